@@ -2,10 +2,13 @@
 
     python -m benchmarks.trace_post [--functions]
 
-Starts ``python -m app serve`` on a temporary data folder, sends a clip once to warm up and once more while
-every process notes which functions of this repository are called, and prints for each process its files,
-functions and calls, and the pairs of files that call each other both ways; and all files together, without
-those of the supervisor, which no request passes. ``--functions`` lists the functions too.
+Starts ``python -m app serve`` on a temporary data folder, sends a clip to warm up and another copy of it,
+which no cache knows, while every process notes which functions of this repository are called. Prints for each
+process its files, functions and calls, and the pairs of files that call each other both ways; then all files
+together, without those of the supervisor, which no request passes, beside the most that there may be. A
+coroutine and a generator count as one call, however often they are resumed. ``--functions`` lists the
+functions too. Exits with 1 where the files are too many, and stops where the decoder did nothing: then that
+was no whole trip.
 """
 
 from __future__ import annotations
@@ -13,50 +16,51 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import av
-import httpx
 import numpy as np
 
+from benchmarks.support.served import ServedInstance, copies_of
+
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE = 300.0  #: seconds; the first start converts the image networks
+MOST_FILES = 99  #: that one request may pass, all processes together
 SECONDS, RATE, SIZE = 4, 25, (360, 640)  #: of the clip that is sent
 SUPERVISOR = "app serve"  #: no request passes it: it looks after the others once a second, clip or none
+DECODER = "extractors.decoder.child"
 
 # Python imports sitecustomize at its start, in each process that finds it by PYTHONPATH.
 HOOK = """
-import json, os, sys, threading, time
+import inspect, json, os, sys, threading, time
 from pathlib import Path
 
 FOLDER, ROOT = Path({folder!r}), {root!r} + os.sep
+RESUMABLE = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 calls, edges, state = {{}}, {{}}, [False]
 
+def is_ours(code):
+    return code.co_filename.startswith(ROOT) and "/.venv/" not in code.co_filename
+
+def is_resumed(frame):
+    # a frame begins with the instruction RESUME 0; behind a yield or an await it goes on with another number
+    return frame.f_code.co_flags & RESUMABLE and frame.f_code.co_code[frame.f_lasti + 1] & 3
+
 def profile(frame, event, argument):
-    if not state[0] or event != "call":
+    if not state[0] or event != "call" or not is_ours(frame.f_code) or is_resumed(frame):
         return
-    code = frame.f_code
-    if not code.co_filename.startswith(ROOT) or "/.venv/" in code.co_filename:
-        return
-    key = (code.co_filename[len(ROOT):], code.co_qualname)
+    key = (frame.f_code.co_filename[len(ROOT):], frame.f_code.co_qualname)
     calls[key] = calls.get(key, 0) + 1
     caller = frame.f_back
-    while caller is not None and (not caller.f_code.co_filename.startswith(ROOT) or "/.venv/" in
-    caller.f_code.co_filename):
+    while caller is not None and not is_ours(caller.f_code):
         caller = caller.f_back
     if caller is not None:
-        pair = (caller.f_code.co_filename[len(ROOT):], key[0])
-        edges[pair] = edges.get(pair, 0) + 1
+        edges[caller.f_code.co_filename[len(ROOT):], key[0]] = True
 
 def watch():
     while not (FOLDER / "armed").exists():
@@ -83,11 +87,11 @@ sys.setprofile(profile)
 
 @dataclass(frozen=True)
 class Trace:
-    """What one process did. calls: (file, function) → how often. edges: (calling file, called file)."""
+    """Holds what one process did."""
 
-    process: str
-    calls: Mapping[tuple[str, str], int]
-    edges: frozenset[tuple[str, str]]
+    process: str  #: its command line behind ``-m``
+    calls: Mapping[tuple[str, str], int]  #: (file, function) → how often it was begun
+    edges: frozenset[tuple[str, str]]  #: (calling file, called file)
 
     @classmethod
     def read(cls, file: Path) -> Trace:
@@ -120,56 +124,33 @@ def write_clip(file: Path) -> Path:
     return file
 
 
-def free_port() -> int:
-    """Returns a port that nothing listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def trace_one_post(folder: Path) -> list[Trace]:
+    """Runs the service, sends it a clip, and returns what each process did for another one.
 
-
-@contextmanager
-def service(folder: Path, port: int) -> Iterator[None]:
-    """Runs the service with the hook in each of its processes, and ends it."""
+    Raises:
+        RuntimeError: nothing was decoded.
+    """
+    first, second = copies_of(write_clip(folder / "clip.mp4").read_bytes(), 2)
     (folder / "sitecustomize.py").write_text(HOOK.format(folder=str(folder), root=str(ROOT)))
-    environment = {**os.environ, "PORT": str(port), "REELWORD_DATA": str(folder / "data")}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-    environment.pop("REDIS_URL", None)
-    log = (folder / "serve.log").open("wb")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve"], cwd=ROOT, env=environment, stdout=log, stderr=log
-    )
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        log.close()
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    with ServedInstance(folder / "data", {"PYTHONPATH": path}) as served:
+        send(served, first)
+        (folder / "armed").touch()
+        time.sleep(0.2)
+        send(served, second)
+        traces = collected(folder)
+    if not any(trace.calls for trace in traces if trace.process == DECODER):
+        raise RuntimeError("the decoder made no calls: the clip came from a cache, and that is no whole trip")
+    return traces
 
 
-def send(clip: Path, port: int) -> None:
-    """Posts the clip and waits for its caption."""
-    address = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + PATIENCE
-    with httpx.Client(timeout=90, headers={"Prefer": "wait=60"}) as client:
-        while True:
-            try:
-                answer = client.post(f"{address}/caption", files={"video": (clip.name, clip.read_bytes())})
-            except httpx.TransportError:
-                answer = None  # the API is not up yet
-            if answer is not None and answer.status_code != 503:
-                break
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the service did not take the clip within {PATIENCE:.0f} s")
-            time.sleep(0.5)
-        answer.raise_for_status()
-        document = answer.json()
-        while document["state"] not in ("succeeded", "failed"):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the job did not end within {PATIENCE:.0f} s")
-            document = client.get(f"{address}/jobs/{document['id']}").json()
-            time.sleep(0.1)
-    if document["state"] != "succeeded":
-        raise RuntimeError(f"the job failed: {document['error']}")
+def send(served: ServedInstance, clip: bytes) -> None:
+    """Posts a clip and waits for its caption."""
+    with served.client() as client:
+        response = client.post("/caption", files={"video": ("clip.mp4", clip)}, headers={"Prefer": "wait=60"})
+    response.raise_for_status()
+    if response.json()["state"] != "succeeded":
+        raise RuntimeError(f"the job has not succeeded: {response.text}")
 
 
 def collected(folder: Path) -> list[Trace]:
@@ -177,6 +158,11 @@ def collected(folder: Path) -> list[Trace]:
     (folder / "over").touch()
     time.sleep(2.0)
     return sorted((Trace.read(file) for file in folder.glob("*.json")), key=lambda trace: trace.process)
+
+
+def files_passed(traces: list[Trace]) -> frozenset[str]:
+    """Returns the files that the request passed in any process."""
+    return frozenset[str]().union(*(trace.files for trace in traces if trace.process != SUPERVISOR))
 
 
 def report(traces: list[Trace], *, functions: bool) -> None:
@@ -188,10 +174,11 @@ def report(traces: list[Trace], *, functions: bool) -> None:
         )
         print(f"{trace.process:<40}{numbers}")
     passed = [trace for trace in traces if trace.process != SUPERVISOR]
-    files = frozenset[str]().union(*(trace.files for trace in passed))
+    files = files_passed(traces)
     called = {key for trace in passed for key in trace.calls}
     total = sum(sum(trace.calls.values()) for trace in passed)
     print(f"{'all but the supervisor, each once':<40}{len(files):>7}{len(called):>11}{total:>8}")
+    print(f"files at most: {MOST_FILES}. Calls of coroutines and generators are counted once.")
     rooms = Counter(file.rpartition("/")[0] for file in files)
     print("files by folder: " + ", ".join(f"{room} {count}" for room, count in sorted(rooms.items())))
     if functions:
@@ -201,24 +188,18 @@ def report(traces: list[Trace], *, functions: bool) -> None:
                 print(f"  {file}:{function} ({count})")
 
 
-def main() -> None:
-    """Traces one POST and prints what it passed."""
+def main() -> int:
+    """Traces one POST, prints what it passed, and returns the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--functions", action="store_true", help="list the functions of each process")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        clip, port = write_clip(folder / "clip.mp4"), free_port()
-        with service(folder, port):
-            send(clip, port)
-            (folder / "armed").touch()
-            time.sleep(0.2)
-            send(clip, port)
-            traces = collected(folder)
-        report(traces, functions=options.functions)
+        traces = trace_one_post(Path(place))
+    report(traces, functions=options.functions)
+    return 0 if len(files_passed(traces)) <= MOST_FILES else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

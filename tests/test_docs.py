@@ -19,7 +19,7 @@ from app.jobs.options import CaptionOptions
 from app.settings import Settings
 from extractors.errors import leaves
 from extractors.media.errors import MediaError
-from models.feature_sources.stream_sets import find_stream_set
+from models.stream_set import find_stream_set
 from training.cli import app as training
 from training.data_cli import app as data
 from training.datasets.registry import find_data_set

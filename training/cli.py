@@ -227,7 +227,7 @@ def _train_on_pictures(
     from models.captioners.registry import UnknownCaptioner
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
+    from models.stream_set import UnknownStream, UnknownStreamSet
     from training.batches.archives import CorpusError
     from training.batches.picture_inputs import NeedsVideo
     from training.optimization.network_tuning import NotOnGrid
@@ -251,7 +251,7 @@ def _choose_picture_training(
 ) -> Path:
     """Trains the embedding, a captioner, or one and the end of its image networks."""
     from models.checkpoint import read_card
-    from models.feature_sources.stream_sets import find_stream_set
+    from models.stream_set import find_stream_set
     from training.recipes.demo_recipes import CONTINUING, DEMO_STREAMS, TUNING
     from training.sessions.pictures import train_captioner, train_semantic_embedding
     from training.sessions.tuning import tune_network
@@ -272,7 +272,7 @@ def _train_as_paper(
     name: str, recipe: str, seed: int | None, data: Path, given: TrainOptions, settings: RunSettings
 ) -> Path:
     """Trains a captioner as its paper did. Raises UnreadOption."""
-    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
+    from models.stream_set import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.optimization.rewards import NoReward
     from training.recipes.demo_recipes import UnknownRecipe
@@ -303,7 +303,7 @@ def _train_on_videos(
     """Trains a captioner on a captioned set of videos: on from ``start``, or from nothing without one."""
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
+    from models.stream_set import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.recipes.demo_recipes import DEMO_STREAMS, FINETUNE
     from training.recipes.fitted_configs import StreamsDoNotFit
@@ -397,7 +397,7 @@ def evaluate(
     from models.combining.caption_writers import VocabulariesDiffer
     from models.combining.members import WrongMembers
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.feature_sources.stream_sets import UnknownStream, UnknownStreamSet
+    from models.stream_set import UnknownStream, UnknownStreamSet
     from training.datasets.errors import DataSetError
     from training.datasets.registry import SetFolder
     from training.evaluation.evaluated_captioner import WrongSearch, load_evaluated_captioner

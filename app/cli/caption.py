@@ -29,7 +29,7 @@ from extractors.media.errors import MediaError
 from extractors.shots.segment import SegmentOptions
 from models.caption import AttentionDocument
 from models.checkpoint import CheckpointError
-from models.feature_sources.stream_sets import UnknownStreamSet
+from models.stream_set import UnknownStreamSet
 
 
 def caption_files(

@@ -26,7 +26,7 @@ from extractors.pretrained.manifest import find_candidates
 from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import WindowOptions
 from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
-from models.feature_sources.stream_sets import DEMO, STREAM_SETS, StreamInput, StreamSet
+from models.stream_set import DEMO, STREAM_SETS, StreamInput, StreamSet
 
 MIB = 2**20
 COUNTS = ("n", "right", "partly", "wrong")  #: of a card's numbers, those that count items

@@ -51,9 +51,9 @@ from models.feature_sources.stream_checks import (
     check_extractors,
     select_stream_set,
 )
-from models.feature_sources.stream_sets import StreamSet
 from models.pretrained.errors import PretrainedError
 from models.pretrained.installed import PretrainedCard
+from models.stream_set import StreamSet
 
 if TYPE_CHECKING:
     from models.pretrained.load import AnyPretrainedCaptioner

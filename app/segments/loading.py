@@ -23,7 +23,7 @@ from extractors.features import Frames
 from extractors.files import sha256_of
 from extractors.shots.segment import SegmentOptions
 from models.checkpoint import CheckpointError, find_embedding
-from models.feature_sources.stream_sets import UnknownStreamSet
+from models.stream_set import UnknownStreamSet
 
 
 class LazyEngine:

@@ -9,8 +9,8 @@ import torch
 
 from models.captioner import AnyCaptioner, InputDescription
 from models.captioners.registry import captioner_class
-from models.feature_sources.stream_sets import StreamInput, find_stream_set
 from models.inputs import Batch
+from models.stream_set import StreamInput, find_stream_set
 from models.vocabulary import Vocabulary, pad_captions
 from training.batches.training_batch import TrainingBatch
 from training.recipes.paper_recipes import PAPER_RUNS, PaperRun, find_paper_run

@@ -25,7 +25,7 @@ from benchmarks.support.rows import Row, add_options, cpu_seconds, tell
 from extractors.features import Features, Stream, StreamSpec
 from extractors.windows import Windows
 from models.captioners.registry import captioner_class
-from models.feature_sources.stream_sets import StreamInput, StreamSet, find_stream_set
+from models.stream_set import StreamInput, StreamSet, find_stream_set
 from models.vocabulary import Vocabulary, pad_captions
 from training.batches.training_batch import TrainingBatch
 from training.batches.video_batches import VideoInputs

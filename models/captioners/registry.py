@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner
-from models.captioners.dual_afr import DualAFR
-from models.captioners.g2l import G2L
-from models.captioners.refocus import Refocus
+from models.captioners.dual_afr.network import DualAFR
+from models.captioners.g2l.network import G2L
+from models.captioners.refocus.network import Refocus
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.captioners.stats import STaTS
-from models.captioners.vatex import SpatialCaptioner, TemporalCaptioner, VanillaCaptioner
+from models.captioners.stats.network import STaTS
+from models.captioners.vatex.network import SpatialCaptioner, TemporalCaptioner, VanillaCaptioner
 
 KINDS: tuple[type[AnyCaptioner], ...] = (
     STaTS,

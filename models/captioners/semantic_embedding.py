@@ -1,4 +1,4 @@
-"""Scores how well a caption fits a video (section 2.3 of the paper of models/captioners/vatex.py).
+"""Scores how well a caption fits a video (section 2.3 of the paper of models/captioners/vatex/network.py).
 
 A video-semantic embedding, trained on the same captions, scores what any captioners wrote against the video;
 models/combining/reranking.py lets the best caption win.
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.captioner import InputDescription
-from models.captioners.vatex import VatexConfig
+from models.captioners.vatex.network import VatexConfig
 from models.inputs import Batch, InputStream, average_frames, collate_inputs
 from models.vocabulary import Vocabulary
 

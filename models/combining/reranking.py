@@ -1,4 +1,4 @@
-"""Chooses the best of several captioners' captions (section 2.3 of the paper of models/captioners/vatex.py).
+"""Chooses the best of several captioners' captions (section 2.3 of the paper of models/captioners/vatex/).
 
 What all captioners wrote competes. Where we differ from the paper:
 

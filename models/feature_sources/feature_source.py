@@ -15,7 +15,7 @@ from extractors.media.request import DecodeRequest
 from extractors.video_features.extractor_group import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions
-from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
+from models.stream_set import StreamSet, combine_stream_sets
 
 #: Pixels of the frames that are kept and shown. Networks that look at frames spread over the time look at
 #: these, too; each other extractor is handed frames in its own size, as ``extract`` does it.

@@ -12,7 +12,7 @@ from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import DecodedBatch
 from models.feature_sources.feature_source import describe_spread
-from models.feature_sources.stream_sets import (
+from models.stream_set import (
     DEMO,
     SAVED,
     StreamSet,

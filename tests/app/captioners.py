@@ -14,13 +14,13 @@ from extractors.features import StreamSpec
 from extractors.networks.efficientnet_lite import CHANNELS
 from extractors.pretrained.load import find_weights
 from models.captioner import AnyCaptioner
-from models.captioners.alignment import LayerConfig
-from models.captioners.dual_afr import DualAFR, DualAFRConfig
-from models.captioners.g2l import G2L, G2LConfig
-from models.captioners.refocus import Refocus, RefocusConfig
+from models.captioners.dual_afr.alignment import LayerConfig
+from models.captioners.dual_afr.network import DualAFR, DualAFRConfig
+from models.captioners.g2l.network import G2L, G2LConfig
+from models.captioners.refocus.network import Refocus, RefocusConfig
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
-from models.captioners.vatex import (
+from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
+from models.captioners.vatex.network import (
     SpatialCaptioner,
     SpatialVatexConfig,
     TemporalCaptioner,

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from extractors.features import StreamSpec
 from models.caption import BoxAttention, GridAttention
 from models.captioners.registry import UnknownCaptioner
-from models.captioners.stats import STaTS
+from models.captioners.stats.network import STaTS
 from models.checkpoint import (
     Card,
     CheckpointError,

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.captioners.refocus import Refocus, RefocusConfig
-from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
+from models.captioners.refocus.network import Refocus, RefocusConfig
+from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
 from models.inputs import InputStream
 from tests.training.killed_training import RECIPE, trainer
 from training.batches.training_batch import TrainingBatch

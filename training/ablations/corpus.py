@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from extractors.features import StreamSpec
-from models.feature_sources.stream_sets import combine_stream_sets, find_stream_set
+from models.stream_set import combine_stream_sets, find_stream_set
 from models.vocabulary import Vocabulary
 from training.ablations.row import EVAL_SETS, RECIPE, EvalSetName
 from training.batches.picture_batches import PictureBatches, TrainingItem

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from models.captioners.alignment import Alignment
-from models.captioners.dual_afr import STAGES
+from models.captioners.dual_afr.alignment import Alignment
+from models.captioners.dual_afr.network import STAGES
 from training.ablations.row import AblationRow, ReadingSpec, RowFamily, TrainingSpec
 
 # STaTS: its tables 1 and 2, and its figure 5.

@@ -10,7 +10,7 @@ from models.captioner import AnyCaptioner
 from models.checkpoint import WEIGHTS, Checkpoint, load_checkpoint, load_embedding, read_card
 from models.combining.reranking import LIKELIHOOD_WEIGHT
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
-from models.feature_sources.stream_sets import UnknownStreamSet
+from models.stream_set import UnknownStreamSet
 from training.ablations.corpus import AblationCorpus
 from training.ablations.readers import Reader, RerankedReader, SingleReader, average_readers
 from training.ablations.results import AblationPlan, AblationResults, RowResult

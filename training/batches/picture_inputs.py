@@ -19,8 +19,8 @@ from extractors.features import StreamSpec
 from models.captioner import InputDescription
 from models.checkpoint import Card, find_checkpoint, read_card
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
-from models.feature_sources.stream_sets import StreamSet, UnknownStreamSet
 from models.inputs import ConfigT, rename_streams
+from models.stream_set import StreamSet, UnknownStreamSet
 from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
 from training.batches.picture_features import VIEWS
 from training.batches.training_batch import CPU

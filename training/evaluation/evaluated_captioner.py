@@ -24,8 +24,8 @@ from models.feature_sources.feature_source import (
     build_feature_source,
 )
 from models.feature_sources.stream_checks import check_extractors, optional_streams, select_stream_set
-from models.feature_sources.stream_sets import StreamSet, combine_stream_sets
 from models.pretrained.installed import InstalledCaptioners
+from models.stream_set import StreamSet, combine_stream_sets
 from training.batches.loading import find_device
 from training.batches.training_batch import CPU
 from training.batches.video_features import FeatureStore

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from models.captioner import AnyCaptioner
-from models.captioners.refocus import Refocus, RefocusMemory
+from models.captioners.refocus.network import Refocus, RefocusMemory
 from training.batches.loading import find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch
 from training.optimization.learner import build_learner

@@ -14,13 +14,13 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from extractors.errors import ReelwordError
-from models.captioners.dual_afr import DualAFRConfig
-from models.captioners.g2l import G2LConfig
-from models.captioners.refocus import RefocusConfig
+from models.captioners.dual_afr.network import DualAFRConfig
+from models.captioners.g2l.network import G2LConfig
+from models.captioners.refocus.network import RefocusConfig
 from models.captioners.registry import captioner_class
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.captioners.stats import STaTSConfig, StreamConfig
-from models.captioners.vatex import SpatialVatexConfig, VatexConfig
+from models.captioners.stats.network import STaTSConfig, StreamConfig
+from models.captioners.vatex.network import SpatialVatexConfig, VatexConfig
 from training.recipes.recipe import Recipe
 
 

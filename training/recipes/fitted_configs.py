@@ -17,14 +17,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from extractors.errors import ReelwordError
-from models.captioners.alignment import LayerConfig
-from models.captioners.dual_afr import C3D_LAYERS, STAGES, DualAFRConfig
-from models.captioners.g2l import G2LConfig
-from models.captioners.refocus import RefocusConfig
-from models.captioners.stats import STaTSConfig, StreamConfig
-from models.captioners.vatex import SpatialVatexConfig, VatexConfig
-from models.feature_sources.stream_sets import DEMO_TUNED, Regions, StreamInput, StreamKind, StreamSet
+from models.captioners.dual_afr.alignment import LayerConfig
+from models.captioners.dual_afr.network import C3D_LAYERS, STAGES, DualAFRConfig
+from models.captioners.g2l.network import G2LConfig
+from models.captioners.refocus.network import RefocusConfig
+from models.captioners.stats.network import STaTSConfig, StreamConfig
+from models.captioners.vatex.network import SpatialVatexConfig, VatexConfig
 from models.inputs import InputStream
+from models.stream_set import DEMO_TUNED, Regions, StreamInput, StreamKind, StreamSet
 
 #: What all captioners look at, single frames first.
 FRAMES: tuple[StreamKind, ...] = ("picture", "motion")

@@ -27,13 +27,13 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
-from models.captioners.dual_afr import DualAFRConfig
-from models.captioners.g2l import G2LConfig
-from models.captioners.refocus import RefocusConfig
-from models.captioners.stats import STaTSConfig
-from models.captioners.vatex import SpatialVatexConfig, VatexConfig
+from models.captioners.dual_afr.network import DualAFRConfig
+from models.captioners.g2l.network import G2LConfig
+from models.captioners.refocus.network import RefocusConfig
+from models.captioners.stats.network import STaTSConfig
+from models.captioners.vatex.network import SpatialVatexConfig, VatexConfig
 from models.decoding.options import DecodingOptions
-from models.feature_sources.stream_sets import StreamSet
+from models.stream_set import StreamSet
 from training.recipes.demo_recipes import DEMO, UnknownRecipe
 from training.recipes.fitted_configs import (
     fit_dual_afr,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from extractors.errors import ReelwordError
 from extractors.windows import Windows
-from models.feature_sources.stream_sets import StreamInput, StreamSet
+from models.stream_set import StreamInput, StreamSet
 from training.saved_features.feature_map import FeatureMap, MappedStream
 
 #: Seconds that rows may begin behind a video's end: the seconds of clips are whole ones.

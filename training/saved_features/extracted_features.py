@@ -18,7 +18,7 @@ from extractors.video_features.feature_files import (
     name_extractor_folder,
 )
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
-from models.feature_sources.stream_sets import StreamSet
+from models.stream_set import StreamSet
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.clock_checks import FeaturesDoNotFit, check_extracted_windows, check_width

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from models.checkpoint import Card
 from models.feature_sources.stream_checks import select_stream_set
-from models.feature_sources.stream_sets import SAVED, StreamSet
+from models.stream_set import SAVED, StreamSet
 from models.video_category import list_extracted
 from training.batches.video_features import FeatureStore
 from training.saved_features.extracted_features import ExtractedFeatures

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from extractors.errors import ReelwordError
 from extractors.media.containers.container import PICTURE_SUFFIXES, VIDEO_SUFFIXES
-from models.feature_sources.stream_sets import SAVED, StreamInput, StreamKind, StreamSet
+from models.stream_set import SAVED, StreamInput, StreamKind, StreamSet
 from training.datasets.caption_set import VideoItem
 from training.datasets.files import CLIP
 

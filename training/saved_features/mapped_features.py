@@ -14,7 +14,7 @@ from tqdm import tqdm
 from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream, StreamSpec
 from extractors.video_features.feature_files import FeaturesDamaged
-from models.feature_sources.stream_sets import SAVED, StreamSet
+from models.stream_set import SAVED, StreamSet
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import ArrayFiles, arrange, arranged_shape, choose_axes

@@ -23,8 +23,8 @@ from models.checkpoint import (
     load_embedding,
     save_checkpoint,
 )
-from models.feature_sources.stream_sets import DEMO, StreamSet
 from models.inputs import rename_streams
+from models.stream_set import DEMO, StreamSet
 from models.vocabulary import Vocabulary
 from training.batches.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
 from training.batches.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards

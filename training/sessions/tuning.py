@@ -21,7 +21,7 @@ from extractors.pretrained.errors import WeightsError
 from extractors.pretrained.load import find_weights
 from models.captioners.registry import captioner_class
 from models.checkpoint import CheckpointError, read_card, save_checkpoint
-from models.feature_sources.stream_sets import DEMO_TUNED, DEMO_TUNING
+from models.stream_set import DEMO_TUNED, DEMO_TUNING
 from training.batches.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards
 from training.optimization.learner import TrainedNetwork
 from training.optimization.network_tuning import LITE3_GRID, STAGE, NotOnGrid, TunedCaptioner

@@ -25,7 +25,7 @@ from models.feature_sources.stream_checks import (
     optional_streams,
     select_stream_set,
 )
-from models.feature_sources.stream_sets import StreamSet, find_stream_set
+from models.stream_set import StreamSet, find_stream_set
 from models.video_category import CATEGORY, CATEGORY_SPEC, list_extracted
 from models.vocabulary import Vocabulary
 from training.batches.picture_inputs import fit_to_streams

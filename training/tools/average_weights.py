@@ -27,7 +27,7 @@ from models.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from models.feature_sources.stream_sets import DEMO
+from models.stream_set import DEMO
 
 app = typer.Typer(add_completion=False)
 

@@ -26,8 +26,8 @@ from models.checkpoint import find_embedding, load_captioner, load_embedding
 from models.combining.members import FUSION, choose_members, describe_files
 from models.combining.reranking import Candidate, Reranker
 from models.decoding.decode import DecodingOptions, decode
-from models.feature_sources.stream_sets import DEMO_TUNED_STAGES
 from models.inputs import Batch, order_inputs
+from models.stream_set import DEMO_TUNED_STAGES
 from training.batches.picture_batches import TrainingItem
 from training.batches.picture_inputs import PictureInputs
 from training.batches.pseudo_video import sample_whole, stack_samples

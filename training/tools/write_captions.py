@@ -31,7 +31,7 @@ from models.combining.members import FUSION, choose_members, describe_files
 from models.combining.reranking import Candidate, Reranker
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import StreamMismatch
-from models.feature_sources.stream_sets import DEMO_TUNED_STAGES
+from models.stream_set import DEMO_TUNED_STAGES
 from training.batches.archives import CorpusError, read_pictures
 from training.batches.picture_features import PictureNetwork, cut_views
 from training.batches.picture_inputs import PictureInputs

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from extractors.features import Features
 from extractors.preprocessing.cell_edges import make_even_edges
-from models.captioners.alignment import LayerConfig, build_alignment, find_aligned_edges
-from models.captioners.dual_afr import C3D_LAYERS, STAGES, DualAFR, DualAFRConfig, multi_sample_bound
+from models.captioners.dual_afr.alignment import LayerConfig, build_alignment, find_aligned_edges
+from models.captioners.dual_afr.network import C3D_LAYERS, STAGES, DualAFR, DualAFRConfig, multi_sample_bound
 from models.inputs import InputStream
 from models.likelihood import teacher_force
 from models.vocabulary import BOS, EOS, Vocabulary, pad_captions

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioners.refocus import Refocus, RefocusConfig, refocusing_loss
-from models.captioners.refocusing_encoder import KBiGRU
+from models.captioners.refocus.encoder import KBiGRU
+from models.captioners.refocus.network import Refocus, RefocusConfig, refocusing_loss
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import InputStream

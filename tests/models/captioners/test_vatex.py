@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioners.vatex import (
+from models.captioners.vatex.network import (
     SpatialCaptioner,
     SpatialVatexConfig,
     TemporalCaptioner,

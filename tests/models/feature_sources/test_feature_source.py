@@ -21,7 +21,7 @@ from models.feature_sources.feature_source import (
     WindowsOfSpreadFrames,
     build_feature_source,
 )
-from models.feature_sources.stream_sets import (
+from models.stream_set import (
     DEMO,
     STATS,
     STREAM_SETS,

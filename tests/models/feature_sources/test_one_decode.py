@@ -28,7 +28,7 @@ from models.feature_sources.feature_source import (
     ExtractorPool,
     FeatureSource,
 )
-from models.feature_sources.stream_sets import StreamInput, StreamSet
+from models.stream_set import StreamInput, StreamSet
 from tests.media import Picture, write_video
 
 TWO = WindowOptions(extraction_total=2)

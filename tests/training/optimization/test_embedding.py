@@ -11,8 +11,8 @@ import torch
 
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import load_embedding
-from models.feature_sources.stream_sets import DEMO
 from models.inputs import InputStream
+from models.stream_set import DEMO
 from models.vocabulary import Vocabulary
 from tests.training.killed_training import RECIPE, trainer
 from tests.training.tiny_corpus import Averages

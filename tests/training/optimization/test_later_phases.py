@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.captioner import Captioner
-from models.captioners.refocus import Refocus
+from models.captioners.refocus.network import Refocus
 from models.vocabulary import Vocabulary
 from tests.training.killed_training import RECIPE, stats, trainer
 from tests.training.optimization.test_refocusing import CONFIG

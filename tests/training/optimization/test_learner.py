@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.captioners.stats import STaTS
+from models.captioners.stats.network import STaTS
 from tests.models.tiny import tiny_stats, videos
 from training.optimization.learner import Learner, build_learner
 from training.optimization.run_folder import TrainingRun

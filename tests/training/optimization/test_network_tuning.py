@@ -22,11 +22,11 @@ from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.load import build_seeded
 from extractors.pretrained.parameters import randomize
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
 from models.feature_sources.stream_checks import lead_stream
-from models.feature_sources.stream_sets import DEMO, find_stream_set
 from models.inputs import Batch
+from models.stream_set import DEMO, find_stream_set
 from models.vocabulary import Vocabulary
 from tests.models.tiny import tiny_refocus
 from tests.training.demo_shapes import DemoStreams

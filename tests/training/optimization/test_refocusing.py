@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from models.captioners.refocus import Refocus, RefocusConfig
+from models.captioners.refocus.network import Refocus, RefocusConfig
 from models.checkpoint import Card, save_checkpoint
 from models.inputs import InputStream
 from tests.models.tiny import SPEC

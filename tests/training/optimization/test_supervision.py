@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from models.captioners.dual_afr import DualAFR
-from models.captioners.refocus import RefocusMemory
+from models.captioners.dual_afr.network import DualAFR
+from models.captioners.refocus.network import RefocusMemory
 from models.vocabulary import pad_captions
 from tests.models.tiny import dual_afr_config, tiny_dual_afr, tiny_refocus, tiny_stats, videos
 from training.batches.training_batch import TrainingBatch

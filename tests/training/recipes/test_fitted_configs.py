@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from extractors.features import Features
 from models.captioners.registry import CAPTIONERS
-from models.feature_sources.stream_sets import STREAM_SETS, StreamInput, StreamSet, find_stream_set
+from models.stream_set import STREAM_SETS, StreamInput, StreamSet, find_stream_set
 from models.vocabulary import Vocabulary, pad_captions
 from tests.models.tiny import stream
 from training.batches.training_batch import TrainingBatch

@@ -11,9 +11,9 @@ import torch
 from typer.testing import CliRunner
 
 from extractors.features import Features
-from models.captioners.dual_afr import DualAFRConfig
+from models.captioners.dual_afr.network import DualAFRConfig
 from models.captioners.registry import captioner_class
-from models.feature_sources.stream_sets import StreamSet, find_stream_set
+from models.stream_set import StreamSet, find_stream_set
 from models.vocabulary import Vocabulary, pad_captions
 from tests.models.tiny import stream
 from training.batches.training_batch import TrainingBatch

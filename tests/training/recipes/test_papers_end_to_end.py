@@ -26,11 +26,11 @@ from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
-from models.captioners.dual_afr import DualAFRConfig
+from models.captioners.dual_afr.network import DualAFRConfig
 from models.checkpoint import load_checkpoint
 from models.decoding.options import DecodingOptions
 from models.feature_sources import feature_source
-from models.feature_sources.stream_sets import find_stream_set
+from models.stream_set import find_stream_set
 from tests.app.live_api import LiveApi, live_api, send
 from tests.app.workers import service
 from tests.media import Painter, write_video

@@ -26,10 +26,10 @@ from extractors.video_features.feature_files import (
 )
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
 from extractors.windows import Windows
-from models.captioners.g2l import G2LConfig
+from models.captioners.g2l.network import G2LConfig
 from models.checkpoint import load_checkpoint
-from models.feature_sources.stream_sets import DEMO as DEMO_SET
-from models.feature_sources.stream_sets import find_stream_set
+from models.stream_set import DEMO as DEMO_SET
+from models.stream_set import find_stream_set
 from tests.media import quarters, write_video
 from tests.models.tiny import stats_config
 from tests.training.laid_out import msvd, vatex, write_json

@@ -27,7 +27,7 @@ from extractors.video_features.feature_files import (
     VideoSource,
 )
 from extractors.windows import WindowOptions, Windows
-from models.feature_sources.stream_sets import StreamInput, StreamSet, find_stream_set
+from models.stream_set import StreamInput, StreamSet, find_stream_set
 from training.batches.video_features import FailedVideo
 from training.cli import app
 from training.datasets.caption_set import VideoItem

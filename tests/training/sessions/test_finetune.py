@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 from extractors.decoder.decoder import Decoder
 from extractors.features import StreamSpec
-from models.captioners.stats import STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import StreamMismatch, caption
-from models.feature_sources.stream_sets import DEMO
+from models.stream_set import DEMO
 from models.vocabulary import Vocabulary
 from tests.media import cut, quarters, write_still, write_video
 from tests.models.tiny import randomised

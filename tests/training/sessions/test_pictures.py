@@ -13,11 +13,11 @@ import torch
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3
 from extractors.features import StreamSpec
-from models.captioners.dual_afr import DualAFRConfig
-from models.captioners.stats import STaTS, StreamConfig
+from models.captioners.dual_afr.network import DualAFRConfig
+from models.captioners.stats.network import STaTS, StreamConfig
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.feature_sources.stream_checks import StreamMismatch
-from models.feature_sources.stream_sets import (
+from models.stream_set import (
     DEMO,
     DEMO_STAGES,
     DEMO_TUNED,

@@ -9,7 +9,7 @@ import torch
 
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.captioners.stats import STaTS, StreamConfig
+from models.captioners.stats.network import STaTS, StreamConfig
 from models.combining.reranking import DecodedOutput, MemberOutput, Reranker
 from models.decoding.decode import decode
 from models.inputs import InputStream, order_inputs

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.captioners.stats import STaTS, StreamConfig
+from models.captioners.stats.network import STaTS, StreamConfig
 from models.decoding.decode import decode
 from models.inputs import order_inputs
 from models.likelihood import teacher_force

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.captioners.stats import STaTS, StreamConfig
+from models.captioners.stats.network import STaTS, StreamConfig
 from models.combining.reranking import Candidate, Reranker
 from models.decoding.decode import Hypothesis
-from models.feature_sources.stream_sets import DEMO as DEMO_STREAMS
 from models.inputs import InputStream
+from models.stream_set import DEMO as DEMO_STREAMS
 from models.vocabulary import Vocabulary
 from tests.models.tiny import randomised, stats_config
 from tests.training.tiny_corpus import Averages, write_corpus

@@ -1,6 +1,6 @@
 """Encodes videos as refocus does: from the middle frame outwards, and again from the key frame (algorithm 1).
 
-Equation and algorithm numbers are those of the paper of models/captioners/refocus.py.
+Equation and algorithm numbers are those of the paper of models/captioners/refocus/network.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from models.captioners.attention_layers import BilinearAttention
 from models.inputs import Batch, average_regions
 
 if TYPE_CHECKING:
-    from models.captioners.refocus import RefocusConfig
+    from models.captioners.refocus.network import RefocusConfig
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from extractors.video_features.feature_files import (
 )
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
-from models.captioners.stats import StreamConfig
+from models.captioners.stats.network import StreamConfig
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import FeatureSource
@@ -35,7 +35,7 @@ from models.feature_sources.stream_checks import (
     check_streams,
     select_stream_set,
 )
-from models.feature_sources.stream_sets import (
+from models.stream_set import (
     DEMO,
     DUAL_AFR,
     FUSION,

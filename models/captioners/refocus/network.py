@@ -48,7 +48,7 @@ from models.captioner import (
     rounded,
 )
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
-from models.captioners.refocusing_encoder import VideoEncoder, VideoEncoding
+from models.captioners.refocus.encoder import VideoEncoder, VideoEncoding
 from models.inputs import Batch, InputStream, average_frames, collate_inputs, deduplicate
 from models.likelihood import NextWord, teacher_force
 from models.vocabulary import Vocabulary

@@ -46,14 +46,14 @@ from models.captioner import (
     as_numpy,
     without_nothing,
 )
-from models.captioners.alignment import (
+from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.captioners.dual_afr.alignment import (
     Alignment,
     LayerConfig,
     build_alignment,
     find_aligned_edges,
     split_into_steps,
 )
-from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.inputs import Batch, InputStream, average_frames, collate_inputs, deduplicate
 from models.likelihood import CaptionLikelihoods, teacher_force
 from models.vocabulary import Vocabulary

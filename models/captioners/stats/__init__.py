@@ -1,0 +1,1 @@
+"""STaTS, ranked attention: streams of cells or boxes into words, through two branches that are weighed."""
