@@ -88,7 +88,7 @@ IMAGES = {
     "api": Image(
         ("api", "cli"),
         ("app",),
-        "app.__main__, app.cli.main, app.cli.doctor, app.api.application, app.serve.supervisor",
+        "app.__main__, app.cli.main, app.cli.service.doctor, app.api.application, app.serve.supervisor",
         single=(
             "extractors",
             "extractors.child_process",
@@ -98,12 +98,12 @@ IMAGES = {
             "models.decoding",
             "models.decoding.options",
         ),
-        optional=("app.cli.doctor torch",),  # says what of it is installed
+        optional=("app.cli.service.doctor torch",),  # says what of it is installed
     ),
     "worker": Image(
         ("worker", "cli", "pretrained"),
         ("app", "docker", "extractors", "models"),
-        "app.__main__, app.cli.main, app.cli.caption, app.cli.captioners, app.cli.doctor, app.cli.models, "
+        "app.__main__, app.cli.main, app.cli.local_captions, app.cli.captioners, app.cli.service.doctor, app.cli.models, "
         "app.cli.weights, app.pipeline.engine, app.worker.engine_child, app.worker.worker, "
         "docker.worker_health",
         CONVERT,

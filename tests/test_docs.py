@@ -21,7 +21,7 @@ from extractors.errors import leaves
 from extractors.media.errors import MediaError
 from models.stream_set import find_stream_set
 from training.cli import app as training
-from training.data_cli import app as data
+from app.cli.training.data import app as data
 from training.datasets.registry import find_data_set
 from training.recipes.paper_recipes import PAPER_RUNS, find_paper_run
 

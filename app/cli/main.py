@@ -16,11 +16,11 @@ from typer.core import TyperCommand, TyperGroup
 from app import __version__
 from app.cli.bulk import bulk
 from app.cli.captioners import captioners
-from app.cli.dead import dead
+from app.cli.service.dead import dead
 from app.cli.extract import extract
-from app.cli.jobs import jobs
+from app.cli.service.jobs import jobs
 from app.cli.judge import judge
-from app.cli.keys import keys
+from app.cli.service.keys import keys
 from app.cli.search import search
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
@@ -197,7 +197,7 @@ def caption(
         prompt=prompt,
         attention=attention is not None,
     )
-    from app.cli.caption import caption_files
+    from app.cli.local_captions import caption_files
     from app.cli.segments import SegmentOutput, caption_by_segments
     from app.segments.loading import segment_options
 
@@ -307,7 +307,7 @@ def verify(
 @cli.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print every setting, versions, engines and weights, and say what is wrong."""
-    from app.cli.doctor import examine
+    from app.cli.service.doctor import examine
 
     raise typer.Exit(1 if examine(load_settings(), as_json=as_json) else 0)
 
@@ -347,7 +347,7 @@ def plot(context: typer.Context) -> None:
 @cli.command(context_settings=PASS_ON)
 def data(context: typer.Context) -> None:
     """Say what of a captioned set is there and what is missing: data check SET --root DIR."""
-    from training.data_cli import app as data
+    from app.cli.training.data import app as data
 
     data(context.args, prog_name=f"{PROGRAM} data")
 

@@ -18,7 +18,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from app import __version__
-from app.cli.caption import choose_names
+from app.cli.local_captions import choose_names
 from app.cli.main import PROGRAM, cli
 from app.documents.job import JobDocument
 from app.extract.inputs import InputVideo

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.cli.caption import caption_files
+from app.cli.local_captions import caption_files
 from app.cli.captioners import read_facts
 from app.errors import EngineStartFailed, JobFailure, MembersDiffer, PromptRefused, UsageError
 from app.jobs.captioner_choice import CaptionerChoices

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.access.keys import KeyStore, read_token
-from app.cli.keys import seconds_of
+from app.cli.service.keys import seconds_of
 from app.cli.main import cli
 from app.errors import UsageError
 from app.jobs.job import Keys

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tests.media import cut, write_video
 from tests.training.laid_out import Captioned, msrvtt, write_json
-from training.data_cli import app
+from app.cli.training.data import app
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 
