@@ -52,7 +52,11 @@ import ast, pathlib, sys
 
 for name, module in list(sys.modules.items()):
     if name.partition(".")[0] in {folders} and module.__file__:
-        for node in ast.walk(ast.parse(pathlib.Path(module.__file__).read_text())):
+        tree = ast.parse(pathlib.Path(module.__file__).read_text())
+        for block in [each for each in ast.walk(tree) if isinstance(each, ast.If)]:
+            if ast.unparse(block.test) == "TYPE_CHECKING":  # read by type checkers alone
+                block.body = []
+        for node in ast.walk(tree):
             imports = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             imports += [node.module] if isinstance(node, ast.ImportFrom) else []
             for package in {{name.partition(".")[0] for name in imports}} & ({absent} - set({folders})):
@@ -98,12 +102,13 @@ IMAGES = {
             "models.decoding",
             "models.decoding.options",
         ),
-        optional=("app.cli.service.doctor torch",),  # says what of it is installed
+        optional=("app.cli.service.examination torch",),  # says what of it is installed
     ),
     "worker": Image(
         ("worker", "cli", "pretrained"),
         ("app", "docker", "extractors", "models"),
-        "app.__main__, app.cli.main, app.cli.local_captions, app.cli.captioners, app.cli.service.doctor, app.cli.models, "
+        "app.__main__, app.cli.main, app.cli.local_captions, app.cli.captioners, app.cli.service.doctor, "
+        "app.cli.models, "
         "app.cli.weights, app.pipeline.engine, app.worker.engine_child, app.worker.worker, "
         "docker.worker_health",
         CONVERT,

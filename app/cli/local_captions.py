@@ -16,13 +16,13 @@ from PIL import Image
 from app.attention_picture.render import draw_attention_picture
 from app.documents.job import FileDocument
 from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
-from app.extract.inputs import InputVideo
+from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_choices
 from app.segments.film_captioner import FilmCaptioner, segment_lines
-from app.segments.loading import find_films, load_film_captioner
+from app.segments.loading import load_film_captioner
 from app.settings import Settings
 from app.terminal import FileProgress, complain, printable, printable_json, show_progress
 from extractors.media.errors import MediaError
@@ -59,7 +59,7 @@ def caption_files(
         UsageError: nothing can be done for any file.
         EngineStartFailed: the models do not load.
     """
-    videos = find_films(paths, folder)
+    videos = find_videos(paths, folder)
     files = [video.file for video in videos]
     choice = _choose_captioner(options, settings)
     if folder is not None:

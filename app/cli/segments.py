@@ -15,10 +15,10 @@ from app.cli.local_captions import choose_names
 from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import JobFailure, UsageError
-from app.extract.inputs import InputVideo
+from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
 from app.segments.film_captioner import FilmCaptioner, segment_lines
-from app.segments.loading import find_films, load_film_captioner
+from app.segments.loading import load_film_captioner
 from app.settings import Settings
 from app.terminal import complain, printable_json
 from extractors.errors import ReelwordError
@@ -72,7 +72,7 @@ def caption_by_segments(
         EngineStartFailed: the models do not load.
     """
     options = options.model_copy(update={"attention": output.format == "json"})
-    films = find_films(paths, output.folder)
+    films = find_videos(paths, output.folder)
     return caption_films(films, load_film_captioner(settings, options, segments), output)
 
 

@@ -1,34 +1,28 @@
-"""Lists, shows, requeues, cancels and purges jobs: ``python -m app jobs``.
-
-It speaks to Redis and the blobs, not to the API: it works while no API runs, and sees everybody's jobs.
-"""
+"""Declares ``python -m app jobs``: lists, shows, requeues, cancels and purges jobs."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, get_args
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.documents.job import document_of, rfc3339
 from app.errors import JobNotRequeued, RecordUnreadable, UsageError
-from app.jobs.blobs import Blobs
-from app.jobs.job import Job, State
-from app.jobs.job_index import JobFilter, JobIndex
-from app.jobs.job_store import Jobs
-from app.jobs.redis_client import connect, redis_url
-from app.operations.job_actions import JobActions
-from app.settings import load_settings
-from app.terminal import complain, print_table, printable
+from app.terminal import complain, print_table, say
 
-PATIENCE = 2.0  #: seconds of trying again while Redis is away
-PAGE = 200  #: jobs read at a time
+if TYPE_CHECKING:
+    from app.cli.service.job_records import JobRecords
+    from app.jobs.job import State
+
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-STATES: tuple[State, ...] = get_args(State)
+STATES: tuple[State, ...] = ("queued", "running", "succeeded", "failed", "canceled", "expired")
+#: Of a job's document, what is shown first.
+SHOWN = ("id", "state", "stage", "filename", "created_at", "started_at", "ended_at", "caption")
 
 Names = Annotated[list[str], typer.Argument(metavar="JOB", help="As jobs list has it.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -36,32 +30,14 @@ States = Annotated[
     str | None, typer.Option("--state", help=f"States, with commas between: {', '.join(STATES)}.")
 ]
 
-jobs = typer.Typer(no_args_is_help=True, help="List, show, requeue, cancel and purge jobs.")
+jobs = typer.Typer(no_args_is_help=True)
 
 
-@dataclass(frozen=True)
-class Service:
-    """Holds what the commands act on."""
+def _open() -> JobRecords:
+    from app.cli.service.job_records import JobRecords
+    from app.settings import load_settings
 
-    jobs: Jobs
-    blobs: Blobs
-    actions: JobActions
-
-    @classmethod
-    def connect(cls) -> Service:
-        """Makes the clients by the settings. Raises RedisMissing where no server is named or runs."""
-        configured = load_settings()
-        found = Jobs.from_settings(connect(redis_url(configured), PATIENCE), configured)
-        blobs = Blobs(configured.blob_url, configured.staging)
-        return cls(found, blobs, JobActions(found, blobs))
-
-    def find(self, name: str) -> Job:
-        """Reads a job; ends the command with 1 where there is none."""
-        job = self.jobs.get(name)
-        if job is None:
-            complain(f"There is no job {name}; python -m app jobs list shows them.")
-            raise typer.Exit(1)
-        return job
+    return JobRecords.connect(load_settings())
 
 
 @jobs.command("list")
@@ -73,15 +49,13 @@ def list_jobs(
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first: state, age, and caption or error."""
-    service = Service.connect()
-    wanted = JobFilter(states=_states(state), captioner=captioner, batch=batch)
-    found = [job for job, _ in zip(_walk(service.jobs.index, wanted), range(limit), strict=False)]
+    summaries = list(islice(_open().summaries(_states(state), captioner, batch), limit))
     if as_json:
-        typer.echo(json.dumps([_summary(job) for job in found]))
-    elif found:
-        print_table(("job", "state", "age", "file, and what came of it"), [_row(job) for job in found])
+        typer.echo(json.dumps(summaries))
+    elif summaries:
+        print_table(("job", "state", "age", "file, and what came of it"), [_row(each) for each in summaries])
     else:
-        typer.echo("There are no such jobs.")
+        say("There are no such jobs.")
 
 
 @jobs.command()
@@ -89,34 +63,31 @@ def show(
     name: Annotated[str, typer.Argument(metavar="JOB", help="As jobs list has it.")], as_json: AsJson = False
 ) -> None:
     """Show a job whole: its record, attempts, timings, error and worker."""
-    service = Service.connect()
-    job = service.find(name)
-    record = _record(job, service)
-    document = document_of(job, service.blobs).model_dump(mode="json")
+    document = _open().show(name)
     if as_json:
-        typer.echo(json.dumps({**document, "record": record}))
+        typer.echo(json.dumps(document))
         return
-    timings = ", ".join(f"{stage} {spent:.2f} s" for stage, spent in job.timings.items() if spent is not None)
-    error = "" if job.error is None else f"{job.error['message']} {job.error['hint']} [{job.error['code']}]"
-    told: dict[str, Any] = {
-        **{member: document[member] for member in ("id", "state", "stage", "filename", "created_at")},
-        **{member: document[member] for member in ("started_at", "ended_at", "caption")},
-        "error": error,
-        "timings": timings,
-        **record,
+    error, timings = document["error"], document["timings"] or {}
+    members: dict[str, Any] = {
+        **{member: document[member] for member in SHOWN},
+        "error": "" if error is None else f"{error['message']} {error['hint']} [{error['code']}]",
+        "timings": ", ".join(
+            f"{stage} {spent:.2f} s" for stage, spent in timings.items() if spent is not None
+        ),
+        **document["record"],
     }
-    rows = [(member, _text(value)) for member, value in told.items() if value not in (None, "", {}, [])]
+    rows = [(member, _text(value)) for member, value in members.items() if value not in (None, "", {}, [])]
     print_table(("member", "value"), rows)
 
 
 @jobs.command()
 def requeue(names: Names) -> None:
     """Put jobs that failed or were canceled, or dead letters, into their queues again, with all attempts."""
-    service, failed = Service.connect(), 0
+    records, failed = _open(), 0
     for name in names:
         try:
-            service.actions.requeue(name)
-            typer.echo(printable(f"{name} waits again."))
+            records.requeue(name)
+            say(f"{name} waits again.")
         except (JobNotRequeued, RecordUnreadable) as error:
             complain(f"{name} stays: {error.advice}")
             failed += 1
@@ -126,18 +97,11 @@ def requeue(names: Names) -> None:
 @jobs.command()
 def cancel(names: Names) -> None:
     """Cancel jobs: at once where they wait, within two seconds where they run. Results are kept."""
-    service, failed = Service.connect(), 0
+    records, failed = _open(), 0
     for name in names:
-        job = service.find(name)
-        ending = service.actions.cancel(job.id)
-        said = {
-            "done": "is canceled.",
-            "asked": "is told to stop.",
-            "over": f"is over already: it has {job.state}.",
-            "lost": "is gone.",
-        }[ending]
-        typer.echo(printable(f"{name} {said}"))
-        failed += ending == "lost"
+        ending = records.cancel(name)
+        say(f"{name} {ending}")
+        failed += ending == "is gone."
     raise typer.Exit(1 if failed else 0)
 
 
@@ -154,79 +118,35 @@ def purge(
     """Delete results and uploads of jobs that are over: of those named, or by state and age."""
     if not names and state is None and older_than is None:
         raise UsageError("Say what is to be purged: name jobs, or give --state or --older-than.")
-    service = Service.connect()
     age = 0.0 if older_than is None else _seconds(older_than)
-    found = map(service.find, names) if names else _walk(service.jobs.index, JobFilter(states=_states(state)))
     freed, count = 0, 0
-    for job in (each for each in found if _is_due(each, age, _states(state))):
-        size = service.actions.size(job)
-        if not dry_run:
-            service.actions.purge(job)
-        freed, count = freed + size, count + 1
-        line = {"id": job.id, "state": job.state, "bytes": size, "purged": not dry_run}
-        typer.echo(json.dumps(line) if as_json else f"{job.id}  {job.state}  {_size(size)}")
+    for line in _open().purge(names or [], _states(state), age, is_dry=dry_run):
+        freed, count = freed + line["bytes"], count + 1
+        typer.echo(json.dumps(line) if as_json else f"{line['id']}  {line['state']}  {_size(line['bytes'])}")
     if not as_json:
         typer.echo(f"{count} {'would be' if dry_run else 'are'} purged, {_size(freed)}.")
 
 
-def _walk(index: JobIndex, wanted: JobFilter) -> Iterator[Job]:
-    """Yields the jobs that are wanted, newest first, a page at a time."""
-    page = index.page(wanted, PAGE)
-    yield from page.jobs
-    while page.next is not None:
-        page = index.page(wanted, PAGE, page.next)
-        yield from page.jobs
-
-
 def _states(text: str | None) -> Sequence[State]:
-    named = [name.strip() for name in (text or "").split(",") if name.strip()]
-    for name in named:
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    for name in names:
         if name not in STATES:
             raise UsageError(f"--state: {name} is no state; there are {', '.join(STATES)}.")
-    return [state for state in STATES if state in named]
+    return [state for state in STATES if state in names]
 
 
 def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
+    if match is None:
         raise UsageError(f"--older-than: {text} is no time; write 90s, 30m, 12h or 7d.")
-    return float(found[1]) * UNITS[found[2]]
+    return float(match[1]) * UNITS[match[2]]
 
 
-def _is_due(job: Job, age: float, states: Sequence[State]) -> bool:
-    """Tells whether a job is over, in one of the states, and for long enough; expired ones have nothing."""
-    if not job.is_over or job.state == "expired" or (states and job.state not in states):
-        return False
-    return time.time() - (job.ended_at or job.created_at) >= age
-
-
-def _summary(job: Job) -> dict[str, Any]:
-    return {
-        "id": job.id, "state": job.state, "stage": job.stage, "progress": job.progress,
-        "attempt": job.attempt, "filename": job.filename, "priority": job.priority,
-        "created_at": rfc3339(job.created_at), "ended_at": rfc3339(job.ended_at),
-        "captioner": job.options.captioner, "caption": job.answer.get("caption"), "error": job.error,
-        "worker": job.worker, "batch": job.submission.batch, "owner": job.submission.owner,
-    }  # fmt: skip
-
-
-def _record(job: Job, service: Service) -> dict[str, Any]:
-    """Lists what the job's document does not tell: for the operator."""
-    return {
-        "attempt": f"{job.attempt} of {service.jobs.attempts}", "worker": job.worker,
-        "priority": job.priority, "entry": job.entry, "cancel_requested": job.cancel_requested,
-        "options": job.options.model_dump(mode="json", exclude_none=True),
-        "submission": job.submission.model_dump(mode="json", exclude_defaults=True),
-        "upload": job.upload, "upload_kept": service.blobs.exists(job.upload),
-        "results": job.results if job.state == "succeeded" else None,
-    }  # fmt: skip
-
-
-def _row(job: Job) -> tuple[str, str, str, str]:
-    state = f"{job.state} {job.progress:.0%}" if job.state == "running" else job.state
-    came = job.answer.get("caption") or ("" if job.error is None else f"[{job.error['code']}]")
-    what = "\n".join(filter(None, (job.filename or job.submission.source_url or "", came)))
-    return job.id, state, _age(time.time() - job.created_at), what
+def _row(job: dict[str, Any]) -> tuple[str, str, str, str]:
+    state = f"{job['state']} {job['progress']:.0%}" if job["state"] == "running" else job["state"]
+    outcome = job["caption"] or ("" if job["error"] is None else f"[{job['error']['code']}]")
+    age = time.time() - datetime.fromisoformat(job["created_at"]).timestamp()
+    return job["id"], state, _age(age), "\n".join(filter(None, (job["filename"], outcome)))
 
 
 def _age(seconds: float) -> str:

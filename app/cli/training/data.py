@@ -1,116 +1,43 @@
-"""Defines ``python -m app data``: says whether a captioned set is all there, and what is missing."""
+"""Declares ``python -m app data``; app/cli/training/set_report.py prints what of a captioned set is there."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Column, Table
 
-from extractors.decoder.decoder import Decoder
-from training.datasets.check import (
-    FoundAnnotation,
-    Probe,
-    SetCheck,
-    SplitCount,
-    check_data_set,
-    make_deep_probe,
-    probe_header,
-)
-from training.datasets.errors import DataSetError
-from training.datasets.registry import DATA_SETS, find_data_set
+from app.cli.training.shared_options import check_folder
 
-Depth = Literal["none", "header", "deep"]
-#: As many unreadable files as are listed; all of them are in the JSON.
-LISTED = 10
-
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Captioned sets: what is there, what is missing."
-)
+data = typer.Typer(no_args_is_help=True)
 
 
-@app.callback()
-def data() -> None:
-    """Captioned sets: what is there, what is missing."""
+@data.callback()
+def take_no_options() -> None:
+    """Says of captioned sets what is there and what is missing."""
 
 
-@app.command("check")
-def check_command(
-    name: Annotated[str, typer.Argument(metavar="SET", help=f"One of: {', '.join(DATA_SETS)}.")],
+@data.command()
+def check(
+    name: Annotated[str, typer.Argument(metavar="SET", help="msvd, msrvtt, vatex …; see docs/data.md.")],
     root: Annotated[Path, typer.Option(help="The folder with its annotations and videos.")],
     paper: Annotated[
         str | None, typer.Option(help="Whose splits and words: stats, g2l, refocus, fusion, dual_afr.")
     ] = None,
     probe: Annotated[
-        Depth, typer.Option(help="Look for files alone, open each one's header, or decode frames of each.")
+        Literal["none", "header", "deep"],
+        typer.Option(help="Look for files alone, open each one's header, or decode frames of each."),
     ] = "header",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say what of a set is there and how to get the rest; exit status 1 where anything needed is missing."""
+    check_folder("--root", root)
+    from app.cli.training.set_report import report_set
+    from training.datasets.errors import DataSetError
+
     try:
-        with _open_probe(probe) as opened:
-            found = check_data_set(find_data_set(name), root, paper, opened)
+        is_complete = report_set(name, root, paper, probe, as_json=as_json)
     except DataSetError as error:
         typer.echo(error.advice, err=True)
         raise typer.Exit(2) from error
-    if as_json:
-        typer.echo(json.dumps(found.to_json(), ensure_ascii=False))
-    else:
-        _print(found)
-    raise typer.Exit(0 if found.complete else 1)
-
-
-@contextmanager
-def _open_probe(depth: Depth) -> Iterator[Probe | None]:
-    if depth != "deep":
-        yield probe_header if depth == "header" else None
-        return
-    with Decoder() as decoder:
-        yield make_deep_probe(decoder)
-
-
-def _print(found: SetCheck) -> None:
-    console = Console()
-    console.print(_make_annotation_table(found.annotations))
-    if found.splits:
-        console.print(_make_split_table(found.splits))
-        printed = f" (the paper's: {found.printed:,})" if found.printed else ""
-        said = f"words of the vocabulary: {found.words:,}{printed}; {found.rule}, as {found.paper} has it"
-        console.print(said, highlight=False)
-    for each in found.unreadable[:LISTED]:
-        console.print(escape(f"unreadable: {each.path}: {each.message}"), soft_wrap=True)
-    if len(found.unreadable) > LISTED:
-        console.print(f"… and {len(found.unreadable) - LISTED} more; --json lists all")
-    for notice in found.notices:
-        console.print(escape(f"note: {notice.message}"), soft_wrap=True)
-    if found.error is not None:
-        console.print(escape(found.error), soft_wrap=True)
-    for sentence in found.missing:
-        console.print(escape(f"missing: {sentence}"), soft_wrap=True)
-    console.print("everything is there" if found.complete else escape(found.obtain), soft_wrap=True)
-
-
-def _make_annotation_table(found: tuple[FoundAnnotation, ...]) -> Table:
-    table = Table("annotation file", "holds", Column("found", overflow="fold"))
-    for each in found:
-        absent = "no" if each.needed else "no (not needed)"
-        table.add_row(
-            escape(" or ".join(each.names)),
-            each.what,
-            absent if each.path is None else escape(str(each.path)),
-        )
-    return table
-
-
-def _make_split_table(splits: tuple[SplitCount, ...]) -> Table:
-    table = Table("split", "annotated", "expected", "files found", "unreadable", "captions")
-    for each in splits:
-        numbers = (each.annotated, each.expected, each.found, each.unreadable, each.captions)
-        table.add_row(each.split, *("" if number is None else f"{number:,}" for number in numbers))
-    return table
+    raise typer.Exit(0 if is_complete else 1)

@@ -19,11 +19,12 @@ from typer.testing import CliRunner, Result
 
 from app import __version__
 from app.cli.local_captions import choose_names
-from app.cli.main import PROGRAM, cli
+from app.cli.main import cli
 from app.documents.job import JobDocument
 from app.extract.inputs import InputVideo
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
+from app.terminal import MODULE as PROGRAM
 from app.terminal import advice_on_names, own_command
 from tests.app.captioners import WORDS, write_captioner
 from tests.media import write_video

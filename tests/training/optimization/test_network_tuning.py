@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from extractors.catalog.efficientnet_lite2 import FIRST_BLOCKS, load_packaged
 from extractors.catalog.tuned_pair import TUNED_GRID, PairEnd, from_checkpoint, make_spec, save_changes
 from extractors.features import StreamSpec
@@ -35,7 +36,6 @@ from tests.training.tiny_corpus import Averages, write_corpus
 from training.batches.picture_batches import CachedNetwork, PictureBatches
 from training.batches.picture_features import VIEWS
 from training.batches.picture_inputs import PICTURE_NETWORKS, PictureInputs
-from training.cli import app
 from training.optimization import network_tuning
 from training.optimization.network_tuning import LITE3_GRID, STAGE, NotOnGrid, TunedCaptioner
 from training.optimization.run_folder import RunSettings

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from training.cli import app, train
+from app.cli.main import cli as app
+from app.cli.training.train import train
 from training.recipes.demo_recipes import RECIPES
 from training.recipes.option_check import (
     TrainOptions,

@@ -22,6 +22,7 @@ import torch
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
@@ -38,7 +39,6 @@ from tests.training.laid_out import LAYOUTS, Captioned
 from tests.training.small_networks import create_small, install
 from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.batches.video_features import VideoFeatures
-from training.cli import app
 from training.datasets.caption_set import VideoItem
 from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptioningRun

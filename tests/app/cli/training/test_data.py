@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from tests.media import cut, write_video
 from tests.training.laid_out import Captioned, msrvtt, write_json
-from app.cli.training.data import app
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 
@@ -25,7 +25,7 @@ def films(tmp_path: Path) -> Path:
 
 def test_a_whole_folder_is_all_right(films: Path) -> None:
     for probe in ("none", "header", "deep"):
-        done = RUNNER.invoke(app, ["check", "folder", "--root", str(films), "--probe", probe])
+        done = RUNNER.invoke(app, ["data", "check", "folder", "--root", str(films), "--probe", probe])
         assert done.exit_code == 0, done.output
         assert "everything is there" in done.output
         assert "words of the vocabulary: 4" in done.output
@@ -33,11 +33,11 @@ def test_a_whole_folder_is_all_right(films: Path) -> None:
 
 def test_an_unreadable_video_is_named_and_fails(films: Path) -> None:
     write_json(films / "captions.json", {"a.mp4": "a square", "broken.mp4": "half a square"})
-    done = RUNNER.invoke(app, ["check", "folder", "--root", str(films)])
+    done = RUNNER.invoke(app, ["data", "check", "folder", "--root", str(films)])
     assert done.exit_code == 1
     assert "broken.mp4" in done.output
     assert "1 of 2 videos are missing or unreadable" in done.output
-    done = RUNNER.invoke(app, ["check", "folder", "--root", str(films), "--json"])
+    done = RUNNER.invoke(app, ["data", "check", "folder", "--root", str(films), "--json"])
     report = json.loads(done.output)
     assert report["unreadable"][0]["code"] == "incomplete_file"
     assert [(split["split"], split["found"], split["unreadable"]) for split in report["splits"]] == [

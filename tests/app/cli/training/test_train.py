@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
 from models.captioners import registry
@@ -23,7 +24,6 @@ from training.ablations.command import app as ablate_app
 from training.batches.picture_batches import CachedNetwork
 from training.batches.picture_features import VIEWS
 from training.batches.picture_inputs import PICTURE_NETWORKS
-from training.cli import app
 from training.recipes.demo_recipes import RECIPES
 
 
