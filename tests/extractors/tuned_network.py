@@ -9,7 +9,7 @@ import torch
 from extractors.catalog.efficientnet_lite2 import load_packaged
 from extractors.catalog.tuned_pair import PairEnd, save_changes
 from extractors.pretrained.manifest import MANIFEST
-from training.tools.pack_tuned import note_facts
+from lab.checkpoints.pack_tuned import note_facts
 
 
 def moved(end: PairEnd, by: float = 0.01, seed: int = 1) -> PairEnd:

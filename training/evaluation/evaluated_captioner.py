@@ -39,7 +39,7 @@ class PretrainedNotScored(UnknownCaptioner):
     """An installed pretrained captioner: what is scored reads features, and it reads frames."""
 
     code = "pretrained_not_scored"
-    hint = "Judge it by eye with python -m app judge."
+    hint = "Judge it by eye with python -m lab judge."
 
 
 class WrongSearch(ReelwordError, ValueError):

@@ -203,7 +203,7 @@ def test_a_pretrained_captioner_is_refused_by_name(
         name="git-base", source="a/b", revision=None, added_at="2026-11-29", facts=facts, files={}
     )
     (folder / CARD).write_text(card.model_dump_json())
-    with pytest.raises(PretrainedNotScored, match=r"git-base is a pretrained captioner.*app judge"):
+    with pytest.raises(PretrainedNotScored, match=r"git-base is a pretrained captioner.*lab judge"):
         load_evaluated_captioner(name, members)
 
 

@@ -29,8 +29,8 @@ from models.feature_sources.stream_checks import lead_stream
 from models.inputs import Batch
 from models.stream_set import DEMO, find_stream_set
 from models.vocabulary import Vocabulary
+from tests.lab.demo_shapes import DemoStreams
 from tests.models.tiny import tiny_refocus
-from tests.training.demo_shapes import DemoStreams
 from tests.training.stopped import stopped_before
 from tests.training.tiny_corpus import Averages, write_corpus
 from training.batches.picture_batches import CachedNetwork, PictureBatches

@@ -1,0 +1,171 @@
+"""Trains a row: by the demo's trainer under the ablations' recipe, without a choice among checkpoints.
+
+What is judged are the averaged weights after the last step, never the best of several by validation, so
+that rows differ by what they are and not by when they were stopped. Refocus with both passes has its own
+two phases, a quarter of the steps for the first caption alone and the others for both (eq. 22).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from extractors.errors import ReelwordError
+from lab.ablations.corpus import AblationCorpus, OutOfTime
+from lab.ablations.results import AblationPlan
+from lab.ablations.row import RECIPE, AblationJob, TrainingSpec
+from lab.ablations.word_weights import copy_words
+from models.captioner import AnyCaptioner
+from models.checkpoint import Card, load_checkpoint, save_checkpoint
+from training.optimization.learner import TrainedNetwork
+from training.optimization.refocus_phases import RefocusPhases, has_refocus_phases
+from training.optimization.run_folder import TrainingRun
+from training.optimization.trainer import BestScore, Trainer
+from training.optimization.validation import PictureValidation
+from training.recipes.recipe import Recipe
+
+#: Held-out pictures that the trainer's own validation looks at; it chooses nothing here.
+WATCHED = 4
+#: A run that is killed, or out of time, loses at most this part of its steps.
+SAVES = 8
+
+
+class TooLittleTime(ReelwordError, ValueError):
+    """A row's minutes ended before its first saved state; the message says what to do."""
+
+    code = "too_little_time"
+    hint = "Give each row more minutes: --minutes."
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRow:
+    """A trained captioner; ``steps`` of ``planned`` were taken, in ``seconds`` of this process."""
+
+    captioner: AnyCaptioner
+    steps: int
+    planned: int
+    seconds: float
+
+
+def locate_checkpoint(folder: Path) -> Path:
+    """Returns where a row's run leaves its weights."""
+    return folder / "final.safetensors"
+
+
+def build_recipe(job: AblationJob, plan: AblationPlan) -> Recipe:
+    """Builds a row's recipe: steps are the family's or the plan's; a short run warms up and saves sooner."""
+    steps = plan.steps or job.family.steps
+    update = {
+        "steps": steps,
+        "seed": job.seed,
+        "warmup": min(RECIPE.warmup, max(1, steps // 8)),
+        "validate_every": max(1, steps // SAVES),
+        "first_step_steps": steps // 4,
+        "combined_steps": steps - steps // 4,
+        "soft_weight": 0.5 if plan.teachers else 0.0,
+    }
+    own = job.row.make.recipe if isinstance(job.row.make, TrainingSpec) else {}
+    return RECIPE.model_copy(update={**update, **own})
+
+
+def train_row(
+    job: AblationJob,
+    corpus: AblationCorpus,
+    plan: AblationPlan,
+    folder: Path,
+    minutes: float,
+    words: Mapping[str, Tensor],
+) -> TrainedRow:
+    """Trains a row, or goes on training it, or loads what was trained.
+
+    Args:
+        job: the row and its seed.
+        corpus: pictures of the row's streams.
+        plan: what all rows have alike.
+        folder: the row's.
+        minutes: the most that the training may take.
+        words: parameters to begin with (word_weights.py).
+
+    Raises:
+        TooLittleTime: the minutes ended before the first saved state.
+    """
+    path = locate_checkpoint(folder)
+    if not path.exists():
+        _train(job, corpus, build_recipe(job, plan), folder, minutes, words)
+    checkpoint = load_checkpoint(path, corpus.device)
+    reported = checkpoint.card.training
+    return TrainedRow(checkpoint.captioner, reported["steps"], reported["planned"], reported["seconds"])
+
+
+def build_captioner(
+    make: TrainingSpec, corpus: AblationCorpus, seed: int, words: Mapping[str, Tensor]
+) -> AnyCaptioner:
+    """Builds a captioner of random weights but for the words.
+
+    Args:
+        make: which captioner, with which changes of its config.
+        corpus: whose vocabulary it has.
+        seed: of the random weights.
+        words: parameters that are copied into it (word_weights.py).
+    """
+    torch.manual_seed(seed)
+    built = make.build(corpus.vocabulary)
+    copy_words(built, words)
+    return built.to(corpus.device)
+
+
+def _train(
+    job: AblationJob,
+    corpus: AblationCorpus,
+    recipe: Recipe,
+    folder: Path,
+    minutes: float,
+    words: Mapping[str, Tensor],
+) -> None:
+    assert isinstance(job.row.make, TrainingSpec)
+    started, run = time.monotonic(), TrainingRun(folder, corpus.device)
+    batches = corpus.make_batches(recipe, started + 60 * minutes, job.family.videos)
+    watched = PictureValidation(corpus.held_out[:WATCHED], recipe.search)
+    captioner = build_captioner(job.row.make, corpus, job.seed, words)
+    with suppress(OutOfTime):
+        _take_steps(Trainer(recipe, batches, watched, run, _keep_none, corpus.precision), captioner)
+    state = run.load()
+    taken = 0 if state is None else _count_steps(state, recipe)
+    if state is None or not taken:
+        raise TooLittleTime(f"{job.name} saved nothing in {minutes:g} minutes: give more --minutes")
+    weights = {name.removeprefix("module."): value for name, value in state["average"].items()}
+    weights.pop("n_averaged")
+    captioner.load_state_dict(weights)
+    reported = {"steps": taken, "planned": recipe.steps, "seconds": round(time.monotonic() - started, 1)}
+    specs = {name: corpus.specs[name] for name in (stream.name for stream in captioner.inputs)}
+    ids = [item.id for item in batches.items]
+    training = {"recipe": recipe.model_dump(), "streams": corpus.streams, "ids": ids, **reported}
+    save_checkpoint(locate_checkpoint(folder), captioner, Card(captioner.name, specs, {}, training))
+    (folder / "last.pt").unlink()
+
+
+def _take_steps(trainer: Trainer, captioner: AnyCaptioner) -> None:
+    if has_refocus_phases(captioner):
+        phases = RefocusPhases(trainer)
+        phases.train_first_step(captioner)
+        phases.train_combined(captioner)
+    else:
+        trainer.train(captioner)
+
+
+def _count_steps(state: Mapping[str, Any], recipe: Recipe) -> int:
+    """Counts the steps of a run's state, over its phases."""
+    before = recipe.first_step_steps if state["phase"] == "combined" else 0
+    return before + int(state["step"])
+
+
+def _keep_none(captioner: TrainedNetwork, best: BestScore) -> None:
+    """Stands in the place of keeping the best."""
+    del captioner, best
