@@ -75,6 +75,12 @@ def say(line: str) -> None:
     print(printable(name_program(line)), flush=True)
 
 
+def clock(seconds: float) -> str:
+    """Writes seconds as 0:00:04.5, however many."""
+    tenths = round(seconds * 10)
+    return f"{tenths // 36000}:{tenths // 600 % 60:02d}:{tenths // 10 % 60:02d}.{tenths % 10}"
+
+
 def printable_json(line: str) -> str:
     """Writes such characters as JSON escapes them: the same document."""
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.model_options import FieldsOf
+from app.cli.model_options import FieldsOf, change_options
+from app.cli.server import ServerChoice
 from app.cli.streams import Streams, settings_with
 from app.errors import UsageError
 from app.extract.inputs import find_videos
@@ -36,6 +37,14 @@ class FilmCut:
     shortest: Annotated[float, typer.Option(help="Seconds of a segment, at least.")] = 2.0
     longest: Annotated[float, typer.Option(help="Seconds after which a shot is cut.")] = 20.0
 
+    @property
+    def here_alone(self) -> list[str]:
+        """Names the options that were given and that a service does not have."""
+        usual = FilmCut()
+        return [
+            f"--{name}" for name in ("shortest", "longest") if getattr(self, name) != getattr(usual, name)
+        ]
+
 
 @dataclass(frozen=True)
 class CaptionOutput:
@@ -62,16 +71,25 @@ def caption(
     ],
     cut: Annotated[FilmCut, FieldsOf("How films are cut")],
     output: Annotated[CaptionOutput, FieldsOf("What is printed and written")],
+    service: Annotated[ServerChoice, FieldsOf("Where it is done")],
     streams: Streams = None,
 ) -> None:
-    """Captions video files and folders of them."""
+    """Captions video files and folders of them, by a running service or in this process."""
     is_by_segments = cut.segments not in (None, "none") or output.form is not None
     if is_by_segments and output.attention is not None:
         raise UsageError("--attention draws whole videos: leave out --segments and --format.")
-    find_videos(files, output.attention or output.out)  # what is missing is said before models load
+    videos = find_videos(files, output.attention or output.out)  # what is missing is said before models load
     options = options.model_copy(update={"attention": output.attention is not None})
+    settings = settings_with(streams)
+    server = service.find(settings, ["--streams"] * (streams is not None) + cut.here_alone)
+    if server is not None:
+        from app.cli.server_captions import caption_by_server
+
+        cut_there = cut.segments or ("none" if output.as_json or output.attention else None)
+        options = change_options(options, segments=None if cut_there == "auto" else cut_there)
+        raise typer.Exit(1 if caption_by_server(server, videos, options, output) else 0)
     work = _caption_by_segments if is_by_segments else _caption_whole
-    raise typer.Exit(1 if work(files, options, cut, output, settings_with(streams)) else 0)
+    raise typer.Exit(1 if work(files, options, cut, output, settings) else 0)
 
 
 def _caption_whole(

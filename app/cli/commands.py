@@ -5,7 +5,7 @@ The list of all commands is in app/cli/main.py; a command's file has its functio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from app.errors import UsageError
-from app.terminal import complain
+from app.terminal import complain, name_program
 from extractors.errors import ReelwordError
 
 MOST_COLUMNS = 10_000  #: help is as wide as the terminal; without a number it ends at 80 columns
@@ -94,3 +94,32 @@ class CommandList(TyperGroup):
         except ReelwordError as error:
             complain(error.advice)
             raise typer.Exit(1) from error
+
+
+def make_program(package: str, commands: Mapping[str, tuple[str, str]], help_line: str) -> typer.Typer:
+    """Makes a program of commands that are imported when they are called.
+
+    Args:
+        package: dotted name of the package that the commands' modules lie in.
+        commands: of each command its module below the package, in which a function or a group has the
+            command's name, and the sentence that is its help.
+        help_line: of the program.
+    """
+
+    class Commands(CommandList):
+        """Holds the commands, none of them imported."""
+
+        def __init__(self, **named: Any) -> None:
+            super().__init__(**named)
+            for name, (module, sentence) in commands.items():
+                self.add_command(ListedCommand(name, f"{package}.{module}", name_program(sentence)))
+
+    return typer.Typer(
+        cls=Commands,
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"max_content_width": MOST_COLUMNS},
+        help=help_line,
+    )

@@ -11,7 +11,7 @@ import typer
 from typer._completion_classes import completion_init
 
 from app import __version__
-from app.cli.commands import MOST_COLUMNS, CommandList, ListedCommand
+from app.cli.commands import make_program
 from app.cli.completion import COMPLETE_VARIABLE
 from app.terminal import name_program
 
@@ -39,24 +39,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-class Commands(CommandList):
-    """Holds the commands, none of them imported."""
-
-    def __init__(self, **named: object) -> None:
-        super().__init__(**named)  # type: ignore[arg-type]
-        for name, (module, help_line) in COMMANDS.items():
-            self.add_command(ListedCommand(name, f"app.cli.{module}", name_program(help_line)))
-
-
-cli = typer.Typer(
-    cls=Commands,
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"max_content_width": MOST_COLUMNS},
-    help="A video goes in, a caption with its attention comes out.",
-)
+cli = make_program("app.cli", COMMANDS, "A video goes in, a caption with its attention comes out.")
 
 
 def _print_version(asked: bool) -> None:

@@ -10,20 +10,22 @@ that the model gets is an option of every command that takes the model.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from app.errors import UsageError
-from models.decoding.options import first_fault
+from models.decoding.options import DecodingOptions, first_fault
 
+OptionsT = TypeVar("OptionsT", bound=DecodingOptions)
 PLAIN = (bool, int, float, str, Path, list[str])  #: types that an option can have by itself
 
 
@@ -78,7 +80,7 @@ def _list_options(value_type: type, mark: FieldsOf) -> Iterable[Parameter]:
             if field_name not in mark.leave_out:
                 field = model.model_fields[field_name]
                 name = field.alias or field_name
-                annotation: Any = Annotated[_option_type(field), _describe(name, field, mark)]  # type: ignore[valid-type]
+                annotation: Any = Annotated[_option_type(field), _describe(name, field, mark)]
                 yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
         return
     for parameter in inspect.signature(model, eval_str=True).parameters.values():
@@ -146,8 +148,20 @@ def _make_value(value_type: type, mark: FieldsOf, typed: Mapping[str, Any]) -> A
         return {name: value for name, value in typed.items() if value is not None}
     if not issubclass(value_type, BaseModel):
         return value_type(**typed)
-    try:
+    with _naming_option():
         return value_type.model_validate({name: value for name, value in typed.items() if value is not None})
+
+
+def change_options(options: OptionsT, **changes: Any) -> OptionsT:
+    """Returns options of decoding with some changed. Raises UsageError, which names the option."""
+    with _naming_option():
+        return options.changed(**changes)
+
+
+@contextmanager
+def _naming_option() -> Iterator[None]:
+    try:
+        yield
     except ValidationError as error:
         name, fault = first_fault(error)
         option = f"--{name.replace('_', '-')}: " if name else ""

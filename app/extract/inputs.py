@@ -98,3 +98,20 @@ def name_apart(inputs: Sequence[InputVideo], owner: Callable[[InputVideo], str |
         renamed[each] = each if is_free else each.apart
         claimed.add(renamed[each].key)
     return [renamed[each] for each in inputs]
+
+
+def choose_names(videos: Sequence[InputVideo]) -> list[str]:
+    """Chooses a name for each video's pictures: its own, or name-2, name-3 … where that is taken.
+
+    Compared without case, since some file systems do.
+    """
+    taken: set[str] = set()
+    names = []
+    for video in videos:
+        name, number = video.name, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{video.name}-{number}"
+        taken.add(name.lower())
+        names.append(name)
+    return names

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.documents.segments import clock
 from app.errors import JobFailure, UsageError
 from app.extract.inputs import find_videos
 from app.jobs.options import CaptionOptions
@@ -20,7 +19,7 @@ from app.segments.cutting import segment_options
 from app.segments.film_captioner import FilmCaptioner
 from app.segments.loading import load_film_captioner
 from app.settings import Settings
-from app.terminal import complain, print_table, printable_json
+from app.terminal import clock, complain, print_table, printable_json
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.files import atomic_write

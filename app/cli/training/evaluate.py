@@ -74,7 +74,9 @@ class EvaluatedItems:
         from training.datasets.registry import SetFolder
         from training.evaluation.report import EvaluationSource
 
-        folder = self.data and SetFolder(self.data, self.data_set, self.paper, self.split, self.cache)
+        folder = None
+        if self.data is not None:
+            folder = SetFolder(self.data, self.data_set, self.paper, self.split, self.cache)
         frames = self.frames or FRAMES
         return EvaluationSource(
             self.images, self.captions, self.split, self.clips, frames, self.limit, folder

@@ -18,10 +18,9 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from app import __version__
-from app.cli.local_captions import choose_names
 from app.cli.main import cli
 from app.documents.job import JobDocument
-from app.extract.inputs import InputVideo
+from app.extract.inputs import InputVideo, choose_names
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from app.terminal import MODULE as PROGRAM

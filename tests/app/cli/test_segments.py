@@ -12,12 +12,13 @@ from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
 from app.cli.segments import SegmentOutput, caption_films
-from app.documents.segments import FilmDocument, clock
+from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import UsageError
 from app.extract.inputs import find_videos
 from app.segments.cutting import segment_options
 from app.terminal import MODULE as PROGRAM
+from app.terminal import clock
 from tests.app.captioners import WORDS, write_captioner
 from tests.app.segments.scripted_engine import colour_captioner
 from tests.extractors.shots.scenes import write_scenes
