@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.errors import UsageError
+from extractors.media.errors import MissingFile
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -42,7 +42,7 @@ def add(
 ) -> None:
     """Copy a file of weights into the data folder, once the network can be built from it."""
     if not file.is_file():
-        raise UsageError(f"There is no file {file}: name one that you have.")
+        raise MissingFile(f"There is no file {file}.")
     from app.cli.weight_files import add_weights
 
     raise typer.Exit(add_weights(file, name, _load_settings()))

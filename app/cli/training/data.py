@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.cli.training.shared_options import check_folder
-
 data = typer.Typer(no_args_is_help=True)
 
 
@@ -31,7 +29,6 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say what of a set is there and how to get the rest; exit status 1 where anything needed is missing."""
-    check_folder("--root", root)
     from app.cli.training.set_report import report_set
     from training.datasets.errors import DataSetError
 

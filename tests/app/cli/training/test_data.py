@@ -48,7 +48,7 @@ def test_an_unreadable_video_is_named_and_fails(films: Path) -> None:
 
 def test_a_papers_set_says_what_is_missing(films: Path) -> None:
     msrvtt(films, [Captioned(films / "a.mp4", ("a square",))] * 3)
-    done = RUNNER.invoke(app, ["check", "msr-vtt", "--root", str(films), "--paper", "refocus"])
+    done = RUNNER.invoke(app, ["data", "check", "msr-vtt", "--root", str(films), "--paper", "refocus"])
     assert done.exit_code == 1
     assert "train: 6509 of 6512 videos are missing" in done.output
     assert "Microsoft Research" in done.output
@@ -57,8 +57,8 @@ def test_a_papers_set_says_what_is_missing(films: Path) -> None:
 
 def test_wrong_usage_is_told(films: Path) -> None:
     for arguments, said in (
-        (["check", "imagenet", "--root", str(films)], "There are: msvd"),
-        (["check", "msvd", "--root", str(films), "--paper", "fusion"], "did not use MSVD"),
+        (["data", "check", "imagenet", "--root", str(films)], "There are: msvd"),
+        (["data", "check", "msvd", "--root", str(films), "--paper", "fusion"], "did not use MSVD"),
     ):
         done = RUNNER.invoke(app, arguments)
         assert done.exit_code == 2
@@ -66,7 +66,7 @@ def test_wrong_usage_is_told(films: Path) -> None:
 
 
 def test_a_missing_set_is_told_with_its_source(tmp_path: Path) -> None:
-    done = RUNNER.invoke(app, ["check", "vatex", "--root", str(tmp_path / "nowhere")])
+    done = RUNNER.invoke(app, ["data", "check", "vatex", "--root", str(tmp_path / "nowhere")])
     assert done.exit_code == 1
     assert "There is no folder" in done.output
     assert "vatex_training_v1.0.json" in done.output
