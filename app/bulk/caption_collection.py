@@ -28,14 +28,9 @@ from app.settings import Settings
 from extractors.child_process import ROOT
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
-try:
-    import ray
-    import ray.data
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-except ImportError as error:
-    raise UsageError(
-        "bulk needs Ray: pip install --constraint constraints.txt --group bulk, in a checkout."
-    ) from error
+import ray
+import ray.data
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 VIDEOS_A_PART = 16  #: rows of a parquet file, and what a killed run has to do again
 #: Warns that there are no bars, which is chosen here.

@@ -92,8 +92,6 @@ def _complete(plan: ExtractionPlan) -> ExtractionPlan:
         plan.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"The folder {plan.out} cannot be made: {error.strerror}.") from error
-    except ImportError as error:
-        raise UsageError(sentence(str(error))) from error
     return replace(plan, extractors=tuple(dict.fromkeys([*needed, *plan.extractors])))
 
 

@@ -8,11 +8,11 @@ from typing import Literal, get_args
 
 from app.settings import Settings
 from extractors.engines.engine import Precision
-from extractors.errors import ReelwordError
+from extractors.errors import ReelwordError, name_missing_packages
 from extractors.media.request import Limits
 from extractors.pretrained.load import WeightsChoice
 from extractors.video_features.feature_files import FileFormat, SafetensorsForm, name_extractor_folder
-from extractors.video_features.npy_hdf5 import HDF5_INSTALL, Hdf5Form, NpyForm
+from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
 from extractors.windows import WindowOptions
 
 FormName = Literal["safetensors", "npy", "hdf5"]
@@ -98,11 +98,9 @@ class ExtractionFailure:
 
 
 def choose_format(name: FormName) -> FileFormat:
-    """Finds a form by its name. Raises ImportError, saying what to install, where its library is absent."""
+    """Finds a form by its name. Raises PackageMissing where its library is absent."""
     if name == "hdf5":
-        try:
+        with name_missing_packages():
             import h5py  # noqa: F401
-        except ImportError as error:
-            raise ImportError(HDF5_INSTALL) from error
         return Hdf5Form()
     return NpyForm() if name == "npy" else SafetensorsForm()

@@ -21,7 +21,7 @@ from app.errors import UsageError, sentence
 from app.extract.inputs import InputVideo
 from app.extract.plan import ExtractionCrashed, ExtractionFailure, ExtractionOutcome, ExtractionPlan
 from extractors.child_process import ROOT, LinkedProcess, join_parent
-from extractors.errors import ReelwordError
+from extractors.errors import PackageMissing, ReelwordError
 from extractors.extractor import UnknownExtractor
 from extractors.pretrained.errors import WeightsError
 
@@ -73,6 +73,8 @@ def _load(make: Callable[[], Any]) -> Any:
         raise UsageError(sentence(str(error))) from error
     except WeightsError as error:
         raise ExtractorsMissing(str(error)) from error
+    except PackageMissing as error:
+        raise ExtractorsMissing(error.advice) from error
     except ImportError as error:
         raise ExtractorsMissing(sentence(f"a package is not installed: {error}")) from error
 
@@ -85,9 +87,13 @@ class _Worker:
 
     @classmethod
     def start(cls, plan: ExtractionPlan) -> _Worker:
-        # videos may be named from where the command was given
+        # videos may be named from where the command was given; a folder called app there is not this one
         searched = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        environment = {**os.environ, "PYTHONPATH": searched}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": searched,
+            "PYTHONSAFEPATH": "1",
+        }
         process = LinkedProcess("app.extract.pool", environment=environment, folder=Path.cwd())
         with suppress(OSError):  # one that is dead by now is noticed where its answer is awaited
             process.link.send(plan)

@@ -22,6 +22,7 @@ from app.pipeline.installed_captioners import (
 )
 from app.pipeline.semantic_space import LoadedSemanticSpace
 from app.settings import Settings
+from extractors.errors import PackageMissing, name_missing_packages
 from extractors.files import digest_of, sha256_of
 from extractors.media.request import DecodeRequest
 from models.captioners.semantic_embedding import SemanticEmbedding
@@ -221,15 +222,16 @@ def load_pretrained(
 
 def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretrainedCaptioner | None:
     """Imports transformers, which takes seconds."""
-    from models.pretrained.folder import read_pretrained_info
-    from models.pretrained.load import load_pretrained_captioner
-    from models.pretrained.opening import LoadSettings
-
     log.info("captioner is loaded", captioner=card.name, megabytes=round(card.facts.memory / 1e6))
     try:
+        with name_missing_packages():
+            from models.pretrained.folder import read_pretrained_info
+            from models.pretrained.load import load_pretrained_captioner
+            from models.pretrained.opening import LoadSettings
+
         info = read_pretrained_info(pretrained_captioners(settings).path(card.name), card.name)
         return load_pretrained_captioner(info, LoadSettings(device=device, precision=settings.precision))
-    except PretrainedError as error:
+    except (PretrainedError, PackageMissing) as error:
         log.error("captioner left out", captioner=card.name, why=error.advice)
         return None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.errors import TracingMissing
 from app.settings import Settings
 from app.tracing.spans import Tracing
+from extractors.errors import name_missing_packages
 
 
 def connect_tracing(settings: Settings, process: str, instance: str = "") -> Tracing:
@@ -16,12 +16,10 @@ def connect_tracing(settings: Settings, process: str, instance: str = "") -> Tra
         instance: which of them; empty where nothing tells them apart.
 
     Raises:
-        TracingMissing: a collector is named, and OpenTelemetry is not installed.
+        PackageMissing: a collector is named, and OpenTelemetry is not installed.
     """
     if settings.traces is None:
         return Tracing()
-    try:
+    with name_missing_packages():
         from app.tracing.open_telemetry import OtlpTracing
-    except ImportError as error:
-        raise TracingMissing("REELWORD_TRACES is set, and OpenTelemetry is not installed.") from error
     return OtlpTracing(settings.traces, process, instance)

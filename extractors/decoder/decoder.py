@@ -18,6 +18,7 @@ from typing import Literal, Self
 
 from extractors.child_process import DISCARDED, LinkedProcess
 from extractors.decoder.messages import LONGEST_MESSAGE, TAKEN, pack_request, unpack_part
+from extractors.errors import PackageMissing
 from extractors.media import errors
 from extractors.media.collect import collect_stream
 from extractors.media.request import Decoded, DecodeRequest, Limits
@@ -42,7 +43,7 @@ class Decoder:
         if reader not in ("pyav", "decord"):
             raise ValueError(f"unknown reader {reader!r}: choose pyav or decord")
         if reader == "decord" and find_spec("decord") is None:
-            raise ValueError("the reader decord needs the package decord2: install it or choose pyav")
+            raise PackageMissing.of("decord")
         self._reader = reader
         self._files_per_child = files_per_child
         self._child: _Child | None = None

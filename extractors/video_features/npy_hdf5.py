@@ -36,7 +36,6 @@ PUBLIC_KEYS: Mapping[str, str] = {
     "resnet101": "resnet",
     "resnet152": "resnet",
 }
-HDF5_INSTALL = "HDF5 needs h5py: .venv/bin/python -m pip install -c constraints.txt --group hdf5"
 
 
 def choose_key(stream: str, extractor: str) -> str:

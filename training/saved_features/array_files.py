@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from extractors.errors import name_missing_packages
 from extractors.video_features.feature_files import FeaturesDamaged
-from extractors.video_features.npy_hdf5 import HDF5_INSTALL
 
 #: HDF5 files that stay open: opening one takes longer than reading a video's rows.
 OPEN_FILES = 16
@@ -104,10 +104,8 @@ class ArrayFiles:
 
 
 def _open_hdf5(file: Path) -> Any:
-    try:
+    with name_missing_packages():
         import h5py
-    except ImportError as error:
-        raise ImportError(HDF5_INSTALL) from error
     if not file.is_file():
         raise FileNotFoundError(f"there is no {file}")
     try:

@@ -17,12 +17,12 @@ import pytest
 import redis
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from app.errors import TracingMissing
 from app.jobs.job import Keys, Submission
 from app.jobs.job_store import Jobs
 from app.settings import Settings, load_settings
 from app.tracing.connection import connect_tracing
 from app.tracing.spans import FinishedSpan, Tracing
+from extractors.errors import PackageMissing
 from tests.app.live_api import LiveApi, live_api
 from tests.app.worker.test_worker import settings_for
 from tests.app.workers import Service, eventually, service
@@ -251,9 +251,11 @@ def test_nothing_of_it_is_loaded_where_traces_are_off(root: Path) -> None:
 
 
 def test_what_is_not_installed_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "app.tracing.open_telemetry", None)
-    with pytest.raises(TracingMissing, match="REELWORD_TRACES"):
+    monkeypatch.delitem(sys.modules, "app.tracing.open_telemetry", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(PackageMissing, match="opentelemetry") as raised:
         connect_tracing(settings.model_copy(update={"traces": "http://127.0.0.1:9"}), "api")
+    assert "make setup-tracing" in raised.value.advice
 
 
 def test_an_endpoint_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
