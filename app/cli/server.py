@@ -71,6 +71,13 @@ class ServerChoice:
     ] = None
     local: Annotated[bool, typer.Option("--local", help="Do it in this process, whatever runs.")] = False
 
+    def find_named(self, settings: Settings) -> Server | None:
+        """Returns the service that --server or REELWORD_URL names, and says so; None where none is named."""
+        if self.local and self.server:
+            raise UsageError("--server asks a service and --local none: leave one of them out.")
+        url = self.server or (None if self.local else settings.url)
+        return None if url is None else _open(url, settings)
+
     def find(self, settings: Settings, here_alone: Sequence[str] = ()) -> Server | None:
         """Finds the service to ask and says so on standard error; None where it is done here.
 
@@ -81,23 +88,27 @@ class ServerChoice:
         Raises:
             UsageError: the service is named, and so is --local or an option that it does not have.
         """
-        named = self.server or (None if self.local else settings.url)
-        if self.local and self.server:
-            raise UsageError("--server asks a service and --local none: leave one of them out.")
-        if named and here_alone:
+        if (self.server or (settings.url and not self.local)) and here_alone:
             raise UsageError(f"{here_alone[0]} is not for a running service: leave it out, or add --local.")
-        url = named or (None if self.local or here_alone else _find_running(settings))
-        if url is None:
-            return None
-        complain(f"Asking the service at {url}; --local does without it.")
-        return Server(url, settings.key)
+        named = self.find_named(settings)
+        return named if named or self.local or here_alone else _find_running(settings)
 
 
-def _find_running(settings: Settings) -> str | None:
+def _find_running(settings: Settings) -> Server | None:
     from app.serve.address import read_address
 
     url = read_address(settings.data)
-    return url if url is not None and Server(url, settings.key, LOOK_SECONDS).is_ready() else None
+    if url is None:
+        return None
+    if Server(url, settings.key, LOOK_SECONDS).is_ready():
+        return _open(url, settings)
+    complain(f"The service at {url} is not ready, and is not asked.")
+    return None
+
+
+def _open(url: str, settings: Settings) -> Server:
+    complain(f"Asking the service at {url}; --local does without it.")
+    return Server(url, settings.key)
 
 
 class Server:
@@ -125,9 +136,9 @@ class Server:
         except (ReelwordError, ValueError):
             return False
 
-    def get(self, path: str, headers: Mapping[str, str] | None = None, **params: str) -> httpx.Response:
-        """Returns the answer to a GET."""
-        return self._send("GET", path, headers=headers, params=params)
+    def get(self, path: str, **content: Any) -> httpx.Response:
+        """Returns the answer to a GET. content: httpx' own params and headers."""
+        return self._send("GET", path, **content)
 
     def submit(self, file: Path, form: Mapping[str, str]) -> str:
         """Sends a video and returns its job's id; waits while the service has too much to do."""
@@ -152,7 +163,7 @@ class Server:
         """Returns a job's document once it is over."""
         headers: dict[str, str] = {}
         while True:
-            response = self.get(f"/jobs/{job}", headers)
+            response = self.get(f"/jobs/{job}", headers=headers)
             if response.status_code != 304:
                 document: dict[str, Any] = response.json()
                 if document["state"] not in ("queued", "running"):

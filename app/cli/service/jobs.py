@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli.model_options import FieldsOf
+from app.cli.server import ServerChoice
 from app.errors import JobNotRequeued, RecordUnreadable, UsageError
 from app.terminal import complain, print_table, say
 
 if TYPE_CHECKING:
     from app.cli.service.job_records import JobRecords
+    from app.cli.service.server_jobs import ServerJobs
     from app.jobs.job import State
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -24,6 +27,7 @@ STATES: tuple[State, ...] = ("queued", "running", "succeeded", "failed", "cancel
 #: Of a job's document, what is shown first.
 SHOWN = ("id", "state", "stage", "filename", "created_at", "started_at", "ended_at", "caption")
 
+Service = Annotated[ServerChoice, FieldsOf("Whose jobs")]
 Names = Annotated[list[str], typer.Argument(metavar="JOB", help="As jobs list has it.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 States = Annotated[
@@ -33,15 +37,23 @@ States = Annotated[
 jobs = typer.Typer(no_args_is_help=True)
 
 
-def _open() -> JobRecords:
-    from app.cli.service.job_records import JobRecords
+def _open(service: ServerChoice) -> JobRecords | ServerJobs:
+    """By the API of a service that is named; else by Redis, which is there while no API runs."""
     from app.settings import load_settings
 
-    return JobRecords.connect(load_settings())
+    settings = load_settings()
+    if (server := service.find_named(settings)) is not None:
+        from app.cli.service.server_jobs import ServerJobs
+
+        return ServerJobs(server)
+    from app.cli.service.job_records import JobRecords
+
+    return JobRecords.connect(settings)
 
 
 @jobs.command("list")
 def list_jobs(
+    service: Service,
     state: States = None,
     captioner: Annotated[str | None, typer.Option(help="Who writes, or wrote.")] = None,
     batch: Annotated[str | None, typer.Option(help="The batch that they belong to.")] = None,
@@ -49,7 +61,7 @@ def list_jobs(
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first: state, age, and caption or error."""
-    summaries = list(islice(_open().summaries(_states(state), captioner, batch), limit))
+    summaries = list(islice(_open(service).summaries(_states(state), captioner, batch), limit))
     if as_json:
         typer.echo(json.dumps(summaries))
     elif summaries:
@@ -60,10 +72,12 @@ def list_jobs(
 
 @jobs.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="JOB", help="As jobs list has it.")], as_json: AsJson = False
+    name: Annotated[str, typer.Argument(metavar="JOB", help="As jobs list has it.")],
+    service: Service,
+    as_json: AsJson = False,
 ) -> None:
     """Show a job whole: its record, attempts, timings, error and worker."""
-    document = _open().show(name)
+    document = _open(service).show(name)
     if as_json:
         typer.echo(json.dumps(document))
         return
@@ -81,9 +95,9 @@ def show(
 
 
 @jobs.command()
-def requeue(names: Names) -> None:
+def requeue(names: Names, service: Service) -> None:
     """Put jobs that failed or were canceled, or dead letters, into their queues again, with all attempts."""
-    records, failed = _open(), 0
+    records, failed = _open(service), 0
     for name in names:
         try:
             records.requeue(name)
@@ -95,9 +109,9 @@ def requeue(names: Names) -> None:
 
 
 @jobs.command()
-def cancel(names: Names) -> None:
+def cancel(names: Names, service: Service) -> None:
     """Cancel jobs: at once where they wait, within two seconds where they run. Results are kept."""
-    records, failed = _open(), 0
+    records, failed = _open(service), 0
     for name in names:
         ending = records.cancel(name)
         say(f"{name} {ending}")
@@ -107,6 +121,7 @@ def cancel(names: Names) -> None:
 
 @jobs.command()
 def purge(
+    service: Service,
     names: Annotated[list[str] | None, typer.Argument(metavar="[JOB]", show_default=False)] = None,
     state: States = None,
     older_than: Annotated[
@@ -120,8 +135,8 @@ def purge(
         raise UsageError("Say what is to be purged: name jobs, or give --state or --older-than.")
     age = 0.0 if older_than is None else _seconds(older_than)
     freed, count = 0, 0
-    for line in _open().purge(names or [], _states(state), age, is_dry=dry_run):
-        freed, count = freed + line["bytes"], count + 1
+    for line in _open(service).purge(names or [], _states(state), age, is_dry=dry_run):
+        freed, count = freed + (line["bytes"] or 0), count + 1
         typer.echo(json.dumps(line) if as_json else f"{line['id']}  {line['state']}  {_size(line['bytes'])}")
     if not as_json:
         typer.echo(f"{count} {'would be' if dry_run else 'are'} purged, {_size(freed)}.")
@@ -157,8 +172,8 @@ def _age(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f}s"
 
 
-def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB"
+def _size(count: int | None) -> str:
+    return "" if count is None else f"{count / 1e6:.1f} MB"
 
 
 def _text(value: Any) -> str:
