@@ -123,11 +123,8 @@ class Server:
     """
 
     def __init__(self, url: str, key: str | None, timeout: float = TIMEOUT) -> None:
-        import httpx
-
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        is_here = httpx.URL(url).host in ("127.0.0.1", "::1", "localhost")  # which no proxy reaches
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=not is_here)
+        self._url, self._timeout = url, timeout
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     def is_ready(self) -> bool:
         """Returns whether it takes jobs and has a worker for them."""
@@ -178,10 +175,15 @@ class Server:
     def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
         import httpx
 
+        is_here = httpx.URL(self._url).host in ("127.0.0.1", "::1", "localhost")  # which no proxy reaches
+        client = httpx.Client(
+            base_url=self._url, headers=self._headers, timeout=self._timeout, trust_env=not is_here
+        )
         try:
-            response = self._http.request(method, path, **content)
+            with client:
+                response = client.request(method, path, **content)
         except httpx.TransportError as error:
-            raise ServerUnreachable(f"{self._http.base_url} does not answer: {error}.") from error
+            raise ServerUnreachable(f"{self._url} does not answer: {error}.") from error
         if response.is_error:
             raise ServerRefused(response)
         return response
