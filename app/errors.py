@@ -225,6 +225,11 @@ class QueueUnavailable(QueueError):
     operator_hint = "See that Redis runs at REDIS_URL."
 
 
+class RedisRefuses(QueueUnavailable):
+    code = "redis_refuses"
+    operator_hint = "Check user and password in REDIS_URL, and that this user may run scripts on all keys."
+
+
 class NotOnDisk(QueueError):
     code = "not_on_disk"
     public = "The job could not be kept safely, so it was not accepted."

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Literal
 from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.cores import core_count
 from app.errors import UsageError
 
 MIB = 2**20
@@ -31,13 +31,20 @@ BEATS_OF_A_LEASE = 3
 MOVED_ENGINES = {"app.pipeline:Engine": "app.pipeline.engine:Engine"}
 MOST_DECODERS = 4  #: of a worker where nobody says how many
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
+#: Files of secrets as containers get them, each named as the variable whose value it holds.
+SECRETS = Path("/run/secrets")
 
 
 class Settings(BaseSettings):
     """Read once by an entry point and passed on; nothing else looks at the environment."""
 
     model_config = SettingsConfigDict(
-        env_prefix="REELWORD_", frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True
+        env_prefix="REELWORD_",
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+        env_ignore_empty=True,
+        secrets_dir=SECRETS if SECRETS.is_dir() else None,
     )
 
     # where things are
@@ -75,6 +82,10 @@ class Settings(BaseSettings):
     )
     metrics_access: Literal["admin", "open"] = Field(
         "admin", description="Who reads /metrics where keys are needed: admin keys, or everybody."
+    )
+    peer_hosts: str = Field(
+        "",
+        description="Names that other containers ask the API by; those of allowed_hosts are for people.",
     )
     cors_origins: str = Field(
         "",
@@ -217,6 +228,13 @@ class Settings(BaseSettings):
         "the workers of serve.",
     )
 
+    ready_file: Path | None = Field(
+        None,
+        description="File that a worker touches at each beat once its models are loaded, for health checks.",
+    )
+    command: str = Field(
+        "", description="How commands are given to this process from outside its container, for its hints."
+    )
     traces: str | None = Field(
         None, description="OTLP endpoint (http://collector:4318) that traces are sent to; unset: none."
     )
@@ -227,7 +245,7 @@ class Settings(BaseSettings):
         "auto", description="auto: text on a terminal, else JSON."
     )
 
-    @field_validator("allowed_hosts")
+    @field_validator("allowed_hosts", "peer_hosts")
     @classmethod
     def _are_names(cls, hosts: str) -> str:
         wrong = [name for name in _split_names(hosts) if not HOST_PATTERN.fullmatch(name)]
@@ -323,6 +341,11 @@ class Settings(BaseSettings):
         return _split_names(self.allowed_hosts)
 
     @property
+    def peer_host_names(self) -> list[str]:
+        """Lists the names by which other containers ask."""
+        return _split_names(self.peer_hosts)
+
+    @property
     def is_nameless(self) -> bool:
         """Says whether the API listens everywhere and answers to loopback's names alone."""
         return self.host in EVERYWHERE and not self.host_names
@@ -404,13 +427,6 @@ class Settings(BaseSettings):
         """All names of the setting that an error is about, by its own or by any of its variables."""
         every = {name: cls.variables(name) for name in cls.model_fields}
         return next((" or ".join(v) for name, v in every.items() if where in (name, *v)), where)
-
-
-def core_count() -> int:
-    """Counts the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _is_loopback(host: str) -> bool:

@@ -40,12 +40,15 @@ def printable(text: str) -> str:
 
 
 def own_command(arguments: str, settings: Settings) -> str:
-    """Writes a command of ours as it can be typed here: as it was started, on the same data folder.
+    """Writes a command of ours as it can be typed: of a process in a container as the settings say, else as
+    it was started, on the same data folder.
 
     Args:
         arguments: what stands behind ``python -m app``.
         settings: of the process that says so.
     """
+    if settings.command:
+        return f"{settings.command} {arguments}"
     is_script = name_program() == SCRIPT
     program, here = Path(sys.argv[0] if is_script else sys.executable).absolute(), Path.cwd()
     shown = program.relative_to(here) if program.is_relative_to(here) else program

@@ -22,10 +22,8 @@ from benchmarks.support.rows import Row, add_options, print_table
 #: Seconds that each may take on two quiet cores; 20 minutes together.
 BUDGETS: Mapping[str, float] = {
     "end_to_end": 150,
-    "growth": 240,
     "decoding": 180,
     "decode": 180,
-    "pipeline": 120,
     "scale.bulk_load": 120,
     "scale.queue_load": 90,
 }

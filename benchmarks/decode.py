@@ -8,8 +8,6 @@ there from last time. Of each, eight frames and then 25 a second are read, the s
 decord, OpenCV; the group ``peers`` has what is not installed anyway. All get two threads, take turns, and run
 in processes of their own. Each frame's number stands in its picture: "right" counts the frames that were the
 wanted ones.
-
-``--policies`` measures instead what decoding less would save: nearest key frames, threads, low resolution.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.support.decode_policies import measure_policies
 from benchmarks.support.film_shapes import SHAPES, FilmShape
 from benchmarks.support.rows import Row, add_options, tell
 from benchmarks.support.video_readers import (
@@ -49,7 +46,6 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--films", type=Path, help="keep the drawn films in this folder")
     parser.add_argument("--shapes", default="", help="only these, with commas between")
-    parser.add_argument("--policies", action="store_true", help="what decoding less would save")
     arguments = parser.parse_args()
     wanted = [name for name in arguments.shapes.split(",") if name]
     shapes = [shape for shape in SHAPES if not wanted or shape.name in wanted]
@@ -57,8 +53,7 @@ def main() -> None:
     os.environ.setdefault("SVT_LOG", "1")  # the AV1 encoder tells errors only
     with tempfile.TemporaryDirectory() as folder:
         films = dict(draw_films(shapes, arguments.films or Path(folder)))
-        rows = measure_policies(films, rounds["8 frames"]) if arguments.policies else compare(films, rounds)
-        tell(rows, arguments.results)
+        tell(compare(films, rounds), arguments.results)
 
 
 def draw_films(shapes: Iterable[FilmShape], folder: Path) -> Iterator[tuple[FilmShape, Path]]:

@@ -1,10 +1,10 @@
-"""How fast windows become features, against the loop that one would write first; and what that costs.
+"""How fast windows become features, against the network run eagerly; and what that costs.
 
     python -m benchmarks.extract [--only resnet50,i3d_rgb] [--engines auto,torch] [--clips FOLDER]
 
 For each network: from windows of prepared bytes to rows on the CPU, in windows a second. The plain loop is
-the library's own network (torchvision, timm, pytorchvideo, where installed; else ours), eager and fp32. Both
-sides run at their own best number of threads out of 1 and 2, take turns, and keep their medians. On a machine
+the same network, eager and fp32, a window at a time. Both sides run at their own best number of threads out
+of 1 and 2, take turns, and keep their medians. On a machine
 that is busy otherwise, ``--clock processor`` counts the time on a processor instead, with one thread: what an
 idle machine's clock shows. FLOPs are multiplications and additions, counted; "of the peak" is their share
 of what a large matrix product of that precision and number of threads reaches in between. The numerical cost
@@ -35,7 +35,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.support.likeness import HEADINGS, Likeness, compare
 from benchmarks.support.material import clips, describe, windows
-from benchmarks.support.plain_loops import loop
 from extractors.engines.engine import HALVES, EngineName, Precision
 from extractors.extractor import AnyExtractor, create, list_extractors
 from extractors.pretrained.errors import WeightsError
@@ -149,16 +148,10 @@ class Bench:
         except WeightsError:
             return Made(make(weights="seeded"), "seeded")
 
-    def plain_ways(self, name: str, exact: AnyExtractor) -> Iterator[Way]:
+    def plain_ways(self, exact: AnyExtractor) -> Iterator[Way]:
+        """Yields the network in eager fp32, a window at a time, on each number of threads."""
         for threads in self.clock.threads:
-            for batch in (1, 4):
-                stacks = windows(exact, self.material[0], batch)
-                found = loop(name, batch)
-                if found is not None:
-                    library, run = f"{found[0]}, {batch} at a time", functools.partial(found[1], stacks)
-                    yield Way(library, self.clock, threads, batch, run)
-                elif batch == 1:
-                    yield self._way("ours", exact, threads, 1)
+            yield self._way("eager", exact, threads, 1)
 
     def fast_ways(self, name: str, engine: EngineName) -> Iterator[tuple[Way, Made]]:
         for threads in self.clock.threads:
@@ -182,7 +175,7 @@ class Bench:
     def measure(self, name: str, engine: EngineName) -> Result:
         exact = self.made(name, 1, "torch", "fp32")
         flops = operations(exact.extractor, windows(exact.extractor, self.material[0], 1))  # warms it up too
-        plain = best(list(self.plain_ways(name, exact.extractor)))
+        plain = best(list(self.plain_ways(exact.extractor)))
         made_ways = list(self.fast_ways(name, engine))
         ours = best([way for way, _ in made_ways])
         fast = next(of_one for way, of_one in made_ways if way is ours)

@@ -2,10 +2,11 @@
 
     python -m benchmarks.house [--list]
 
-Prints a table with a line for each of the four packages: files, lines, the fullest folder, files below 60
-lines, imports between files, circles among files and among sub-packages, public functions of more than two
-parameters whose docstring has no ``Args:``, and docstrings that begin with a question word. Imports below
-``if TYPE_CHECKING`` are left out, those inside functions are counted. Exits with 1 where there is a circle.
+Prints a table with a line for each package: files, lines, the fullest folder, files below 60 lines, imports
+between files, circles among files and among sub-packages, public functions of more than two parameters whose
+docstring has no ``Args:``, docstrings that begin with a question word, and locals that are called by a
+participle (BANNED_LOCALS). Imports inside functions and below ``if TYPE_CHECKING`` count like all others.
+Below it stand the lines of source, tests, and benchmarks with lab. Exits with 1 where there is a circle.
 """
 
 from __future__ import annotations
@@ -19,8 +20,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("app", "training", "models", "extractors")
+MEASURING = ("benchmarks", "lab")
+SUMS = {"source": PACKAGES, "tests": ("tests",), "benchmarks and lab": MEASURING}
 SMALL = 60  #: lines; a shorter file could often live where it is used
 FEW = 2  #: parameters that a docstring's sentences can explain
+#: Participles that say nothing of what a local holds.
+BANNED_LOCALS = frozenset(
+    ("found", "known", "own", "wanted", "given", "told", "said", "held", "asked", "made", "done")
+)
 QUESTIONS = ("How", "What", "Where", "Which", "Who", "Whose", "Why")
 
 Graph = Mapping[str, frozenset[str]]
@@ -40,6 +47,7 @@ class Counts:
     room_circles: tuple[tuple[str, ...], ...]
     without_args: tuple[str, ...]
     questions: tuple[str, ...]
+    banned_locals: tuple[str, ...]
 
 
 def module_of(file: Path, root: Path = ROOT) -> str:
@@ -50,8 +58,6 @@ def module_of(file: Path, root: Path = ROOT) -> str:
 def imports_of(tree: ast.AST) -> Iterator[str]:
     """Yields the dotted names that a module imports, each with and without its last part."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
@@ -69,8 +75,8 @@ def without_args(module: str, tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
             if any(ast.unparse(each).startswith("router.") for each in node.decorator_list):
                 continue
-            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            names = [each.arg for each in given if each.arg not in ("self", "cls")]
+            parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            names = [each.arg for each in parameters if each.arg not in ("self", "cls")]
             documented = ast.get_docstring(node)
             if len(names) > FEW and documented is not None and "Args:" not in documented:
                 yield f"{module}.{node.name}"
@@ -85,15 +91,27 @@ def questions(module: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{module}.{getattr(node, 'name', '')}".rstrip(".")
 
 
+def list_banned_locals(module: str, tree: ast.Module) -> Iterator[str]:
+    """Yields where a name of BANNED_LOCALS is assigned inside a function: module, line and name."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    assigned = {
+        (node.lineno, node.col_offset, node.id)
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in BANNED_LOCALS
+    }
+    yield from (f"{module}:{line} {name}" for line, _, name in sorted(assigned))
+
+
 def import_graph(files: Iterable[Path], root: Path = ROOT) -> Graph:
     """Returns for each module the modules among ``files`` that it imports."""
     trees = {module_of(file, root): ast.parse(file.read_text(encoding="utf-8")) for file in files}
     return {
         module: frozenset(
-            known
+            imported
             for name in imports_of(tree)
-            for known in (name, name.rpartition(".")[0])
-            if known in trees and known != module and (known == name or name not in trees)
+            for imported in (name, name.rpartition(".")[0])
+            if imported in trees and imported != module and (imported == name or name not in trees)
         )
         for module, tree in trees.items()
     }
@@ -118,7 +136,7 @@ def circles(graph: Graph) -> tuple[tuple[str, ...], ...]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
 
     def visit(module: str) -> None:
         index[module] = low[module] = len(index)
@@ -133,12 +151,12 @@ def circles(graph: Graph) -> tuple[tuple[str, ...], ...]:
             at = stack.index(module)
             group, stack[at:] = tuple(sorted(stack[at:])), []
             if len(group) > 1:
-                found.append(group)
+                groups.append(group)
 
     for module in sorted(graph):
         if module not in index:
             visit(module)
-    return tuple(sorted(found))
+    return tuple(sorted(groups))
 
 
 def count(package: str, root: Path = ROOT) -> Counts:
@@ -147,6 +165,7 @@ def count(package: str, root: Path = ROOT) -> Counts:
     lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
     graph = import_graph(files, root)
     trees = {module_of(file, root): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    names = tuple(place for module, tree in trees.items() for place in list_banned_locals(module, tree))
     folder, most = Counter(file.parent for file in files).most_common(1)[0]
     packages = {module_of(file, root) for file in files if file.name == "__init__.py"}
     return Counts(
@@ -160,29 +179,39 @@ def count(package: str, root: Path = ROOT) -> Counts:
         tuple(circle for name in sorted(packages) for circle in circles(rooms(graph, name))),
         tuple(name for module, tree in trees.items() for name in without_args(module, tree)),
         tuple(name for module, tree in trees.items() for name in questions(module, tree)),
+        names,
     )
+
+
+def count_lines(*folders: str) -> int:
+    """Returns how many lines the Python files of some folders have together."""
+    files = (file for folder in folders for file in (ROOT / folder).rglob("*.py"))
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
 
 
 def main() -> int:
     """Prints the table, circles, and with ``--list`` the names behind the counts. Returns the exit code."""
     print(
         f"{'package':<12}{'files':>6}{'lines':>8}{'below 60':>10}{'imports':>9}{'circles':>9}"
-        f"{'no Args':>9}{'questions':>11}  fullest folder"
+        f"{'no Args':>9}{'questions':>11}{'banned':>8}  fullest folder"
     )
-    all_counts = [count(package) for package in PACKAGES]
+    all_counts = [count(package) for package in (*PACKAGES, *MEASURING)]
     for each in all_counts:
         number = len(each.file_circles) + len(each.room_circles)
         numbers = f"{each.files:>6}{each.lines:>8}{each.small_files:>10}{each.imports:>9}{number:>9}"
-        numbers += f"{len(each.without_args):>9}{len(each.questions):>11}"
+        numbers += f"{len(each.without_args):>9}{len(each.questions):>11}{len(each.banned_locals):>8}"
         print(f"{each.package:<12}{numbers}  {each.fullest_folder}")
-    found = [circle for each in all_counts for circle in (*each.file_circles, *each.room_circles)]
-    for circle in found:
+    sums = {name: count_lines(*folders) for name, folders in SUMS.items()}
+    print("lines:", ", ".join(f"{lines} of {name}" for name, lines in sums.items()))
+    joined = [circle for each in all_counts for circle in (*each.file_circles, *each.room_circles)]
+    for circle in joined:
         print("circle:", ", ".join(circle))
     if "--list" in sys.argv[1:]:
         for each in all_counts:
             print(*(f"no Args: {name}" for name in each.without_args), sep="\n")
             print(*(f"question: {name}" for name in each.questions), sep="\n")
-    return 1 if found else 0
+            print(*(f"banned: {place}" for place in each.banned_locals), sep="\n")
+    return 1 if joined else 0
 
 
 if __name__ == "__main__":

@@ -167,16 +167,6 @@ DEMO_TUNED = StreamSet(
     "ours: two image networks under one head, their end trained on with a captioner",
     spread=8,
 )
-DEMO_TUNING = StreamSet(
-    "demo-tuning",
-    "any",
-    (
-        *STAGES,
-        StreamInput("lite3_grid", "efficientnet-lite3", 384, count=49, regions="grid", use="second picture"),
-    ),
-    "ours: where the trained end of the demo's networks begins",
-    spread=8,
-)
 DEMO_TUNED_STAGES = StreamSet(
     "demo-tuned-stages",
     "dual_afr",
@@ -319,7 +309,6 @@ STREAM_SETS: Mapping[str, StreamSet] = {
             DEMO_STAGES,
             DEMO_TUNED,
             DEMO_TUNED_STAGES,
-            DEMO_TUNING,
             STATS,
             STATS_FLOW,
             STATS_REGIONS,

@@ -125,9 +125,9 @@ IMAGES = {
     ),
     "worker": Image(
         ("serve", "cli", "pretrained"),
-        ("app", "docker", "extractors", "models"),
+        ("app", "extractors", "models"),
         f"{SERVICE_COMMANDS}, {CAPTION_COMMANDS}, app.pipeline.engine, app.worker.engine_child, "
-        "app.worker.worker, docker.worker_health",
+        "app.worker.worker",
         CONVERT,
     ),
     "make serve": Image(

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import fnmatch
+import json
+import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from app.jobs.redis_client import connect
-from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
-from app.serve.embedded_redis import RedisServer
+from app import __version__
 from app.settings import Settings
-from docker.worker_health import is_healthy
 
 DOCKERFILES = ("api.Dockerfile", "worker.Dockerfile")
+#: Settings that are not the containers' operators' to choose, or not by their plain names.
+FIXED = {"REELWORD_DATA", "REELWORD_HOST", "REELWORD_PORT", "PORT", "REELWORD_REDIS_URL", "REELWORD_WORKERS",
+         "REELWORD_DEVICE", "REELWORD_READY_FILE", "REELWORD_COMMAND", "REELWORD_PEER_HOSTS"}  # fmt: skip
+FETCHING = ("api", "worker", "worker-gpu")  #: services that ask hosts outside: videos by URL, webhooks
+#: Folders that images make for the user that writes them: a volume elsewhere would belong to root.
+WRITABLE = {"redis": "/data", "api": "/data", "worker": "/data", "worker-gpu": "/data",
+            "prometheus": "/prometheus", "grafana": "/var/lib/grafana"}  # fmt: skip
 
 
 def _compose(root: Path) -> dict[str, Any]:
@@ -87,10 +97,85 @@ def test_what_is_copied_exists_and_is_not_ignored(root: Path, name: str) -> None
 def test_set_up_is_the_makefiles(root: Path, name: str) -> None:
     runs = [rest for step, rest in _steps(root / "docker" / name) if step == "RUN"]
     targets = [word for run in runs for word in shlex.split(run) if word.startswith("setup-")]
-    assert len(targets) == 1
-    make = subprocess.run(["make", "--dry-run", "--always-make", *targets], cwd=root, capture_output=True)
-    assert make.returncode == 0, make.stderr
-    assert b"--constraint constraints.txt" in make.stdout
+    assert targets
+    for target in [*targets, "setup-detectron2", "setup-tracing"]:
+        make = subprocess.run(["make", "--dry-run", "--always-make", target], cwd=root, capture_output=True)
+        assert make.returncode == 0, make.stderr
+        assert b"--constraint constraints.txt" in make.stdout
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_downloads_are_kept_and_code_is_compiled(root: Path, name: str) -> None:
+    runs = [rest for step, rest in _steps(root / "docker" / name) if step == "RUN"]
+    downloads = [run for run in runs if "set_up.sh" in run]
+    assert downloads
+    assert all(run.startswith("--mount=type=cache,target=/root/.cache ") for run in downloads)
+    assert "PIP_NO_CACHE_DIR" not in (root / "docker" / name).read_text()
+    assert any("python -m compileall -q ." in run for run in runs), "else each start compiles it"
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_images_say_what_they_are(root: Path, name: str) -> None:
+    text = (root / "docker" / name).read_text()
+    for label in ("title", "description", "version", "revision"):
+        assert f"org.opencontainers.image.{label}=" in text
+    assert f"ARG VERSION={__version__}\n" in text
+    assert "# syntax=" not in text, "a registry would be asked before each build"
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_checks_of_health_start_no_python(root: Path, name: str) -> None:
+    (check,) = [rest for step, rest in _steps(root / "docker" / name) if step == "HEALTHCHECK"]
+    assert "python" not in check
+    seconds = {key: int(value) for key, value in re.findall(r"--([a-z-]+)=(\d+)s", check)}
+    assert seconds["timeout"] >= 10, "a busy machine is no sick one"
+    assert seconds["interval"] >= 30
+    assert seconds["start-interval"] <= 2
+
+
+def _health_command(root: Path, name: str) -> list[str]:
+    (check,) = [rest for step, rest in _steps(root / "docker" / name) if step == "HEALTHCHECK"]
+    command: list[str] = json.loads(check.partition(" CMD ")[2])
+    return command
+
+
+def test_the_worker_is_healthy_while_its_file_is_young(root: Path, tmp_path: Path) -> None:
+    command = [
+        word.replace("/tmp/ready", str(tmp_path / "ready")) for word in _health_command(root, DOCKERFILES[1])
+    ]
+
+    def is_healthy() -> bool:
+        return subprocess.run(command, capture_output=True).returncode == 0
+
+    assert not is_healthy(), "its models are not loaded yet"
+    (tmp_path / "ready").touch()
+    assert is_healthy()
+    minute_ago = time.time() - 60
+    os.utime(tmp_path / "ready", (minute_ago, minute_ago))
+    assert not is_healthy(), "it has fallen silent"
+
+
+@pytest.mark.parametrize(("status", "is_healthy"), [(200, True), (503, False), (None, False)])
+def test_the_api_is_healthy_while_it_answers(root: Path, status: int | None, is_healthy: bool) -> None:
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if status and self.path == "/livez" else 404)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            """Says nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        port = server.server_address[1]
+        if status is not None:
+            Thread(target=server.serve_forever, daemon=True).start()
+        else:
+            server.socket.close()
+            server.socket = socket.socket()
+        command = [word.replace("/8000", f"/{port}") for word in _health_command(root, DOCKERFILES[0])]
+        assert (subprocess.run(command, capture_output=True, timeout=20).returncode == 0) == is_healthy
+        if status is not None:
+            server.shutdown()
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
@@ -126,6 +211,61 @@ def test_only_the_api_is_reached_from_outside(root: Path) -> None:
     assert compose["networks"]["inside"]["internal"]
 
 
+def test_who_fetches_has_a_network_outwards_and_redis_has_none(root: Path) -> None:
+    compose = _compose(root)
+    outwards = {name for name, network in compose["networks"].items() if not network.get("internal")}
+    for name in FETCHING:
+        assert outwards & set(compose["services"][name]["networks"]), name
+    assert not outwards & set(compose["services"]["redis"]["networks"])
+
+
+def test_volumes_are_mounted_where_their_writer_may_write(root: Path) -> None:
+    compose = _compose(root)
+    for name, service in compose["services"].items():
+        mounts = [volume.split(":") for volume in service["volumes"]]
+        named = [place for source, place, *_ in mounts if source in compose["volumes"]]
+        assert named == [WRITABLE[name]]
+        assert all(mode == ["ro"] for source, _, *mode in mounts if source not in compose["volumes"])
+
+
+def test_no_limit_is_above_what_a_small_machine_has(root: Path) -> None:
+    for name, service in _compose(root)["services"].items():
+        assert "cpus" not in service["deploy"]["resources"]["limits"], f"{name} starts on fewer cores"
+
+
+def test_logs_end_somewhere(root: Path) -> None:
+    for name, service in _compose(root)["services"].items():
+        assert set(service["logging"]["options"]) == {"max-size", "max-file"}, name
+
+
+def test_each_setting_reaches_the_containers(root: Path) -> None:
+    """By its own name, from the shell and from .env: compose passes what has no value where it is set."""
+    settable = {name for field in Settings.model_fields for name in Settings.variables(field)} - FIXED
+    services = _compose(root)["services"]
+    for service in FETCHING:
+        assert settable <= set(services[service]["environment"]), service
+        assert services[service]["env_file"] == [{"path": ".env", "required": False}]
+    example = re.findall(r"^#([A-Z_]+)=", (root / ".env.example").read_text(), re.MULTILINE)
+    assert settable <= set(example)
+    named = set(re.findall(r"\$\{([A-Z_]+)", (root / "docker-compose.yml").read_text()))
+    assert set(example) <= settable | named
+    assert subprocess.run(["git", "check-ignore", "-q", ".env"], cwd=root).returncode == 0
+
+
+def test_images_have_the_version_and_bases_can_be_named_by_digest(root: Path) -> None:
+    for name, service in _compose(root)["services"].items():
+        if "build" in service:
+            assert f":${{IMAGE_VERSION:-{__version__}}}" in service["image"], name
+            assert service["build"]["args"]["PYTHON"].startswith("${PYTHON_IMAGE:-python:3.11-slim-")
+        else:
+            assert re.fullmatch(r"\$\{[A-Z]+_IMAGE:-[\w./-]+:v?\d[\w.-]+\}", service["image"]), name
+
+
+def test_kubernetes_asks_for_the_health_of_workers_as_docker_does(root: Path) -> None:
+    worker = (root / "docker/kubernetes/worker.yaml").read_text()
+    assert _health_command(root, DOCKERFILES[1])[-1] in worker
+
+
 def test_the_published_port_serves_nobody_without_a_key(root: Path) -> None:
     given = _compose(root)["services"]["api"]["environment"]["REELWORD_ACCESS"]
     assert given == "${REELWORD_ACCESS:-keys}"
@@ -143,16 +283,3 @@ def test_targets_of_compose_are_stages(root: Path) -> None:
             steps = _steps(root / service["build"]["dockerfile"])
             stages = [rest.split()[-1] for step, rest in steps if step == "FROM"]
             assert service["build"]["target"] in stages
-
-
-def test_worker_is_healthy_once_its_models_are_loaded(tmp_path: Path) -> None:
-    about = {"pid": 7, "version": "0", "device": "cpu", "started_at": 0.0, "captioners": []}
-    with RedisServer(tmp_path) as running, connect(running.url, patience=5) as server:
-        settings = Settings(redis_url=running.url)
-        registry = WorkerRegistry(server)
-        assert not is_healthy(settings, "container-a"), "nobody has said anything"
-        registry.advertise(WorkerInfo(name="a", host="container-a", is_ready=False, **about))
-        assert not is_healthy(settings, "container-a"), "still loading"
-        registry.advertise(WorkerInfo(name="a", host="container-a", is_ready=True, **about))
-        assert is_healthy(settings, "container-a")
-        assert not is_healthy(settings, "container-b"), "another container's worker"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from app import __version__
 
 
 @dataclass(frozen=True)
@@ -144,3 +147,18 @@ def test_an_index_that_does_not_answer_is_no_end_unless_it_was_asked_for(
     assert "TORCH_INDEX names its index" in run.stderr
     assert (run.returncode == 0) is goes_on
     assert any("--group serve" in line for line in machine.asked) is goes_on
+
+
+def test_the_command_has_a_name_and_is_called_from_anywhere(machine: Machine, tmp_path: Path) -> None:
+    assert machine.make("setup-api").returncode == 0
+    python = machine.venv / "bin/python"
+    python.unlink()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "app").mkdir(parents=True)
+    (elsewhere / "app/__init__.py").write_text("raise SystemExit('not this one')")
+    run = subprocess.run(
+        [python, machine.venv / "bin/reelword", "--version"], cwd=elsewhere, capture_output=True, text=True
+    )
+    assert run.stdout == f"reelword {__version__}\n", run.stderr

@@ -16,7 +16,7 @@ from redis.backoff import ExponentialWithJitterBackoff
 from redis.client import Pipeline
 from redis.retry import Retry
 
-from app.errors import QueueUnavailable, RedisMissing
+from app.errors import QueueUnavailable, RedisMissing, RedisRefuses
 from app.settings import Settings
 
 #: Longest block of a read on the server. Every socket timeout stays well above it: redis-py's own default
@@ -32,6 +32,9 @@ CANCEL_SECONDS = 0.5  #: after which a task that goes on is cancelled once more
 #: memory is full, it follows another one, it reads its file.
 UNABLE = ("MISCONF", "OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN")
 UNABLE_KINDS = (redis.exceptions.OutOfMemoryError, redis.ReadOnlyError, redis.exceptions.ClusterDownError)
+#: Errors of a server that does not let this user in, or do enough: protected mode, a password, rights.
+REFUSING = ("DENIED", "NOAUTH", "WRONGPASS", "NOPERM")
+REFUSING_KINDS = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
 
 
 def connect(url: str, patience: float, answer_seconds: float | None = None) -> redis.Redis:
@@ -97,14 +100,19 @@ async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 @contextmanager
 def unavailable_if_away() -> Iterator[None]:
-    """Turns redis-py's errors of a server that is away, or unable to work, into QueueUnavailable."""
+    """Turns redis-py's errors into QueueUnavailable, or RedisRefuses, where a server is away, cannot work, or
+    lets this user do too little."""
     try:
         yield
+    except REFUSING_KINDS as error:
+        raise RedisRefuses(f"Redis refuses what it is asked ({error}).") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise QueueUnavailable(f"Redis does not answer ({error}).") from error
     except redis.ResponseError as error:
         if isinstance(error, UNABLE_KINDS) or str(error).startswith(UNABLE):
             raise QueueUnavailable(f"Redis cannot do it now ({error}).") from error
+        if str(error).startswith(REFUSING):
+            raise RedisRefuses(f"Redis refuses what it is asked ({error}).") from error
         raise
 
 
@@ -160,5 +168,6 @@ def redis_url(settings: Settings) -> str:
     except FileNotFoundError as error:
         raise RedisMissing(
             f"REDIS_URL is not set and no server runs in the data folder {settings.data}. "
-            "Start make serve, or set REELWORD_DATA to the folder that your server was started with."
+            "Start make serve (in containers docker compose up), or set REELWORD_DATA to the folder that "
+            "your server was started with."
         ) from error

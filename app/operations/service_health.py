@@ -14,7 +14,7 @@ from typing import Any
 
 import redis
 
-from app.errors import QueueUnavailable
+from app.errors import QueueUnavailable, RedisRefuses
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 MIB = 2**20
@@ -83,6 +83,8 @@ def examine_service(server: redis.Redis, registry: WorkerRegistry) -> Health:
         return Health(troubles, [])
     try:
         workers = registry.workers()
+    except RedisRefuses as error:
+        return Health([*troubles, _refusing(error)], [])
     except QueueUnavailable as error:
         is_named = any(trouble.blocks for trouble in troubles)
         return Health(troubles if is_named else [*troubles, _unable(error)], [])
@@ -197,7 +199,7 @@ def _unreachable(error: redis.RedisError) -> Trouble:
     return _refusing(error)
 
 
-def _refusing(error: redis.RedisError) -> Trouble:
+def _refusing(error: Exception) -> Trouble:
     return Trouble(
         "redis_refuses",
         "Redis refuses what it is asked.",

@@ -85,6 +85,7 @@ class Deliverer:
         self._schedule = schedule or Schedule()
         self._under_way: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
+        self._trouble = ""  # that was logged last, and lasts
 
     async def __aenter__(self) -> Deliverer:
         self._task = asyncio.create_task(self._run())
@@ -107,12 +108,20 @@ class Deliverer:
                 for ended in await self.store.ended(BLOCK_MS):
                     await self._make_delivery(ended)
                 await self._begin_due()
-            except (JobError, OSError) as error:
-                log.warning("no webhooks: redis is away", reason=str(error))
+                self._trouble = ""
+            except Exception as error:
+                self._log_once(error)
                 await asyncio.sleep(AWAY_SECONDS)
-            except Exception:
-                log.exception("the delivery of webhooks stumbled and goes on")
-                await asyncio.sleep(AWAY_SECONDS)
+
+    def _log_once(self, error: Exception) -> None:
+        """Logs what keeps webhooks from being sent, once for as long as it lasts."""
+        if str(error) == self._trouble:
+            return
+        self._trouble = str(error)
+        if isinstance(error, (JobError, OSError)):
+            log.warning("no webhooks: redis is away", reason=str(error))
+        else:
+            log.exception("the delivery of webhooks stumbled and goes on")
 
     async def _make_delivery(self, ended: Ended) -> None:
         job, message = await anyio.to_thread.run_sync(self._message, ended)

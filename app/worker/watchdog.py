@@ -65,10 +65,18 @@ class Watchdog:
         jobs: the records, on a connection of its own.
         settings: times of leases, beats and jobs.
         advertise: is called every two seconds.
+        show_life: is called at each beat, also while Redis is away.
     """
 
-    def __init__(self, jobs: Jobs, settings: Settings, advertise: Callable[[], None]) -> None:
-        self._jobs, self._settings, self._advertise = jobs, settings, advertise
+    def __init__(
+        self,
+        jobs: Jobs,
+        settings: Settings,
+        advertise: Callable[[], None],
+        show_life: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._jobs, self._settings = jobs, settings
+        self._advertise, self._show_life = advertise, show_life
         self._guard = threading.RLock()
         self._held: list[Attempt] = []
         self._children: list[_GuardedChild] = []
@@ -148,6 +156,7 @@ class Watchdog:
         advertised = -ADVERTISE_SECONDS
         while not self._over.wait(self._settings.beat_seconds):
             try:
+                self._show_life()
                 self._tick()
                 if time.monotonic() - advertised >= ADVERTISE_SECONDS:
                     self._advertise()

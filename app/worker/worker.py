@@ -65,7 +65,9 @@ class Worker:
         self._engine = EngineProcess(settings)
         self._decoders = [Decoder(settings.decoder) for _ in range(settings.decoder_count)]
         self._sweeper = Sweeper(Jobs.from_settings(brief, settings), self._blobs, settings)
-        self._watch = Watchdog(Jobs.from_settings(brief, settings), settings, self._advertise)
+        self._watch = Watchdog(
+            Jobs.from_settings(brief, settings), settings, self._advertise, self._touch_ready_file
+        )
         self._tracing = connect_tracing(settings, "worker", self.name)
         self._runner = JobRunner(
             self._jobs, self._blobs, self._decoders, self._engine, self._watch, settings, self._tracing
@@ -169,6 +171,11 @@ class Worker:
                 memory=self._memory(),
             )
         )
+
+    def _touch_ready_file(self) -> None:
+        """Shows health checks, which look at the file's age, that this process lives and can work."""
+        if self._settings.ready_file is not None and self._engine.is_ready and not self._is_stopping:
+            self._settings.ready_file.touch()
 
     def _memory(self) -> dict[str, int]:
         """Reads the bytes in RAM of this process and its children."""

@@ -33,7 +33,6 @@ def ablate(
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps of every row; default: the family's.")
     ] = None,
-    minutes: Annotated[float, typer.Option(help="A row that trains for longer is judged as it is.")] = 5.0,
     judged: Annotated[int, typer.Option(min=2, help="Held-out pictures that rows are judged by.")] = 500,
     teacher: Annotated[
         list[str] | None,
@@ -74,7 +73,7 @@ def ablate(
             opened = open_device(device)
             read_cards(plan.teachers)  # before the folder has a plan that cannot be followed
             results.follow(plan)
-            _run(jobs, results, plan, data, cache, threads, minutes, opened)
+            _run(jobs, results, plan, data, cache, threads, opened)
     except DeviceUnavailable as error:
         raise typer.BadParameter(f"--device: {error.advice}") from error
     except (UnknownRow, AnotherPlan, FileNotFoundError) as error:
@@ -90,14 +89,12 @@ def _run(
     data: Path,
     cache: Path,
     threads: int,
-    minutes: float,
     device: torch.device,
 ) -> None:
     import torch
 
     from lab.ablations.corpus import AblationCorpus
     from lab.ablations.row import NotThere
-    from lab.ablations.row_training import TooLittleTime
     from lab.ablations.runner import AblationRunner
 
     torch.set_num_threads(threads)
@@ -106,14 +103,14 @@ def _run(
     def corpus(streams: str) -> AblationCorpus:
         return AblationCorpus.load(streams, data, cache, plan.judged, plan.teachers, device)
 
-    runner = AblationRunner(plan, results, corpus, minutes)
+    runner = AblationRunner(plan, results, corpus)
     for place, job in enumerate(jobs, 1):
         if results.has(job):
             continue
         typer.echo(f"{place} of {len(jobs)}: {job.name}", err=True)
         try:
             result = runner.run(job)
-        except (NotThere, TooLittleTime) as error:
+        except NotThere as error:
             typer.echo(f"{job.name} is left out: {error}", err=True)
             continue
         scores = ", ".join(

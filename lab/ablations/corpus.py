@@ -7,8 +7,6 @@ pictures, its place uniform.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,27 +22,10 @@ from training.batches.picture_batches import PictureBatches, TrainingItem
 from training.batches.picture_inputs import SELECTION_SET, PictureInputs, read_cards
 from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole
 from training.batches.teacher_targets import SoftTargets
-from training.batches.training_batch import CPU, TrainingBatch, training_precision
+from training.batches.training_batch import CPU, training_precision
 from training.recipes.recipe import Recipe
 from training.scores.cider import CiderD
 from training.sessions.pictures import compute_teacher_targets
-
-
-class OutOfTime(Exception):
-    """A row has had its minutes."""
-
-
-@dataclass(frozen=True, eq=False)
-class TimedBatches(PictureBatches):
-    """Raises OutOfTime for what is asked after ``until`` (of ``time.monotonic``)."""
-
-    until: float = math.inf
-
-    def at(self, step: int) -> TrainingBatch:
-        """Makes batch ``step``. Raises OutOfTime."""
-        if time.monotonic() > self.until:
-            raise OutOfTime
-        return super().at(step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,18 +111,15 @@ class AblationCorpus:
             precision=training_precision(),
         )
 
-    def make_batches(
-        self, recipe: Recipe, until: float = math.inf, videos: int | None = None
-    ) -> TimedBatches:
+    def make_batches(self, recipe: Recipe, videos: int | None = None) -> PictureBatches:
         """Makes batches of the pictures.
 
         Args:
             recipe: how many a batch, and how samples are made.
-            until: when they end, on ``time.monotonic``.
             videos: how many of the items, taken evenly from all sets; None takes all.
         """
         step = 1 if videos is None else max(1, len(self.items) // videos)
-        return TimedBatches(
+        return PictureBatches(
             items=self.items[::step][:videos],
             vocabulary=self.vocabulary,
             videos=recipe.videos,
@@ -151,7 +129,6 @@ class AblationCorpus:
             seed=recipe.seed,
             dtype=self.precision,
             soft=self.soft,
-            until=until,
         )
 
     def show_eval_sets(self) -> dict[EvalSetName, JudgedPictures]:

@@ -52,14 +52,13 @@ class EvalSetScores(BaseModel):
 class RowResult(BaseModel):
     """A row's result.
 
-    steps: taken, of ``planned``, which are None for a row that is only read. seconds: of training here."""
+    steps: taken, None for a row that is only read. seconds: of training here."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     row: str
     seed: int
     steps: int | None
-    planned: int | None
     seconds: float
     parameters: int
     scores: Mapping[str, EvalSetScores] = Field(alias="sheets")

@@ -42,7 +42,8 @@ class TrainingSpec:
 
     def build(self, vocabulary: Vocabulary) -> AnyCaptioner:
         """Builds the captioner with random weights."""
-        config = DEMO_CONFIGS[self.captioner]().model_copy(update=dict(self.config))
+        demo = DEMO_CONFIGS[self.captioner]()
+        config = type(demo).model_validate({**dict(demo), **self.config})
         built: AnyCaptioner = captioner_class(self.captioner)(config, vocabulary)
         return built
 
@@ -75,11 +76,11 @@ class AblationRow:
     name: str
     title: str
     make: TrainingSpec | ReadingSpec
-    against: str | None
     paper: str
+    against: str | None = None
     headline: bool = False
     measures_attention: bool = True
-    eval_sets: tuple[EvalSetName, ...] = EVAL_SETS
+    eval_sets: Sequence[EvalSetName] = EVAL_SETS
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from extractors.errors import ReelwordError
-from lab.ablations.corpus import AblationCorpus, OutOfTime
+from lab.ablations.corpus import AblationCorpus
 from lab.ablations.results import AblationPlan
 from lab.ablations.row import RECIPE, AblationJob, TrainingSpec
 from lab.ablations.word_weights import copy_words
@@ -33,24 +30,16 @@ from training.recipes.recipe import Recipe
 
 #: Held-out pictures that the trainer's own validation looks at; it chooses nothing here.
 WATCHED = 4
-#: A run that is killed, or out of time, loses at most this part of its steps.
+#: A run that is killed loses at most this part of its steps.
 SAVES = 8
-
-
-class TooLittleTime(ReelwordError, ValueError):
-    """A row's minutes ended before its first saved state; the message says what to do."""
-
-    code = "too_little_time"
-    hint = "Give each row more minutes: --minutes."
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedRow:
-    """A trained captioner; ``steps`` of ``planned`` were taken, in ``seconds`` of this process."""
+    """A trained captioner, whose ``steps`` took ``seconds`` of this process."""
 
     captioner: AnyCaptioner
     steps: int
-    planned: int
     seconds: float
 
 
@@ -80,7 +69,6 @@ def train_row(
     corpus: AblationCorpus,
     plan: AblationPlan,
     folder: Path,
-    minutes: float,
     words: Mapping[str, Tensor],
 ) -> TrainedRow:
     """Trains a row, or goes on training it, or loads what was trained.
@@ -90,18 +78,14 @@ def train_row(
         corpus: pictures of the row's streams.
         plan: what all rows have alike.
         folder: the row's.
-        minutes: the most that the training may take.
         words: parameters to begin with (word_weights.py).
-
-    Raises:
-        TooLittleTime: the minutes ended before the first saved state.
     """
     path = locate_checkpoint(folder)
     if not path.exists():
-        _train(job, corpus, build_recipe(job, plan), folder, minutes, words)
+        _train(job, corpus, build_recipe(job, plan), folder, words)
     checkpoint = load_checkpoint(path, corpus.device)
     reported = checkpoint.card.training
-    return TrainedRow(checkpoint.captioner, reported["steps"], reported["planned"], reported["seconds"])
+    return TrainedRow(checkpoint.captioner, reported["steps"], reported["seconds"])
 
 
 def build_captioner(
@@ -126,24 +110,20 @@ def _train(
     corpus: AblationCorpus,
     recipe: Recipe,
     folder: Path,
-    minutes: float,
     words: Mapping[str, Tensor],
 ) -> None:
     assert isinstance(job.row.make, TrainingSpec)
     started, run = time.monotonic(), TrainingRun(folder, corpus.device)
-    batches = corpus.make_batches(recipe, started + 60 * minutes, job.family.videos)
+    batches = corpus.make_batches(recipe, job.family.videos)
     watched = PictureValidation(corpus.held_out[:WATCHED], recipe.search)
     captioner = build_captioner(job.row.make, corpus, job.seed, words)
-    with suppress(OutOfTime):
-        _take_steps(Trainer(recipe, batches, watched, run, _keep_none, corpus.precision), captioner)
+    _take_steps(Trainer(recipe, batches, watched, run, _keep_none, corpus.precision), captioner)
     state = run.load()
-    taken = 0 if state is None else _count_steps(state, recipe)
-    if state is None or not taken:
-        raise TooLittleTime(f"{job.name} saved nothing in {minutes:g} minutes: give more --minutes")
+    assert state is not None
     weights = {name.removeprefix("module."): value for name, value in state["average"].items()}
     weights.pop("n_averaged")
     captioner.load_state_dict(weights)
-    reported = {"steps": taken, "planned": recipe.steps, "seconds": round(time.monotonic() - started, 1)}
+    reported = {"steps": recipe.steps, "seconds": round(time.monotonic() - started, 1)}
     specs = {name: corpus.specs[name] for name in (stream.name for stream in captioner.inputs)}
     ids = [item.id for item in batches.items]
     training = {"recipe": recipe.model_dump(), "streams": corpus.streams, "ids": ids, **reported}
@@ -158,12 +138,6 @@ def _take_steps(trainer: Trainer, captioner: AnyCaptioner) -> None:
         phases.train_combined(captioner)
     else:
         trainer.train(captioner)
-
-
-def _count_steps(state: Mapping[str, Any], recipe: Recipe) -> int:
-    """Counts the steps of a run's state, over its phases."""
-    before = recipe.first_step_steps if state["phase"] == "combined" else 0
-    return before + int(state["step"])
 
 
 def _keep_none(captioner: TrainedNetwork, best: BestScore) -> None:

@@ -29,27 +29,25 @@ FUSED_WEIGHTS = {"fused": 0.0, "judged": LIKELIHOOD_WEIGHT}
 class AblationRunner:
     """Runs jobs of a plan.
 
-    corpus: from the names of stream sets, joined by "+"; asked often, so it should remember. minutes: a
-    trained row's most.
+    corpus: from the names of stream sets, joined by "+"; asked often, so it should remember.
     """
 
     plan: AblationPlan
     results: AblationResults
     corpus: Callable[[str], AblationCorpus]
-    minutes: float
     weights: Path = WEIGHTS
 
     def run(self, job: AblationJob) -> RowResult:
         """Trains or reads a row, scores it, and saves the result.
 
-        Raises NotThere, TooLittleTime, FileNotFoundError.
+        Raises NotThere, FileNotFoundError.
         """
         corpus, make = self.corpus(self._name_streams(job)), job.row.make
         done: TrainedRow | None = None
         if isinstance(make, TrainingSpec):
             folder = self.results.run_folder(job.name)
             words = load_word_weights(job.family, corpus.vocabulary, self.weights) if self.plan.words else {}
-            done = train_row(job, corpus, self.plan, folder, self.minutes, words)
+            done = train_row(job, corpus, self.plan, folder, words)
             captioners = {job.row.name: done.captioner}
             reader: Reader = SingleReader(done.captioner)
         else:
@@ -60,7 +58,6 @@ class AblationRunner:
             row=job.row.name,
             seed=job.seed,
             steps=done.steps if done else None,
-            planned=done.planned if done else None,
             seconds=done.seconds if done else 0.0,
             parameters=sum(p.numel() for each in captioners.values() for p in each.parameters()),
             scores={

@@ -50,16 +50,7 @@ def _format_numbers(row: AblationRow, found: Found) -> list[str]:
     scores = ["; ".join(_format_score(results, eval_set)) for eval_set in EVAL_SETS]
     reference = found.get(row.against or "", ())
     differences = [_format_difference(compare_cider(results, reference, eval_set)) for eval_set in EVAL_SETS]
-    return [_format_steps(results), *scores, *differences]
-
-
-def _format_steps(results: Sequence[RowResult]) -> str:
-    """Says how many steps were taken; also how many were planned, where the minutes did not last."""
-    first = results[0]
-    if first.steps is None:
-        return ""
-    taken = min(result.steps or 0 for result in results)
-    return f"{taken}" if taken == first.planned else f"{taken} of {first.planned}"
+    return [str(results[0].steps or ""), *scores, *differences]
 
 
 def _format_score(results: Sequence[RowResult], eval_set: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ several ways of decoding, and by how likely they find what people wrote, each ag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,18 +21,19 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from lab.checkpoints.choose_decoding import HeldOutPictures
 from models.captioner import AnyCaptioner
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Card, CheckpointError, load_captioner
 from models.decoding.decode import DecodingOptions, decode
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
-from models.inputs import order_inputs
+from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
 from models.vocabulary import pad_captions
 from training.batches.picture_batches import TrainingItem
 from training.batches.picture_inputs import SELECTION_SET, PictureInputs
+from training.batches.pseudo_video import sample_whole, stack_samples
 from training.recipes.demo_recipes import DEMO
+from training.scores.cider import CiderD
 
 WAYS = tuple(
     DecodingOptions(attention=False, beam_size=beam_size, length_penalty=length_penalty)
@@ -40,8 +41,28 @@ WAYS = tuple(
 )
 #: Words that are read of a caption that a person wrote, its end among them.
 LONGEST = 21
+#: Pictures that are captioned together.
+GROUP = 50
 
 app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutPictures:
+    """Held-out pictures, a group at a time, and what CIDEr-D says of captions of all."""
+
+    items: Sequence[TrainingItem]
+    groups: Sequence[Mapping[str, Batch]]
+    scorer: CiderD
+
+    @classmethod
+    def from_items(cls, items: Sequence[TrainingItem]) -> HeldOutPictures:
+        """Groups items, and counts their n-grams."""
+        groups = [
+            stack_samples([sample_whole(item.pictures) for item in items[start : start + GROUP]])
+            for start in range(0, len(items), GROUP)
+        ]
+        return cls(items, groups, CiderD({item.id: item.captions for item in items}))
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
 from models.vocabulary import pad_captions
 
-#: What a mean log-probability counts against a cosine: lab/checkpoints/choose_decoding.py, on held-out
+#: What a mean log-probability counts against a cosine: docs/results/demo-checkpoints.md, on held-out
 #: pictures.
 LIKELIHOOD_WEIGHT = 0.5
 #: What naming a thing twice takes from a mean log-probability; any more makes no difference.

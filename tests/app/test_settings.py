@@ -44,6 +44,16 @@ def test_names_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert settings.blob_url == str(tmp_path / "blobs")
 
 
+def test_secrets_are_read_from_files_of_their_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "REDIS_URL").write_text("redis://user:secret@there\n")
+    (tmp_path / "REELWORD_WEBHOOK_HOSTS").write_text("hooks\n")
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    settings = Settings(_secrets_dir=tmp_path)
+    assert (settings.redis_url, settings.webhook_hosts) == ("redis://user:secret@there", "hooks")
+    monkeypatch.setenv("REELWORD_WEBHOOK_HOSTS", "others")
+    assert Settings(_secrets_dir=tmp_path).webhook_hosts == "others", "a variable goes first"
+
+
 def test_an_empty_variable_is_an_absent_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDIS_URL", "")
     assert Settings().redis_url is None

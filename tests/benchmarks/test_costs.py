@@ -1,15 +1,13 @@
-"""The benchmarks of cost count what they say: the fewest packets, exponents of curves, files that differ."""
+"""The benchmarks of cost count what they say: the fewest packets, files that differ."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks.__main__ import BUDGETS
 from benchmarks.end_to_end import decode_fewest, find_ticks
-from benchmarks.growth import fit_exponent
 from benchmarks.support.joined_film import encode_parts, write_joined
 from benchmarks.support.served import copies_of
 from extractors.media.decode import Sampling, decode_here
@@ -34,13 +32,6 @@ def test_a_slow_film_is_as_long_and_has_fewer_frames(tmp_path: Path) -> None:
     video = decode_here(film).video
     assert video.fps_average == pytest.approx(5)
     assert video.duration >= 60.0
-
-
-def test_exponents_of_curves() -> None:
-    lengths = np.array([1.0, 2.0, 4.0, 8.0])
-    assert fit_exponent(dict(zip(lengths, 3 * lengths, strict=True))) == pytest.approx(1)
-    assert fit_exponent(dict(zip(lengths, 3 * lengths**2, strict=True))) == pytest.approx(2)
-    assert fit_exponent(dict.fromkeys(lengths, 5.0)) == pytest.approx(0)
 
 
 def test_copies_of_a_clip_differ() -> None:

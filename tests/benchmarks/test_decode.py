@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from benchmarks.decode import SAMPLINGS, choose, make_request, make_rows
-from benchmarks.support.decode_policies import describe_difference, find_nearest_keys, find_wanted, list_ways
 from benchmarks.support.film_shapes import SHAPES, UNEVEN, FilmShape, draw_planes, read_bars
 from benchmarks.support.video_readers import FLOORS, OURS, Reading, list_readers, serve
 
@@ -61,14 +60,3 @@ def test_what_a_peer_cannot_read_is_told_and_wrong_frames_are_counted(tiny_film:
     assert row.note == "right 3 / 1 of 3; wall 2.00 / 4.00 s, it failed: ValueError"
     (row,) = make_rows("film", {OURS: [ours], "decord": [Reading(3.0, 4.0, (1, 5))]}, [1, 2, 3])
     assert row.ratio == 3.0
-
-
-def test_other_policies_are_described_by_what_they_change(tiny_film: Path) -> None:
-    frames = find_wanted(tiny_film)
-    ways = list_ways(frames)
-    right = frames.read()
-    assert read_bars(right) == frames.positions
-    assert describe_difference(frames, ways["nothing left out"], right) == "the same bytes"
-    assert describe_difference(frames, ways["one thread"], right) == "the same bytes"
-    assert find_nearest_keys(frames) == [0, 20, 40]
-    assert describe_difference(frames, ways["nearest key frames"], right).startswith("3 different frames")

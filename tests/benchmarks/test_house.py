@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.house import PACKAGES, ROOT, circles, count, import_graph, rooms
+from benchmarks.house import (
+    PACKAGES,
+    ROOT,
+    circles,
+    count,
+    import_graph,
+    list_banned_locals,
+    rooms,
+)
 
 #: Commands, which explain their options in --help; methods that a base class explains.
 EXPLAINED_ELSEWHERE = {
@@ -27,6 +35,22 @@ EXPLAINED_ELSEWHERE = {
     "extractors.video_features.feature_files.write",
     "extractors.video_features.npy_hdf5.write",
 }
+#: Circles below TYPE_CHECKING that are left; none may come back or be added.
+TYPING_CIRCLES = {
+    ("app.api.dependencies", "app.api.receiving"),
+    ("extractors.windowing.batching", "extractors.windowing.window_extractor"),
+    ("models.captioner", "models.inputs"),
+    ("models.captioners.refocus.encoder", "models.captioners.refocus.network"),
+}
+#: How many locals are called by a participle (benchmarks.house.BANNED_LOCALS), at most; to become 0.
+MOST_BANNED_LOCALS = {
+    "app": 258,
+    "training": 96,
+    "models": 62,
+    "extractors": 68,
+    "benchmarks": 59,
+    "lab": 25,
+}
 MOST_FILES = 18  #: of a folder, its __init__.py included
 
 
@@ -34,8 +58,7 @@ MOST_FILES = 18  #: of a folder, its __init__.py included
 def test_imports_run_in_no_circle(package: str) -> None:
     counted = count(package)
     assert counted.files > 10
-    assert counted.file_circles == ()
-    assert counted.room_circles == ()
+    assert {*counted.file_circles, *counted.room_circles} <= TYPING_CIRCLES
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -50,22 +73,33 @@ def test_docstrings_begin_with_what_is_done_and_explain_many_parameters(package:
     assert [name for name in counted.without_args if name not in EXPLAINED_ELSEWHERE] == []
 
 
+@pytest.mark.parametrize("package", MOST_BANNED_LOCALS)
+def test_no_local_more_is_called_by_a_participle(package: str) -> None:
+    assert len(count(package).banned_locals) <= MOST_BANNED_LOCALS[package]
+
+
+def test_locals_called_by_a_participle_are_found() -> None:
+    code = (
+        "found = 1\n\ndef f(given):\n    for known in given:\n        found, seen = known\n    return found\n"
+    )
+    assert list(list_banned_locals("box", ast.parse(code))) == ["box:4 known", "box:5 found"]
+
+
 def test_circles_are_found_between_files_and_between_rooms(tmp_path: Path) -> None:
     files = {
         "box/left/a.py": "def late():\n    from box.right.b import x\n",
         "box/left/c.py": "y = 1\n",
         "box/right/b.py": "from box.left import c\nx = c.y\n",
         "box/one.py": "import box.two\n",
-        "box/two.py": "from box import one\n",
+        "box/two.py": "from box import one, three\n",
         "box/three.py": "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from box.one import z\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     graph = import_graph(sorted(tmp_path.rglob("*.py")), tmp_path)
-    assert circles(graph) == (("box.one", "box.two"),)
-    assert circles(rooms(graph, "box")) == (("box.left", "box.right"), ("box.one", "box.two"))
-    assert graph["box.three"] == frozenset()
+    assert circles(graph) == (("box.one", "box.three", "box.two"),)
+    assert circles(rooms(graph, "box")) == (("box.left", "box.right"), ("box.one", "box.three", "box.two"))
 
 
 def test_no_class_name_stands_in_two_modules() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -9,7 +10,6 @@ import torch
 from extractors.catalog.efficientnet_lite2 import load_packaged
 from extractors.catalog.tuned_pair import PairEnd, save_changes
 from extractors.pretrained.manifest import MANIFEST
-from lab.checkpoints.pack_tuned import note_facts
 
 
 def moved(end: PairEnd, by: float = 0.01, seed: int = 1) -> PairEnd:
@@ -27,6 +27,8 @@ def write_tuned(folder: Path, seed: int = 1) -> Path:
     """The changes of one below ``folder``, beside the whole manifest that knows them: manifest.toml there."""
     file = folder / "networks" / "tuned_pair.safetensors"
     digest = save_changes(moved(PairEnd(load_packaged()), seed=seed), PairEnd(load_packaged()), file)
-    text = note_facts(MANIFEST.read_text(), digest, file.stat().st_size)
-    (folder / "manifest.toml").write_text(text)
+    before, head, table = MANIFEST.read_text().partition("[tuned_pair]\n")
+    for fact, value in (("sha256", f'"{digest}"'), ("bytes", str(file.stat().st_size))):
+        table = re.sub(rf"(?m)^{fact} = .*$", f"{fact} = {value}", table, count=1)
+    (folder / "manifest.toml").write_text(before + head + table)
     return file

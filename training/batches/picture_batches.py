@@ -25,7 +25,7 @@ SETS = (
     ("msrvtt_train.tar", "msrvtt_captions.json.gz"),
     ("written_train.tar", "written_captions.json"),
 )
-#: Ids of the last, pictures that nobody has captioned: captioners did (lab/checkpoints/write_captions.py).
+#: Ids of the last, pictures without captions of people: captioners wrote theirs (weights/stats.md).
 WRITTEN = "written/"
 
 

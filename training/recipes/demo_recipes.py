@@ -28,13 +28,12 @@ from training.recipes.recipe import Recipe
 class RecipeFile:
     """The recipes of recipes.toml.
 
-    continuing: names of those that go on from a captioner. tuning: of those that train the image networks'
-    end too. for_one: recipe → the only captioner that has what it trains.
+    continuing: names of those that go on from a captioner. for_one: recipe → the only captioner that has
+    what it trains.
     """
 
     recipes: Mapping[str, Recipe]
     continuing: frozenset[str]
-    tuning: frozenset[str]
     for_one: Mapping[str, str]
 
     @classmethod
@@ -43,20 +42,18 @@ class RecipeFile:
         tables = tomllib.loads(file.read_text())
         marks = {
             mark: {name: table.pop(mark) for name, table in tables.items() if mark in table}
-            for mark in ("continues", "image_networks", "captioner")
+            for mark in ("continues", "captioner")
         }
         recipes: dict[str, Recipe] = {}
         for name, table in tables.items():
             base = recipes[table.pop("extends")].model_dump() if "extends" in table else {}
             recipes[name] = Recipe.model_validate({**base, **table, "name": name})
-        return cls(
-            recipes, frozenset(marks["continues"]), frozenset(marks["image_networks"]), marks["captioner"]
-        )
+        return cls(recipes, frozenset(marks["continues"]), marks["captioner"])
 
 
 _FILE = RecipeFile.read(Path(__file__).with_name("recipes.toml"))
 RECIPES = _FILE.recipes
-CONTINUING, TUNING, FOR_ONE = _FILE.continuing, _FILE.tuning, _FILE.for_one
+CONTINUING, FOR_ONE = _FILE.continuing, _FILE.for_one
 DEMO, DEMO_EMBEDDING, FINETUNE = RECIPES["demo"], RECIPES["demo-embedding"], RECIPES["finetune"]
 
 

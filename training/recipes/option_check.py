@@ -64,18 +64,6 @@ def list_unread_on_pictures(recipe: Recipe) -> Unread:
     return {**unread, **({} if recipe.self_critical_steps else _explain_no_reward(recipe.name))}
 
 
-def list_unread_with_network(recipe: Recipe) -> Unread:
-    """Lists the options that training together with the image networks does not read."""
-    name = recipe.name
-    return {
-        "--streams": f"{name} begins with the stream that the trained stages read; leave it out",
-        "--data-set": f"{name} learns from pictures alone, not from a set of videos",
-        "--paper": f"{name} learns from pictures alone, which have no paper's splits; leave it out",
-        **_explain_no_features(name),
-        **_explain_no_reward(name),
-    }
-
-
 def _explain_no_teacher(recipe: str) -> str:
     return f"{recipe} has no teacher; with one: {_name_taught_recipes()}"
 

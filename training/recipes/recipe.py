@@ -93,8 +93,7 @@ class Recipe(BaseModel):
     """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
 
     soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
-    only: parameters whose names have this in them are trained, the others stay as they are. frozen: those
-    whose names have this in them stay as they are, where an image network is trained too.
+    only: parameters whose names have this in them are trained, the others stay as they are.
     corpus: so many of the training videos only, where epochs are to be short. ids: of the training videos
     only those whose ids begin with this, such as one set's; the words are those of all.
     forcing_eta: η of the share of true words that are fed (STaTS); with None it is ``forcing`` throughout.
@@ -126,7 +125,6 @@ class Recipe(BaseModel):
     shot_weight: float
     soft_weight: float = 0.0
     only: str = ""
-    frozen: str = ""
     corpus: int | None = None
     ids: str = ""
     optimizer: Literal["adamw", "adam", "rmsprop"] = "adamw"

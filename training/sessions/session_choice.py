@@ -11,19 +11,17 @@ from models.checkpoint import read_card
 from models.stream_set import find_stream_set
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
-from training.recipes.demo_recipes import CONTINUING, DEMO_STREAMS, FINETUNE, TUNING, find_recipe
+from training.recipes.demo_recipes import CONTINUING, DEMO_STREAMS, FINETUNE, find_recipe
 from training.recipes.option_check import (
     list_unread_as_paper,
     list_unread_by_embedding,
     list_unread_on_pictures,
     list_unread_on_videos,
-    list_unread_with_network,
 )
 from training.recipes.paper_recipes import PAPER_NAMES, find_paper_run
 from training.recipes.recipe import Recipe
 from training.recipes.train_options import StartMissing, TrainOptions
 from training.sessions.pictures import train_captioner, train_semantic_embedding
-from training.sessions.tuning import tune_network
 from training.sessions.videos import choose_stream_set, finetune, train_as_paper, train_on_videos
 
 #: Trained like a captioner: the embedding that picks among captions.
@@ -61,7 +59,7 @@ def train(
         update={field: value for field, value in changes.items() if value is not None}
     )
     is_on_videos = plan.name == FINETUNE.name or options.data_set is not None
-    if is_on_videos and plan.name not in TUNING and name != EMBEDDING:
+    if is_on_videos and name != EMBEDDING:
         return _train_on_videos(name, plan, data, options, settings)
     return _train_on_pictures(name, plan, data, options, settings)
 
@@ -83,18 +81,14 @@ def _train_on_videos(
 def _train_on_pictures(
     name: str, plan: Recipe, data: Path, options: TrainOptions, settings: RunSettings
 ) -> Path:
-    """Trains the embedding, a captioner, or one and the end of its image networks."""
-    if plan.name in TUNING:
-        options.refuse(list_unread_with_network(plan))
-    elif name == EMBEDDING:
+    """Trains the embedding or a captioner."""
+    if name == EMBEDDING:
         options.refuse(list_unread_by_embedding(plan))
     else:
         options.refuse(list_unread_on_pictures(plan))
     start, teachers = options.start, options.teachers or ()
     if plan.name in CONTINUING and start is None:
         raise StartMissing(f"--recipe {plan.name} goes on from a captioner: give it as --start")
-    if plan.name in TUNING and start is not None:
-        return tune_network(name, plan, data, settings, start, teachers)
     trained_on = None if start is None else read_card(start).training.get("streams")
     streams = find_stream_set(options.streams or trained_on or DEMO_STREAMS.get(name, "demo"))
     if name == EMBEDDING:

@@ -133,10 +133,11 @@ class HeadAsGet:
 
 def trusted_hosts(settings: Settings) -> list[str]:
     """Lists the names that this service answers to: loopback's, the address it listens on, and those of the
-    setting.
+    settings.
     """
     own = [] if settings.host in EVERYWHERE else [settings.host]
-    return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, [*own, *settings.host_names])]))
+    names = [*own, *settings.host_names, *settings.peer_host_names]
+    return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, names)]))
 
 
 class CheckAccess:

@@ -87,7 +87,6 @@ def _mendable(options: TrainOptions) -> Mendable:
     from training.batches.archives import CorpusError
     from training.batches.picture_inputs import NeedsVideo
     from training.datasets.errors import DataSetError
-    from training.optimization.network_tuning import NotOnGrid
     from training.optimization.processes import NotShared
     from training.optimization.rewards import NoReward
     from training.recipes.demo_recipes import UnknownRecipe
@@ -98,7 +97,7 @@ def _mendable(options: TrainOptions) -> Mendable:
     return {
         "": (UnreadOption, StartMissing, NotShared),
         "--device": (DeviceUnavailable,),
-        "--recipe": (UnknownRecipe, NoReward, NotOnGrid),
+        "--recipe": (UnknownRecipe, NoReward),
         "--streams": (UnknownStream, UnknownStreamSet, StreamsDoNotFit, NeedsVideo),
         "--features": (FeatureMapDamaged, FeaturesDoNotFit, ImportError),
         "--teacher" if options.teachers else "--start": (

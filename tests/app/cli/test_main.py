@@ -540,6 +540,8 @@ def test_hints_can_be_typed_as_they_are_printed(monkeypatch: pytest.MonkeyPatch,
     assert elsewhere == f"REELWORD_DATA='{tmp_path}/my data' .venv/bin/python -m app keys list"
     monkeypatch.setattr(sys, "executable", "/opt/python")
     assert own_command("keys list", usual) == "/opt/python -m app keys list"
+    contained = Settings(data=Path("/data"), command="docker compose exec api python -m app")
+    assert own_command("keys list", contained) == "docker compose exec api python -m app keys list"
 
 
 @pytest.mark.parametrize(
@@ -553,7 +555,7 @@ def test_hints_can_be_typed_as_they_are_printed(monkeypatch: pytest.MonkeyPatch,
     ],
 )
 def test_a_service_that_no_other_machine_can_ask_is_said(host: str, names: str, is_said: bool) -> None:
-    advice = advice_on_names(Settings(host=host, allowed_hosts=names))
+    advice = advice_on_names(Settings(host=host, allowed_hosts=names, peer_hosts="api"))
     assert (advice is not None and "REELWORD_ALLOWED_HOSTS" in advice) == is_said
 
 

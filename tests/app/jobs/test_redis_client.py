@@ -17,7 +17,7 @@ import redis
 
 from app.api.application import THREADS
 from app.api.dependencies import ANSWER_SECONDS
-from app.errors import QueueUnavailable
+from app.errors import QueueUnavailable, RedisRefuses
 from app.jobs.redis_client import connect, unavailable_if_away
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
@@ -46,6 +46,24 @@ def frozen(server: RedisServer) -> Iterator[None]:
         yield
     finally:
         os.kill(server.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("user", ["default:wrong", "reader:reader"])
+def test_a_redis_that_refuses_is_named(own_server: RedisServer, user: str) -> None:
+    with connect(own_server.url, patience=1) as admin:
+        admin.config_set("requirepass", "right")
+        rights = ["+ping", "+hello", "+client"]
+        admin.acl_setuser("reader", enabled=True, passwords=["+reader"], commands=rights)
+    address = own_server.url.replace("redis://", f"redis://{user}@")
+    refused = pytest.raises(RedisRefuses, match="Redis refuses")
+    with connect(address, patience=0.1) as client, refused, unavailable_if_away():
+        client.set("a", "b")
+
+
+@pytest.mark.parametrize("said", ["DENIED Redis is running in protected mode", "NOPERM no rights"])
+def test_an_error_of_a_server_that_lets_nobody_in_is_named(said: str) -> None:
+    with pytest.raises(RedisRefuses), unavailable_if_away():
+        raise redis.ResponseError(said)
 
 
 def test_a_frozen_redis_is_503_within_three_seconds(own_server: RedisServer, own_api: LiveApi) -> None:

@@ -127,7 +127,7 @@ def test_compose_mounts_what_is_provisioned(root: Path) -> None:
     services = reader.load((root / "docker-compose.yml").read_text())["services"]
     for name in ("prometheus", "grafana"):
         assert services[name]["profiles"] == ["monitoring"]
-        assert re.search(r":v?\d+\.\d+\.\d+$", services[name]["image"]), "pinned"
+        assert re.search(r":v?\d+\.\d+\.\d+}$", services[name]["image"]), "pinned"
         for volume in services[name]["volumes"]:
             source = volume.split(":")[0]
             assert not source.startswith(".") or (root / source).exists()
@@ -139,4 +139,6 @@ def test_compose_mounts_what_is_provisioned(root: Path) -> None:
     assert f"{provider['options']['path']}/reelword.json" in mounted
     scraped = reader.load((root / "docker/prometheus/prometheus.yml").read_text())["scrape_configs"][0]
     assert scraped["static_configs"][0]["targets"] == ["api:8000"]
-    assert services["api"]["environment"]["REELWORD_ALLOWED_HOSTS"].startswith("api,")
+    assert services["api"]["environment"]["REELWORD_PEER_HOSTS"] == "${REELWORD_PEER_HOSTS:-api}"
+    key = scraped["authorization"]["credentials_file"]
+    assert key == f"/run/secrets/{services['prometheus']['secrets'][0]}"

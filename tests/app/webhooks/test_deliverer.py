@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 import uuid
@@ -9,19 +10,21 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from standardwebhooks import Webhook
+from structlog.testing import capture_logs
 from tenacity.wait import wait_fixed
 
-from app.errors import EngineCrashed
+from app.errors import EngineCrashed, QueueUnavailable
 from app.jobs.blobs import Blobs
 from app.jobs.job import Submission
 from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.settings import Settings
-from app.webhooks import delivery_store
-from app.webhooks.deliverer import DAY, Schedule
+from app.webhooks import deliverer, delivery_store
+from app.webhooks.deliverer import DAY, Deliverer, Schedule
 from app.webhooks.sender import read_retry_after
 from tests.app.api_process import api_process
 from tests.app.live_api import LiveApi, assert_problem, live_api, send
@@ -269,6 +272,15 @@ def is_noted(jobs: Jobs, job_id: str) -> bool:
 
 
 # ---- when ----
+
+
+def test_what_keeps_it_from_delivering_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = [QueueUnavailable("no")] * 3 + [ValueError("odd")] * 3 + [QueueUnavailable("no")]
+    monkeypatch.setattr(deliverer, "AWAY_SECONDS", 0.0)
+    store = Mock(ended=AsyncMock(side_effect=[*errors, asyncio.CancelledError()]))
+    with capture_logs() as lines, pytest.raises(asyncio.CancelledError):
+        asyncio.run(Deliverer(store, Mock(), Mock(), None)._run())
+    assert [line["log_level"] for line in lines] == ["warning", "error", "warning"]
 
 
 def test_attempts_are_made_over_about_a_day() -> None:

@@ -51,6 +51,22 @@ def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: P
         yield running
 
 
+def test_the_ready_file_is_touched_while_the_worker_can_work(crew: Service, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    worker = crew.start_worker(REELWORD_READY_FILE=str(ready))
+    eventually(ready.exists)
+    first = ready.stat().st_mtime_ns
+    eventually(lambda: ready.stat().st_mtime_ns > first)
+    crew.jobs.server.client_pause(600, all=True)  # Redis is frozen: the worker is not
+    paused = ready.stat().st_mtime_ns
+    eventually(lambda: ready.stat().st_mtime_ns > paused)
+    worker.send_signal(signal.SIGSTOP)
+    last = ready.stat().st_mtime_ns
+    time.sleep(0.5)
+    assert ready.stat().st_mtime_ns == last, "a worker that is stopped looks alive"
+    worker.send_signal(signal.SIGCONT)
+
+
 @pytest.fixture(scope="module")
 def staffed(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service whose one worker outlives the tests that use it, whatever they do to its children."""

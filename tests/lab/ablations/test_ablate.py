@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from lab.ablations import row_training
-from lab.ablations.corpus import AblationCorpus, OutOfTime, TimedBatches
+from lab.ablations.corpus import AblationCorpus
 from lab.ablations.families import FAMILIES
 from lab.ablations.results import AblationPlan, AblationResults, AnotherPlan
 from lab.ablations.row import (
@@ -26,7 +26,7 @@ from lab.ablations.row import (
     UnknownRow,
     list_jobs,
 )
-from lab.ablations.row_training import TooLittleTime, build_captioner, build_recipe, locate_checkpoint
+from lab.ablations.row_training import build_captioner, build_recipe, locate_checkpoint
 from lab.ablations.runner import EMBEDDING, FUSED_WEIGHTS, AblationRunner
 from lab.ablations.word_weights import PARTS, count_common_columns, load_word_weights
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
@@ -34,7 +34,8 @@ from models.checkpoint import Card, save_checkpoint
 from models.combining.reranking import LIKELIHOOD_WEIGHT
 from models.vocabulary import Vocabulary
 from tests.lab.demo_shapes import HELD_OUT, demo_shapes
-from training.batches.training_batch import TrainingBatch
+from tests.training.stopped import stopped_before
+from training.batches.picture_batches import PictureBatches
 from training.recipes.demo_recipes import DEMO_CONFIGS
 
 PLAN = AblationPlan(steps=2, judged=HELD_OUT, words=False)
@@ -59,10 +60,10 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_training, "RECIPE", RECIPE.model_copy(update=update))
 
 
-def bench(corpus: AblationCorpus, folder: Path, minutes: float = 5.0) -> AblationRunner:
+def bench(corpus: AblationCorpus, folder: Path) -> AblationRunner:
     weights = folder / "weights"
     weights.mkdir(exist_ok=True, parents=True)
-    return AblationRunner(PLAN, AblationResults(folder / "out"), lambda _: corpus, minutes, weights)
+    return AblationRunner(PLAN, AblationResults(folder / "out"), lambda _: corpus, weights)
 
 
 def job(name: str) -> AblationJob:
@@ -85,7 +86,7 @@ def test_rows_of_each_family_are_trained_read_scored_and_kept(
     for name in ROWS[family]:
         result = runner.run(job(name))
         trained = isinstance(job(name).row.make, TrainingSpec)
-        assert (result.steps, result.planned) == ((2, 2) if trained else (None, None))
+        assert result.steps == (2 if trained else None)
         assert result.parameters > 100_000
         for eval_set in result.scores.values():
             assert len(eval_set.captions) == len(eval_set.cider) == HELD_OUT
@@ -199,17 +200,6 @@ def test_a_judged_row_weighs_what_is_served_and_a_fused_one_what_the_paper_has()
         assert FUSED_WEIGHTS[make.how] == weight
 
 
-def ending_with(error: type[BaseException]) -> Callable[[TimedBatches, int], TrainingBatch]:
-    """``TimedBatches.at`` that gives one batch."""
-
-    def at(self: TimedBatches, step: int) -> TrainingBatch:
-        if step == 1:
-            raise error
-        return super(TimedBatches, self).at(step)
-
-    return at
-
-
 def test_a_stopped_row_goes_on_to_the_weights_of_one_that_was_not(
     corpus: AblationCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,8 +208,8 @@ def test_a_stopped_row_goes_on_to_the_weights_of_one_that_was_not(
     vanilla = job("fusion-vanilla")
     whole.run(vanilla)
     with monkeypatch.context() as patch:
-        patch.setattr(TimedBatches, "at", ending_with(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(PictureBatches, "at", stopped_before(1, PictureBatches))
+        with pytest.raises(InterruptedError):
             stopped.run(vanilla)
     assert not stopped.results.has(vanilla)
     stopped.run(vanilla)
@@ -228,17 +218,6 @@ def test_a_stopped_row_goes_on_to_the_weights_of_one_that_was_not(
     )
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-
-
-def test_a_row_out_of_time_is_judged_as_it_is_or_says_that_it_had_none(
-    corpus: AblationCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    vanilla = job("fusion-vanilla")
-    with pytest.raises(TooLittleTime, match="more --minutes"):
-        bench(corpus, tmp_path / "none", minutes=-1).run(vanilla)
-    monkeypatch.setattr(TimedBatches, "at", ending_with(OutOfTime))
-    result = bench(corpus, tmp_path / "some").run(vanilla)
-    assert (result.steps, result.planned) == (1, 2)
 
 
 def test_another_plan_is_refused(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from lab.checkpoints import choose_decoding
-from lab.checkpoints.choose_decoding import HeldOutPictures
-from lab.checkpoints.compare_checkpoints import WAYS, CheckpointScore, score_checkpoint
+from lab.checkpoints import compare_checkpoints
+from lab.checkpoints.compare_checkpoints import WAYS, CheckpointScore, HeldOutPictures, score_checkpoint
 from models.captioners.stats.network import STaTS, StreamConfig
 from models.decoding.decode import decode
 from models.inputs import order_inputs
@@ -37,7 +36,7 @@ def test_marks_are_the_means_over_pictures_and_ways(
     vocabulary = Vocabulary.from_captions((c for item in items for c in item.captions), size=40)
     ours = STaTS(stats_config(StreamConfig(name="grid", width=8)), vocabulary)
     randomised(ours, 3)
-    monkeypatch.setattr(choose_decoding, "GROUP", 3)
+    monkeypatch.setattr(compare_checkpoints, "GROUP", 3)
     found = score_checkpoint(ours.eval(), HeldOutPictures.from_items(items))
     scorer = CiderD({item.id: item.captions for item in items})
     for i, item in enumerate(items):

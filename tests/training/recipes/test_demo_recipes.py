@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from training.recipes.demo_recipes import CONTINUING, DEMO, FOR_ONE, RECIPES, TUNING, RecipeFile
+from training.recipes.demo_recipes import CONTINUING, DEMO, FOR_ONE, RECIPES, RecipeFile
 
 BASE = "\n".join(f"{name} = {value!r}" for name, value in DEMO.model_dump(exclude_defaults=True).items())
 BASE = BASE.replace("(", "[").replace(")", "]")
@@ -24,7 +24,6 @@ def test_a_recipe_has_the_numbers_of_the_one_that_it_extends(tmp_path: Path) -> 
     assert found.recipes["base"] == DEMO.model_copy(update={"name": "base"})
     assert found.recipes["longer"] == DEMO.model_copy(update={"name": "longer", "steps": 7})
     assert found.continuing == {"longer"}
-    assert not found.tuning
 
 
 def test_a_misspelt_number_is_refused(tmp_path: Path) -> None:
@@ -33,5 +32,5 @@ def test_a_misspelt_number_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_marks_name_recipes() -> None:
-    assert CONTINUING | TUNING | FOR_ONE.keys() < RECIPES.keys()
+    assert CONTINUING | FOR_ONE.keys() < RECIPES.keys()
     assert "finetune" not in CONTINUING  # it says by itself what it needs

@@ -17,7 +17,6 @@ from training.recipes.option_check import (
     list_unread_by_embedding,
     list_unread_on_pictures,
     list_unread_on_videos,
-    list_unread_with_network,
 )
 from training.recipes.paper_recipes import find_paper_run
 from training.recipes.train_options import TrainOptions, UnreadOption
@@ -58,11 +57,6 @@ NO_REWARD = "has no self-critical steps; leave it out"
         ("semantic_embedding --data-set msvd", "--data-set: semantic_embedding learns from pictures alone"),
         ("semantic_embedding --paper stats", "--paper: semantic_embedding learns from pictures alone"),
         ("semantic_embedding --no-self-critical", f"--no-self-critical: semantic_embedding {NO_REWARD}"),
-        ("stats --recipe demo-tuned --streams demo", "--streams: demo-tuned begins with the stream that"),
-        ("stats --recipe demo-tuned --data-set msvd", "--data-set: demo-tuned learns from pictures alone"),
-        ("stats --recipe demo-tuned --paper stats", "--paper: demo-tuned learns from pictures alone"),
-        ("stats --recipe demo-tuned --self-critical", f"--self-critical: demo-tuned {NO_REWARD}"),
-        ("stats --recipe demo-tuned", "demo-tuned goes on from a captioner: give it as --start"),
         ("stats --recipe demo-longer", "demo-longer goes on from a captioner: give it as --start"),
         ("g2l --recipe demo-moved", "demo-moved goes on from a captioner: give it as --start"),
         ("g2l --recipe demo-shots", "--recipe: demo-shots trains what stats alone has, and not g2l"),
@@ -105,10 +99,6 @@ def test_what_a_run_reads_is_not_refused() -> None:
         (list_unread_as_paper(find_paper_run("paper-msvd", "stats")), {*fixed, "--steps"}),
         (list_unread_as_paper(find_paper_run("paper-msvd", "g2l")), {*fixed, "--steps", "--self-critical"}),
         (list_unread_by_embedding(RECIPES["demo-embedding"]), {*fixed - {"--start"}, *own}),
-        (
-            list_unread_with_network(RECIPES["demo-tuned"]),
-            {"--streams", "--data-set", "--paper", *own},
-        ),
         (list_unread_on_videos(demo, None), {"--teacher"}),
         (list_unread_on_videos(demo, ALL.start), {"--teacher", "--streams"}),
         (list_unread_on_pictures(taught), {"--paper", "--features"}),

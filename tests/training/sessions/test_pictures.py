@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
-from extractors.catalog.efficientnet_lite3 import EfficientNetLite3
 from extractors.features import StreamSpec
 from models.captioners.dual_afr.network import DualAFRConfig
 from models.captioners.stats.network import STaTS, StreamConfig
@@ -22,7 +21,6 @@ from models.stream_set import (
     DEMO_STAGES,
     DEMO_TUNED,
     DEMO_TUNED_STAGES,
-    DEMO_TUNING,
     STREAM_SETS,
     UnknownStream,
     find_stream_set,
@@ -38,7 +36,6 @@ from training.batches.picture_inputs import (
     fit_to_streams,
     list_streams,
 )
-from training.optimization.network_tuning import LITE3_GRID, STAGE
 from training.recipes.demo_recipes import DEMO_CONFIGS, DEMO_STREAMS, RECIPES
 from training.sessions.pictures import freeze_all_but, load_start_weights
 
@@ -134,14 +131,14 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
     assert inputs.specs["grid"].identity == EfficientNetLite2().spec.identity
     assert [each.views for each in inputs.describers] == [VIEWS]
     for name, streams in STREAM_SETS.items():
-        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES, DEMO_TUNING):
+        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
                 PictureInputs.build(streams, streams.streams)
 
 
 def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run by torch, for which nothing has to be converted."""
-    for network in (EfficientNetLite2, EfficientNetStages, EfficientNetLite3):
+    for network in (EfficientNetLite2, EfficientNetStages):
         describer = CachedNetwork(network(engine="torch", precision="fp32"), VIEWS)
         monkeypatch.setitem(PICTURE_NETWORKS, network.name, partial(_take, describer))
     assert [each.network.spec.network for each in PictureInputs.build(DEMO_STAGES, ["grid"]).describers] == [
@@ -151,8 +148,6 @@ def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pyt
     inputs = PictureInputs.build(DEMO_STAGES, names)
     assert list(inputs.specs) == names
     assert [sorted(each.network.shapes) for each in inputs.describers] == [["grid"], ["stage_14", "stage_7"]]
-    specs = PictureInputs.build(DEMO_TUNING, [STAGE, LITE3_GRID]).specs
-    assert [spec.network for spec in specs.values()] == ["efficientnet-lite2", "efficientnet-lite3"]
 
 
 @pytest.mark.parametrize("name", DEMO_CONFIGS)

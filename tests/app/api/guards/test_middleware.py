@@ -101,6 +101,7 @@ def test_the_services_own_page_and_named_ones_may_write(api: LiveApi) -> None:
         ({}, []),
         ({"host": "0.0.0.0"}, []),
         ({"host": "192.168.1.5"}, ["192.168.1.5"]),
+        ({"allowed_hosts": "reel.example", "peer_hosts": "api"}, ["reel.example", "api"]),
         ({"host": "::", "allowed_hosts": "FD00::7,Reel.Example"}, ["[fd00::7]", "reel.example"]),
     ],
 )
