@@ -25,11 +25,13 @@ endif
 
 # numpy, torch and OpenVINO each start a thread a core; on shared cores one thread is many times faster.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+RUN_TESTS = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 4 --dist loadfile --durations=25
 
 .PHONY: help
 help:
 	@echo "make serve        start Redis, one worker and the API; prints the address when ready"
 	@echo "make test         checks and tests"
+	@echo "make quick        the tests without the slow ones: a few minutes"
 	@echo "make check        linter, formatter, types, import contracts"
 	@echo "make format       let the linter and the formatter mend what they can"
 	@echo "make browser      the page in Chromium against a real service (CHROMIUM=/usr/bin/chromium)"
@@ -49,7 +51,11 @@ serve: setup-serve
 
 .PHONY: test
 test: check
-	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 4 --dist loadfile $(TESTS)
+	$(RUN_TESTS) $(TESTS)
+
+.PHONY: quick
+quick: setup
+	$(RUN_TESTS) -m "not slow and not browser and not lab" $(TESTS)
 
 .PHONY: check
 check: setup

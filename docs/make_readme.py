@@ -1,5 +1,6 @@
-"""Makes the README's answer and attention picture with a server that runs, and the page's sample film:
-python -m docs.make_readme ADDRESS
+"""Makes the README's answer and attention picture, api.md's answer, and the page's sample film.
+
+    python -m docs.make_readme ADDRESS      # of a server that runs
 
 The clip is made from two photographs that scikit-image carries, both CC0 by their photographers: a cat
 by Stefan van der Walt and a cup of coffee by Rachel Michetti. A slow camera move turns each into a shot.
@@ -33,7 +34,7 @@ FPS = 25
 SHOT_SECONDS = 3
 PICTURE_WIDTH = 1200
 JPEG_QUALITY = 88
-LINE = 100
+LINE = 104
 WAIT_SECONDS = 60
 SHOWN_WORDS = 3  #: of the caption, in the shortened answer
 
@@ -82,31 +83,51 @@ def caption(clip: Path, address: str) -> tuple[dict[str, Any], bytes]:
         return answer, client.get(f"/jobs/{answer['id']}/attention.png").raise_for_status().content
 
 
-def shortened(answer: dict[str, Any]) -> str:
-    """The answer as JSON with long lists and hashes cut, each cut shown as …."""
-    shown = json.loads(json.dumps(answer))
+def shorten(answer: dict[str, Any]) -> dict[str, Any]:
+    """Returns the answer with all words of a caption but the first few cut, the cut shown as …."""
+    shown: dict[str, Any] = json.loads(json.dumps(answer))
     for entry in shown["captions"]:
         entry["words"] = [*entry["words"][:SHOWN_WORDS], "…"]
+    return shown
+
+
+def summarize(answer: dict[str, Any]) -> dict[str, Any]:
+    """Returns what a reader looks for first: the caption, its first words, when, by whom, how long."""
+    (best, *_), media, timings = shorten(answer)["captions"], answer["media"], answer["timings"]
+    return {
+        "state": answer["state"],
+        "caption": answer["caption"],
+        "captions": [best],
+        "captioner": answer["model"]["captioner"],
+        "sampled": answer["sampled"],
+        "warnings": answer["warnings"],
+        "media": {name: media[name] for name in ("codec", "duration", "width", "height", "frames")},
+        "timings": {name: timings[name] for name in ("decode", "extract", "caption", "total")},
+    }
+
+
+def write_json(shown: dict[str, Any]) -> str:
+    """Writes an answer for a page, its hashes cut."""
     text = json.dumps(shown, indent=2, ensure_ascii=False)
     text = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}\b", r"\1…", text)
     # a list or an object of plain values goes on one line where it fits
     return re.sub(r"[\[{][^\[\]{}]*[\]}]", _on_one_line, text)
 
 
-def _on_one_line(found: re.Match[str]) -> str:
-    words = re.sub(r"\s*\n\s*", " ", found.group())
+def _on_one_line(block: re.Match[str]) -> str:
+    words = re.sub(r"\s*\n\s*", " ", block.group())
     line = f"{words[0]}{words[1:-1].strip()}{words[-1]}"
-    return line if len(line) <= LINE else found.group()
+    return line if len(line) <= LINE else block.group()
 
 
-def insert(readme: Path, name: str, text: str) -> None:
+def insert(page: Path, name: str, text: str) -> None:
     """Replaces what stands between <!-- name --> and <!-- /name -->."""
     block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-    before = readme.read_text()
-    after, count = block.subn(lambda found: found[1] + text + found[2], before)
+    before = page.read_text()
+    after, count = block.subn(lambda match: match[1] + text + match[2], before)
     if count != 1:
-        raise SystemExit(f"{readme.name} must have one place marked <!-- {name} -->.")
-    readme.write_text(after)
+        raise SystemExit(f"{page.name} must have one place marked <!-- {name} -->.")
+    page.write_text(after)
 
 
 def save_picture(drawn: bytes, target: Path) -> None:
@@ -128,7 +149,8 @@ def main(address: str) -> None:
         answer, picture = caption(clip, address)
     save_picture(picture, ROOT / "docs/images/attention.jpg")
     insert(ROOT / "README.md", "caption", f"> {answer['caption']}\n")
-    insert(ROOT / "README.md", "answer", f"```json\n{shortened(answer)}\n```\n")
+    for page, shown in (("README.md", summarize(answer)), ("docs/api.md", shorten(answer))):
+        insert(ROOT / page, "answer", f"```json\n{write_json(shown)}\n```\n")
     print(answer["caption"])
 
 

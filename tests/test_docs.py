@@ -153,7 +153,7 @@ def test_the_papers_commands_are_ones_that_the_program_takes(root: Path) -> None
     """Parsed by the command line itself, with a recipe that is that captioner's on that set."""
     page = _page(root, "reproduce.md")
     commands = re.findall(r"python -m app ([^\n`]+)", page)
-    assert len(commands) > 30
+    assert commands
     for line in commands:
         name, *arguments = shlex.split(line)
         command = _find_command(name, arguments)

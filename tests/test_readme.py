@@ -133,22 +133,12 @@ def _job_ended(reader: Reader, root: Path, job: str) -> dict[str, Any]:
         time.sleep(0.3)
 
 
-def test_readme_opens_with_the_commands(root: Path) -> None:
-    assert [line.split()[0] for line in _commands(root)[:4]] == ["make", "curl", "curl", "make"]
-    before_them = (root / "README.md").read_text().split("```sh")[0]
-    assert len(before_them.splitlines()) <= 8
-
-
 def test_curl_posts_a_clip_and_reads_its_caption(served: Reader, root: Path) -> None:
     accepted = json.loads(served.types(_command(root, "curl -F video=@clip.mp4")))
     answer = _job_ended(served, root, accepted["id"])
     assert answer["state"] == "succeeded", answer
     assert answer["caption"]
     assert answer["media"]["frames"] > 0
-
-
-def test_make_test_is_a_target(reader: Reader, root: Path) -> None:
-    reader.types(_command(root, "make test") + " --dry-run")
 
 
 def test_caption_without_a_server(reader: Reader, root: Path) -> None:

@@ -4,7 +4,8 @@ EfficientNet (Tan and Le, 2019, arXiv:1905.11946) with the changes of its Lite v
 repository, models/official/efficientnet/lite, 2020): no squeeze-and-excitation, ReLU6 for swish, and a
 stem, a head and first and last stages that do not grow with the model. Lite2 widens B0 by 1.1 and deepens it
 by 1.2, Lite3 by 1.2 and 1.4. Padding is TensorFlow's SAME, so a stride of 2 pads more below and right than
-above and left.
+above and left. timm computes the same numbers, but its import takes 2 s and 195 MB of each ``caption``, and
+the SSD detector and the tuned pair are made of these blocks.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 What has come lies in FILE.part until its check has passed, and beside it what the server called that version
 of the file, so that a later run asks for the rest of the same one (RFC 9110, Range and If-Range). Proxies
-(HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) and SSL_CERT_FILE are respected, as httpx does.
+(HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) and SSL_CERT_FILE are respected, as httpx does. ``torch.hub``
+and ``pooch`` delete what has come when a connection breaks.
 """
 
 from __future__ import annotations
