@@ -31,11 +31,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.support.rows import Row, add_options, measure_in_turns, medians, tell
 from extractors.features import Features, Stream
-from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.captioner import AnyCaptioner
 from models.captioners import attention_layers
 from models.checkpoint import Checkpoint, list_checkpoints, load_captioner
 from models.decoding.constraints import Constraints
 from models.decoding.decode import DecodingOptions, LengthPenalty, decode
+from models.memory import Memory, StepAttention
 from models.vocabulary import EOS
 
 BATCHES = (1, 8)

@@ -9,4 +9,5 @@ done
 make "$@"
 # Compiled here, as the images' systems are read-only; pip is not needed in them.
 .venv/bin/python -m pip uninstall --yes --quiet pip
-python -m compileall -q .venv/lib || true
+# Some packages carry files for other Pythons.
+python -m compileall -qq .venv/lib || true

@@ -179,6 +179,7 @@ def test_each_dependency_is_pinned_exactly(root: Path) -> None:
     assert {_name(entry) for entry in entries if entry not in by_commit} <= pinned
 
 
+@pytest.mark.slow
 def test_installed_packages_agree_with_each_other(root: Path) -> None:
     """But for the carriers of weights, whose code is not imported and whose dependencies are left out."""
     run = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
@@ -218,6 +219,7 @@ def _absent(root: Path, image: Image) -> set[str]:
     return foreign | (set(FOLDERS) - set(image.folders))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IMAGES)
 def test_processes_import_only_what_their_image_has(root: Path, name: str) -> None:
     image = IMAGES[name]

@@ -19,9 +19,9 @@ from app.jobs.options import CaptionOptions
 from app.settings import Settings
 from extractors.errors import leaves
 from extractors.media.errors import MediaError
-from models.stream_set import find_stream_set
+from models.captioners.registry import find_stream_set
 from training.datasets.registry import find_data_set
-from training.recipes.paper_recipes import PAPER_RUNS, find_paper_run
+from training.recipes.paper_recipes import find_paper_run, list_paper_runs
 
 
 def _pages(root: Path) -> dict[str, str]:
@@ -171,7 +171,9 @@ def test_the_papers_commands_are_ones_that_the_program_takes(root: Path) -> None
         for line in commands
         if "train " in line and "--recipe" in line
     }
-    assert trained | {("dual_afr", "paper-msrvtt-hard")} == {(who, recipe) for recipe, who in PAPER_RUNS}
+    assert trained | {("dual_afr", "paper-msrvtt-hard")} == {
+        (who, recipe) for recipe, who in list_paper_runs()
+    }
 
 
 def _find_command(name: str, arguments: list[str]) -> Any:

@@ -18,6 +18,8 @@ from extractors.errors import GROUPS, PackageMissing, name_missing_packages
 from extractors.extractor import create
 from tests.test_architecture import PACKAGES, _closure, _groups, _name
 
+pytestmark = pytest.mark.slow
+
 SERVED = ("api", "serve", "cli", "embedded")
 #: Built from their repositories, or measured once: whoever runs them is told by themselves what to install.
 BUILT_BY_HAND = {"detectron2", "pytorchvideo"}

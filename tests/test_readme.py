@@ -21,6 +21,8 @@ import pytest
 
 from tests.media import write_video
 
+pytestmark = pytest.mark.slow
+
 START_SECONDS = 240  # the first start converts the image network for OpenVINO
 JOB_SECONDS = 120
 STOP_SECONDS = 60

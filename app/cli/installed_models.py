@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.jobs.captioner_choice import default_captioner
-from app.jobs.captioner_info import ABOUT, CaptionerInfo
+from app.jobs.captioner_info import CaptionerInfo
 from app.pipeline.installed_captioners import (
     captioner_info,
     combination_infos,
@@ -24,8 +24,9 @@ from extractors.extractor import list_weights
 from extractors.pretrained.manifest import find_candidates
 from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import WindowOptions
+from models.captioners.registry import list_stream_sets
 from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
-from models.stream_set import DEMO, STREAM_SETS, StreamInput, StreamSet
+from models.stream_set import DEMO, StreamInput, StreamSet
 
 
 def describe_models(settings: Settings) -> list[dict[str, Any]]:
@@ -75,7 +76,7 @@ def _read_info(name: str, path: Path) -> CaptionerInfo | None:
 
 def _describe_info(info: CaptionerInfo) -> dict[str, Any]:
     return {
-        "name": info.name, "captioner": info.kind, "about": ABOUT.get(info.kind, ""),
+        "name": info.name, "captioner": info.kind, "about": info.about,
         "features": {stream: spec["network"] for stream, spec in info.features.items()},
         "extractors": list(info.extractors), "members": list(info.members) or None,
         "parameters": info.parameters, "scores": info.scores,
@@ -87,12 +88,12 @@ def _describe_info(info: CaptionerInfo) -> dict[str, Any]:
 def print_sets(data: Path, *, as_json: bool) -> None:
     """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
     if as_json:
-        print(json.dumps([describe_set(each, data) for each in STREAM_SETS.values()]))
+        print(json.dumps([describe_set(each, data) for each in list_stream_sets().values()]))
         return
     rows = [
         (each.name, each.captioner, "\n".join(map(_format_input, each.inputs)),
          ", ".join(find_missing_weights(each, data)) or "nothing")
-        for each in STREAM_SETS.values()
+        for each in list_stream_sets().values()
     ]  # fmt: skip
     print_table(("stream set", "for", "streams", "missing here"), rows)
 

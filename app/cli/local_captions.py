@@ -29,8 +29,8 @@ from app.terminal import FileProgress, complain, printable, printable_json, show
 from extractors.media.errors import MediaError
 from extractors.shots.segment import SegmentOptions
 from models.caption import AttentionDocument
+from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import CheckpointError
-from models.stream_set import UnknownStreamSet
 
 
 def caption_files(

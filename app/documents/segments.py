@@ -11,7 +11,7 @@ from app.errors import RecordUnreadable
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job
 from app.jobs.kept_segments import KeptSegments
-from models.caption import AttentionDocument, ChosenMoment, ScoredCaption, Weights
+from models.caption import AttentionDocument, ScoredCaption, Weights
 
 
 class SegmentDocument(Document):
@@ -95,18 +95,10 @@ def on_other_clock(attention: AttentionDocument, clock_of: Callable[[float], flo
         attention: of a clip.
         clock_of: from seconds of the clip to those of the other clock.
     """
-    extras = attention.extras
-
-    def moved(moment: ChosenMoment) -> ChosenMoment:
-        return moment.model_copy(update={"time": round(clock_of(moment.time), 4)})
 
     def all_moved(spans: list[Weights]) -> list[Weights]:
         return [[round(clock_of(time), 4) for time in span] for span in spans]
 
-    chosen = {
-        "selected": extras.selected and [[moved(each) for each in row] for row in extras.selected],
-        "default_key_frame": extras.default_key_frame and moved(extras.default_key_frame),
-        "key_frame": extras.key_frame and moved(extras.key_frame),
-    }
     times = {"times": all_moved(attention.times), "parts": attention.parts and all_moved(attention.parts)}
-    return attention.model_copy(update={**times, "extras": extras.model_copy(update=chosen)})
+    extras = [part.on_clock(clock_of) for part in attention.extras]
+    return attention.model_copy(update={**times, "extras": extras})

@@ -19,8 +19,8 @@ from app.settings import Settings
 from extractors.features import Frames
 from extractors.files import sha256_of
 from extractors.shots.segment import SegmentOptions
+from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import CheckpointError, find_embedding
-from models.stream_set import UnknownStreamSet
 
 
 class LazyEngine:

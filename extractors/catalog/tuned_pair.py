@@ -9,12 +9,10 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from extractors.catalog import efficientnet_lite2, efficientnet_lite3
@@ -29,14 +27,12 @@ from extractors.catalog.efficientnet_lite2 import (
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
-from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import CHANNELS, EfficientNetLite, fold_lite_norms, scale_pixels
 from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
 from extractors.pretrained.load import SEEDED, WeightsChoice, digest_weights, find_weights
 from extractors.pretrained.parameters import Checkpoint
-from extractors.pretrained.weight_deltas import apply_delta, quantize_delta
-from extractors.pretrained.weights_folder import write_weights
+from extractors.pretrained.weight_deltas import apply_delta
 
 TUNED = "tuned_pair"
 TUNED_GRID = "tuned_pair_grid"
@@ -87,26 +83,6 @@ class TunedPairFromBytes(nn.Module):
 def _to_maps(cells: Tensor, side: int) -> Tensor:
     """Reshapes cells (N, side², C) to (N, C, side, side)."""
     return cells.reshape(-1, side, side, cells.shape[2]).permute(0, 3, 1, 2)
-
-
-def save_changes(end: PairEnd, untouched: PairEnd, file: Path) -> str:
-    """Writes what an end differs in from the untouched one, whole or not at all.
-
-    Args:
-        end: the trained one.
-        untouched: of the packaged networks.
-        file: a safetensors file, overwritten.
-
-    Returns:
-        The file's sha256.
-
-    Raises:
-        NoRoom: the disk is full, or the folder cannot be written.
-    """
-    changes = quantize_delta(untouched.state_dict(), end.state_dict())
-    with write_weights(file) as unfinished:
-        save_file({name: change.contiguous() for name, change in changes.items()}, unfinished)
-    return sha256_of(file)
 
 
 def apply_changes(end: PairEnd, changes: Checkpoint) -> None:

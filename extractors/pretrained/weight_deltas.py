@@ -1,4 +1,4 @@
-"""Stores a network as quantized differences from another one, and applies them.
+"""Applies the quantized differences of a network from another one.
 
 Of weights that are at hand already only the changes need to be kept, and those are small: a whole number of
 -127 to 127 for each weight and a scale for each output channel. What has one number a channel (a bias) is
@@ -7,48 +7,24 @@ kept exactly.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from extractors.pretrained.errors import WrongCheckpoint
 from extractors.pretrained.parameters import Checkpoint
 
-LARGEST = 127
 SCALE = ".scale"
-
-
-def quantize_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
-    """Computes the changes from one network's parameters to another's, each off by half a scale at most.
-
-    Args:
-        before: the parameters that are at hand.
-        after: of the same names and shapes.
-
-    Returns:
-        By the parameter's name int8 of its shape, with NAME.scale, float32 (channels,); or float32 as it is.
-    """
-    changes: dict[str, Tensor] = {}
-    for name, value in after.items():
-        change = (value.detach().double() - before[name].double()).cpu()
-        if change.dim() < 2:
-            changes[name] = change.float()
-            continue
-        largest = change.flatten(1).abs().amax(1)
-        scale = (largest / LARGEST).float().clamp(min=torch.finfo(torch.float32).tiny)
-        whole = (change / _align_channels(scale.double(), change)).round().clamp(-LARGEST, LARGEST)
-        changes[name], changes[name + SCALE] = whole.to(torch.int8), scale
-    return changes
 
 
 def apply_delta(before: Checkpoint, changes: Checkpoint) -> dict[str, Tensor]:
     """Adds changes to a network's parameters.
 
     Args:
-        before: as ``quantize_delta`` was given.
-        changes: what it returned.
+        before: the parameters that are at hand.
+        changes: by the parameter's name int8 of its shape, with NAME.scale, float32 (channels,); or float32
+            as it is.
 
     Returns:
-        Nearly the parameters ``after``.
+        The other network's parameters, each off by half a scale at most.
 
     Raises:
         WrongCheckpoint: the changes are not of these parameters.
@@ -65,9 +41,9 @@ def _add_change(name: str, value: Tensor, changes: Checkpoint) -> Tensor:
         raise WrongCheckpoint(f"The change of {name} is {tuple(change.shape)}, not {tuple(value.shape)}.")
     if value.dim() < 2:
         return value + change
-    return value + change.float() * _align_channels(changes[name + SCALE], value)
+    return value + change.float() * align_channels(changes[name + SCALE], value)
 
 
-def _align_channels(scale: Tensor, like: Tensor) -> Tensor:
+def align_channels(scale: Tensor, like: Tensor) -> Tensor:
     """(channels,) with an axis of one for each further axis of ``like``."""
     return scale.view(-1, *[1] * (like.dim() - 1))

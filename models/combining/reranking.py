@@ -21,12 +21,13 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioner import AnyCaptioner, Memory
+from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.decoding.constraints import FUNCTION_WORDS
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
 from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
+from models.memory import Memory
 from models.vocabulary import pad_captions
 
 #: What a mean log-probability counts against a cosine: docs/results/demo-checkpoints.md, on held-out

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from app.pipeline.installed_captioners import captioner_choices
 from app.pipeline.loaded_captioners import LoadedCaptioners
 from app.settings import Settings
@@ -13,6 +15,8 @@ from extractors.decoder.decoder import Decoder
 from models.checkpoint import Speed, load_checkpoint, read_card, record_speed, save_checkpoint
 from tests.app.captioners import write_all
 from tests.media import write_video
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_median_is_kept() -> None:

@@ -11,6 +11,8 @@ from benchmarks.crash.__main__ import hold
 from benchmarks.crash.deployment import SUCCESS, Deployment, GaveUp
 from benchmarks.crash.findings import Finding, seconds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("finding", "is_kept"),

@@ -11,6 +11,8 @@ from benchmarks.support.joined_film import LONGEST, RATE, SHORTEST, encode_parts
 from benchmarks.support.segment_run import is_near
 from extractors.media.decode import decode_here
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.trace_post import HOOK, MOST_FILES, Trace, files_passed, trace_one_post
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import asyncio, time

@@ -12,6 +12,8 @@ from reelword import AsyncClient, Client, JobFailed, Refused
 from tests.app.live_api import LiveApi
 from tests.app.scripted_worker import WORDS, ScriptedWorker, working
 
+pytestmark = pytest.mark.slow
+
 CAPTION = " ".join(WORDS)
 
 

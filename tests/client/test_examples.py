@@ -23,6 +23,8 @@ from standardwebhooks import Webhook
 from tests.app.live_api import LiveApi
 from tests.app.scripted_worker import WORDS, ScriptedWorker, working
 
+pytestmark = pytest.mark.slow
+
 CAPTION = " ".join(WORDS)
 ADDRESS = "http://127.0.0.1:8000"
 SECONDS = 60

@@ -6,10 +6,41 @@ import re
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
+from torch import Tensor
 
 from extractors.catalog.efficientnet_lite2 import load_packaged
-from extractors.catalog.tuned_pair import PairEnd, save_changes
+from extractors.catalog.tuned_pair import PairEnd
+from extractors.files import sha256_of
 from extractors.pretrained.manifest import MANIFEST
+from extractors.pretrained.parameters import Checkpoint
+from extractors.pretrained.weight_deltas import SCALE, align_channels
+from extractors.pretrained.weights_folder import write_weights
+
+LARGEST = 127
+
+
+def quantize_delta(before: Checkpoint, after: Checkpoint) -> dict[str, Tensor]:
+    """Computes the changes from one network's parameters to another's, each off by half a scale at most."""
+    changes: dict[str, Tensor] = {}
+    for name, value in after.items():
+        change = (value.detach().double() - before[name].double()).cpu()
+        if change.dim() < 2:
+            changes[name] = change.float()
+            continue
+        largest = change.flatten(1).abs().amax(1)
+        scale = (largest / LARGEST).float().clamp(min=torch.finfo(torch.float32).tiny)
+        whole = (change / align_channels(scale.double(), change)).round().clamp(-LARGEST, LARGEST)
+        changes[name], changes[name + SCALE] = whole.to(torch.int8), scale
+    return changes
+
+
+def save_changes(end: PairEnd, untouched: PairEnd, file: Path) -> str:
+    """Writes what an end differs in from the untouched one; returns the file's sha256."""
+    changes = quantize_delta(untouched.state_dict(), end.state_dict())
+    with write_weights(file) as unfinished:
+        save_file({name: change.contiguous() for name, change in changes.items()}, unfinished)
+    return sha256_of(file)
 
 
 def moved(end: PairEnd, by: float = 0.01, seed: int = 1) -> PairEnd:

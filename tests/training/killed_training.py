@@ -14,7 +14,8 @@ from pathlib import Path
 
 import torch
 
-from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
 from models.vocabulary import Vocabulary
 from tests.training.tiny_corpus import captioned
 from training.batches.picture_batches import PictureBatches, TrainingItem, hold_out

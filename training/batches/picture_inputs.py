@@ -16,11 +16,11 @@ from extractors.catalog.tuned_pair import TUNED, TunedPair
 from extractors.errors import ReelwordError
 from extractors.extractor import OLDEST
 from extractors.features import StreamSpec
-from models.captioner import InputDescription
+from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import Card, find_checkpoint, read_card
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
-from models.inputs import ConfigT, rename_streams
-from models.stream_set import StreamSet, UnknownStreamSet
+from models.inputs import ConfigT, InputDescription, rename_streams
+from models.stream_set import StreamSet
 from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
 from training.batches.picture_features import VIEWS
 from training.batches.training_batch import CPU

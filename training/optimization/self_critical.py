@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory
+from models.captioner import AnyCaptioner
 from models.decoding.decode import DecodingOptions, decode, sample
+from models.memory import Memory
 from models.vocabulary import EOS
 from training.batches.loading import find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, autocast

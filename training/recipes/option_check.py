@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from training.recipes.demo_recipes import RECIPES
+from training.recipes.demo_recipes import read_recipes
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
 from training.recipes.train_options import Unread
@@ -70,7 +70,7 @@ def _explain_no_teacher(recipe: str) -> str:
 
 def _name_taught_recipes() -> str:
     """Names the recipes that learn from teachers."""
-    names = [name for name, recipe in RECIPES.items() if recipe.soft_weight]
+    names = [name for name, recipe in read_recipes().recipes.items() if recipe.soft_weight]
     return f"--recipe {' or '.join(names)}"
 
 

@@ -69,14 +69,8 @@ class HoldAndDrop(BaseModel):
 Schedule = Cosine | Decay | HoldAndDrop
 CONSTANT = Decay()
 
-#: Phase → the field of a recipe that says how long it is.
-STEPS_OF = {
-    "cross_entropy": "steps",
-    "first_step": "first_step_steps",
-    "combined": "combined_steps",
-    "frozen_key_frames": "frozen_steps",
-    "self_critical": "self_critical_steps",
-}
+#: Phase that every captioner has → the field of a recipe that says how long it is.
+STEPS_OF = {"cross_entropy": "steps", "self_critical": "self_critical_steps"}
 
 
 class RewardWeights(BaseModel):
@@ -104,7 +98,7 @@ class Recipe(BaseModel):
     mixer_words: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, from the end of a caption
     on, are sampled and rewarded, those before are given and learned by cross-entropy. With 0 whole captions
     are sampled, and cross-entropy of whole captions has the rest of ``self_critical_weight``.
-    first_step_steps, combined_steps, frozen_steps: refocus's own phases.
+    phases: the captioner's own, by name, and how many steps each has.
     decoding: the search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
     """
 
@@ -133,9 +127,7 @@ class Recipe(BaseModel):
     forcing_eta: float | None = 24.0
     forcing: float = Field(1.0, ge=0, le=1)
     epoch_steps: int | None = None
-    first_step_steps: int = 0
-    combined_steps: int = 0
-    frozen_steps: int = 0
+    phases: Mapping[str, int] = {}
     average_decay: float
     distractors: float = 0.5
     lengths: tuple[float, ...]
@@ -172,9 +164,11 @@ class Recipe(BaseModel):
 
     def in_steps(self, epochs: Mapping[str, float], epoch_steps: int) -> Recipe:
         """Returns the recipe with phases as long as ``epochs`` says, judged after every epoch."""
-        steps = {STEPS_OF[phase]: round(count * epoch_steps) for phase, count in epochs.items()}
+        steps = {phase: round(count * epoch_steps) for phase, count in epochs.items()}
+        shared = {STEPS_OF[phase]: count for phase, count in steps.items() if phase in STEPS_OF}
+        own = {phase: count for phase, count in steps.items() if phase not in STEPS_OF}
         every = {"validate_every": epoch_steps, "self_critical_every": epoch_steps}
-        return self.model_copy(update={**steps, **every, "epoch_steps": epoch_steps})
+        return self.model_copy(update={**shared, "phases": own, **every, "epoch_steps": epoch_steps})
 
     def words_given(self, epoch: float) -> int | None:
         """Returns how many words of a true caption self-critical samples go on from (MIXER)."""

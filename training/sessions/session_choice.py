@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from models.captioners.registry import find_captioner, find_stream_set
 from models.checkpoint import read_card
-from models.stream_set import find_stream_set
+from models.stream_set import DEMO
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
-from training.recipes.demo_recipes import CONTINUING, DEMO_STREAMS, FINETUNE, find_recipe
+from training.recipes.demo_recipes import FINETUNE, find_recipe, read_recipes
 from training.recipes.option_check import (
     list_unread_as_paper,
     list_unread_by_embedding,
     list_unread_on_pictures,
     list_unread_on_videos,
 )
-from training.recipes.paper_recipes import PAPER_NAMES, find_paper_run
+from training.recipes.paper_recipes import find_paper_run, list_paper_names
 from training.recipes.recipe import Recipe
 from training.recipes.train_options import StartMissing, TrainOptions
 from training.sessions.pictures import train_captioner, train_semantic_embedding
@@ -49,7 +50,7 @@ def train(
         UnknownRecipe: no recipe has that name.
         Exception: what the session raises.
     """
-    if recipe in PAPER_NAMES:
+    if recipe in list_paper_names():
         run = find_paper_run(recipe, name).with_seed(seed)
         options.refuse(list_unread_as_paper(run))
         return train_as_paper(name, run, data, settings, options.streams, options.self_critical is not False)
@@ -74,7 +75,7 @@ def _train_on_videos(
     folder = SetFolder(data, options.data_set, options.paper)
     if options.start is not None:
         return finetune(options.start, name, plan, folder.load(), settings)
-    streams = choose_stream_set(options.streams, DEMO_STREAMS.get(name, "demo"), settings.features)
+    streams = choose_stream_set(options.streams, _name_demo_streams(name), settings.features)
     return train_on_videos(name, streams, plan, folder.load(), folder.rule, settings)
 
 
@@ -87,10 +88,15 @@ def _train_on_pictures(
     else:
         options.refuse(list_unread_on_pictures(plan))
     start, teachers = options.start, options.teachers or ()
-    if plan.name in CONTINUING and start is None:
+    if plan.name in read_recipes().continuing and start is None:
         raise StartMissing(f"--recipe {plan.name} goes on from a captioner: give it as --start")
     trained_on = None if start is None else read_card(start).training.get("streams")
-    streams = find_stream_set(options.streams or trained_on or DEMO_STREAMS.get(name, "demo"))
+    streams = find_stream_set(options.streams or trained_on or _name_demo_streams(name))
     if name == EMBEDDING:
         return train_semantic_embedding(plan, data, settings, start, streams)
     return train_captioner(name, plan, data, settings, start, streams, teachers)
+
+
+def _name_demo_streams(name: str) -> str:
+    """Names the stream set of a captioner's demo, or of the embedding's."""
+    return DEMO.name if name == EMBEDDING else find_captioner(name).description.demo_streams

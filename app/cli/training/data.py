@@ -19,9 +19,7 @@ def take_no_options() -> None:
 def check(
     name: Annotated[str, typer.Argument(metavar="SET", help="msvd, msrvtt, vatex …; see docs/data.md.")],
     root: Annotated[Path, typer.Option(help="The folder with its annotations and videos.")],
-    paper: Annotated[
-        str | None, typer.Option(help="Whose splits and words: stats, g2l, refocus, fusion, dual_afr.")
-    ] = None,
+    paper: Annotated[str | None, typer.Option(help="Whose splits and words; see docs/data.md.")] = None,
     probe: Annotated[
         Literal["none", "header", "deep"],
         typer.Option(help="Look for files alone, open each one's header, or decode frames of each."),

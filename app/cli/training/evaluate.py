@@ -141,11 +141,11 @@ def evaluate(
 
 def _mendable() -> Mendable:
     from extractors.engines.engine_choice import DeviceUnavailable
-    from models.captioners.registry import UnknownCaptioner
+    from models.captioners.registry import UnknownCaptioner, UnknownStreamSet
     from models.combining.caption_writers import VocabulariesDiffer
     from models.combining.members import WrongMembers
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.stream_set import UnknownStream, UnknownStreamSet
+    from models.stream_set import UnknownStream
     from training.datasets.errors import DataSetError
     from training.evaluation.evaluated_captioner import WrongSearch
     from training.saved_features.clock_checks import FeaturesDoNotFit

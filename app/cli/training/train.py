@@ -29,7 +29,7 @@ def train(
     captioner: Annotated[
         str,
         typer.Argument(
-            help="A captioner of models/captioners/registry.py, or semantic_embedding.", show_default=False
+            help="A captioner of a folder in models/captioners, or semantic_embedding.", show_default=False
         ),
     ],
     data: Annotated[
@@ -80,17 +80,17 @@ def _say_nothing(_: str) -> None:
 def _mendable(options: TrainOptions) -> Mendable:
     from extractors.engines.engine_choice import DeviceUnavailable
     from extractors.pretrained.errors import WeightsError
-    from models.captioners.registry import UnknownCaptioner
+    from models.captioners.registry import UnknownCaptioner, UnknownStreamSet
     from models.checkpoint import CheckpointError
     from models.feature_sources.stream_checks import StreamMismatch
-    from models.stream_set import UnknownStream, UnknownStreamSet
+    from models.stream_choice import StreamsDoNotFit
+    from models.stream_set import UnknownStream
     from training.batches.archives import CorpusError
     from training.batches.picture_inputs import NeedsVideo
     from training.datasets.errors import DataSetError
     from training.optimization.processes import NotShared
     from training.optimization.rewards import NoReward
     from training.recipes.demo_recipes import UnknownRecipe
-    from training.recipes.fitted_configs import StreamsDoNotFit
     from training.saved_features.clock_checks import FeaturesDoNotFit
     from training.saved_features.feature_map import FeatureMapDamaged
 

@@ -25,90 +25,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from extractors.features import Features
 from extractors.preprocessing.cell_edges import Edges
-from models.caption import Extras, LayerWeights
-from models.captioner import (
-    Captioner,
-    CaptionSteps,
-    InputDescription,
-    Memory,
-    OwnLoss,
-    State,
-    StepAttention,
-    as_numpy,
-    without_nothing,
-)
+from models.caption import ExplanationPart
+from models.captioner import Captioner, CaptionSteps
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.captioners.dual_afr.alignment import (
-    Alignment,
-    LayerConfig,
     build_alignment,
     find_aligned_edges,
     split_into_steps,
 )
-from models.inputs import Batch, InputStream, average_frames, collate_inputs, deduplicate
+from models.captioners.dual_afr.config import DualAFRConfig
+from models.captioners.dual_afr.explanation import explain_layers
+from models.inputs import Batch, InputDescription, average_frames, collate_inputs
 from models.likelihood import CaptionLikelihoods, teacher_force
+from models.memory import Memory, State, StepAttention
+from models.training_phase import PhaseBatch, PhaseLoss, PhaseSpec
 from models.vocabulary import Vocabulary
-
-C3D_LAYERS = (
-    LayerConfig(name="c3d_pool2", width=128, side=28, kernel=(7, 7), pool=(8, 8)),
-    LayerConfig(name="c3d_pool3", width=256, side=14, kernel=(5, 5), pool=(4, 4)),
-    LayerConfig(name="c3d_pool4", width=512, side=7, kernel=(3, 3), pool=(2, 2)),
-    LayerConfig(name="c3d_pool5", width=512, side=4),
-)
-#: The image net's stages, stacked over time; their kernels see one frame each.
-STAGES = (
-    LayerConfig(name="stage_14", width=120, side=14, kernel=(1, 5), pool=(1, 4)),
-    LayerConfig(name="stage_7", width=352, side=7, kernel=(1, 3), pool=(1, 2)),
-    LayerConfig(name="grid", width=1280, side=7, pool=(1, 2)),
-)
-
-
-class DualAFRConfig(BaseModel):
-    """Configures the captioner. Widths default to the paper's; one layer alone is its "fc7 + pool4"."""
-
-    model_config = ConfigDict(frozen=True)
-
-    layers: tuple[LayerConfig, ...] = C3D_LAYERS
-    top: InputStream = InputStream(name="c3d_fc7", width=4096)
-    channels: int = 512
-    alignment: Alignment = "convolution"
-    kind: Literal["soft", "hard"] = "soft"
-    samples: int = Field(10, ge=2)  # K of the bound; each is judged by the others
-    attention: int = 256
-    words: int = 300
-    hidden: int = 512
-    dropout: float = 0.5
-    weight_range: float | None = 0.01
-    tie_words: bool = False
-
-    @property
-    def streams(self) -> tuple[InputStream, ...]:
-        """In the order of ``encode_batches``; a_L leads, since attention is reported on its clock."""
-        return deduplicate(self.layers[-1], *self.layers[:-1], self.top)
-
-    @classmethod
-    def demo(cls, layers: tuple[LayerConfig, ...] = STAGES) -> DualAFRConfig:
-        """Makes it small, under 3 million parameters; the last layer's mean stands for fc7."""
-        return cls(
-            layers=layers,
-            top=InputStream(name=layers[-1].name, width=layers[-1].width),
-            channels=128,
-            attention=128,
-            words=176,
-            hidden=224,
-            dropout=0.3,
-            weight_range=None,
-            tie_words=True,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,11 +179,8 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         ratio = self.config.layers[layer].pool[0]
         return (batch.frame_mask.sum(1) + ratio - 1).div(ratio, rounding_mode="floor").clamp(min=1)
 
-    def explain(self, caption: CaptionSteps) -> Extras:
-        """Tells the layers' weights β (eq. 7) for each word but the first."""
-        names = [layer.name for layer in self.config.layers]
-        weights = without_nothing(as_numpy(caption.steps.extras["layers"]))
-        return Extras(layers=LayerWeights(names=names, weights=weights))
+    def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
+        return explain_layers(caption, [layer.name for layer in self.config.layers])
 
     def start(self, memory: DualAFRMemory, rows_per_video: int) -> DualAFRState:
         h = memory.h_1.repeat_interleave(rows_per_video, 0)
@@ -317,16 +252,20 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         """Draws m ~ Mult(1, weights): weights (R, n) → (R,) indices."""
         return torch.multinomial(weights.detach(), 1).squeeze(1)
 
-    def own_loss(self, memory: DualAFRMemory, targets: Tensor) -> OwnLoss | None:
-        """Computes the multi-sample bound of hard attention.
+    @property
+    def phases(self) -> Sequence[PhaseSpec]:
+        """Lists cross-entropy, or of hard attention its multi-sample bound.
 
-        Its p(Y|m) is that of the caption itself: smoothing, a teacher's words or sampled words in Y's place
-        would bound something else, so it has none of them.
+        The bound's p(Y|m) is that of the caption itself: smoothing, a teacher's words or sampled words in Y's
+        place would bound something else, so it has none of them.
         """
-        if self.config.kind != "hard":
-            return None
-        loss = self.multi_sample_loss(memory, targets)
-        return OwnLoss(loss.surrogate, loss.bound)
+        return (PhaseSpec() if self.config.kind == "soft" else PhaseSpec(loss=DualAFR.descend_bound),)
+
+    def descend_bound(self, batch: PhaseBatch) -> PhaseLoss:
+        """Computes the multi-sample bound of hard attention, from the true words."""
+        assert isinstance(batch.memory, DualAFRMemory)
+        loss = self.multi_sample_loss(batch.memory, batch.targets)
+        return PhaseLoss(loss.surrogate, {"loss": loss.bound})
 
     def multi_sample_loss(self, memory: DualAFRMemory, targets: Tensor) -> MultiSampleLoss:
         """Computes the bound over ``config.samples`` draws a caption; hard attention in training mode alone.

@@ -27,89 +27,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.caption import Extras
-from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention
+from models.caption import ExplanationPart
+from models.captioner import Captioner, CaptionSteps
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.captioners.g2l.config import G2LConfig, Level
+from models.captioners.g2l.explanation import explain_key_frames
 from models.inputs import (
     Batch,
-    InputStream,
+    InputDescription,
     average_regions,
     collate_inputs,
-    deduplicate,
     find_nearest_rows,
     gather_rows,
 )
+from models.memory import Memory, State, StepAttention
 from models.vocabulary import Vocabulary
 
-Level = Literal["2d", "3d", "al", "l"]
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
-
-
-class G2LConfig(BaseModel):
-    """Configures the captioner; widths default to the paper's. ``key_frames`` 0 leaves out the local branch.
-
-    masked: the share of each attention's smallest weights that is dropped (the paper's figure 6).
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    frames: InputStream = InputStream(name="inception_v4", width=1536)
-    clips: InputStream = InputStream(name="resnext101_3d", width=2048)
-    regions: InputStream = InputStream(name="faster_rcnn_vg", width=2048)
-    encoded: int = 1024
-    aligned: int = 512
-    words: int = 300
-    attention: int = 384
-    hidden: int = 768
-    activation: Literal["relu", "tanh"] = "relu"
-    alignment: bool = True
-    key_frames: int = 2
-    gumbel: bool = True
-    scale: float = 10.0
-    tau: float = 1e-4
-    tau_backward: float | None = 0.5
-    dropout: float = 0.5
-    masked: Mapping[Level, float] = {}
-    tie_words: bool = False
-
-    @property
-    def streams(self) -> tuple[InputStream, ...]:
-        """In the order of ``encode_batches``; the regions lead: attention is reported on their clock."""
-        return deduplicate(self.regions, self.frames, self.clips)
-
-    @classmethod
-    def demo(cls, grid: str = "grid", clips: str = "grid", clip_width: int = 1280) -> G2LConfig:
-        """Makes it small, under 3 million parameters; the cells are the regions and their mean the frame.
-
-        Args:
-            grid: The stream of cells, 1280 wide.
-            clips: The stream of clips v.
-            clip_width: Its channels.
-
-        Returns:
-            The configuration.
-        """
-        cells = InputStream(name=grid, width=1280)
-        return cls(
-            frames=cells,
-            clips=InputStream(name=clips, width=clip_width),
-            regions=cells,
-            encoded=192,
-            aligned=128,
-            words=192,
-            attention=128,
-            hidden=224,
-            dropout=0.3,
-            tie_words=True,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,15 +210,8 @@ class G2L(Captioner[G2LMemory, G2LState]):
         r = self.dropout(self.sigma(self.W_r(regions.values)))  # eq. 7
         return r, self.attention_l.make_keys(r)
 
-    def explain(self, caption: CaptionSteps) -> Extras:
-        """Tells for each word the frames that the sampler took, with the attention it took them by."""
-        selected = caption.steps.extras["selected"][:, : len(caption.times)]
-        weights = caption.steps.temporal.tolist()
-        by_word = [
-            [caption.moment(k, weights[word][k]) for k in torch.nonzero(row > 0.5).flatten().tolist()]
-            for word, row in enumerate(selected)
-        ]
-        return Extras(selected=by_word)
+    def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
+        return explain_key_frames(caption)
 
     def start(self, memory: G2LMemory, rows_per_video: int) -> G2LState:
         zero = self.word_embedding.weight.new_zeros(memory.size * rows_per_video, self.config.hidden)

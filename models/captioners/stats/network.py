@@ -29,25 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.caption import Extras
-from models.captioner import (
-    Captioner,
-    CaptionSteps,
-    InputDescription,
-    Memory,
-    State,
-    StepAttention,
-    as_numpy,
-    rounded,
-)
+from models.caption import ExplanationPart
+from models.captioner import Captioner, CaptionSteps
 from models.captioners.attention_layers import (
     AdditiveAttention,
     expand_to_rows,
@@ -55,46 +44,12 @@ from models.captioners.attention_layers import (
     sum_regions,
     weighted_sum,
 )
-from models.inputs import Batch, InputStream, collate_inputs
+from models.captioners.stats.config import Pooling, STaTSConfig, StreamConfig
+from models.captioners.stats.explanation import explain_branches
+from models.inputs import Batch, InputDescription, InputStream, collate_inputs
+from models.memory import Memory, State, StepAttention
 from models.video_category import CATEGORY_INPUT, read_labels
 from models.vocabulary import Vocabulary
-
-#: How ST's frames become one vector: Table 2's rows. The first is the model's; the last two attend once, over
-#: the frames' means ("average pooling of spatial features and then temporal pooling") or "over all
-#: spatio-temporal features".
-Pooling = Literal["mean_ranked", "ranked", "mean", "frames", "everything"]
-
-
-class StreamConfig(BaseModel):
-    """Describes one input: its width d_in, and whether its N regions are a grid's cells or boxes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    width: int
-    regions: Literal["grid", "boxes"] = "grid"
-
-
-class STaTSConfig(BaseModel):
-    """Configures the captioner; widths default to the paper's, the demo checkpoint carries smaller ones."""
-
-    model_config = ConfigDict(frozen=True)
-
-    streams: tuple[StreamConfig, ...]
-    embedded: int = 512
-    words: int = 256
-    attention: int = 128
-    hidden: int = 512
-    query: int = 512
-    dropout: float = 0.5
-    branches: Literal["stats", "st", "ts"] = "stats"
-    pooling: Pooling = "mean_ranked"
-    classes: int = 0
-    class_width: int = 32
-    class_dropout: float = 0.1
-    temperature: float = 0.1
-    margin: float = 1.0
-    tie_words: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,13 +301,8 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
             label = label * (torch.rand(label.shape, device=label.device) >= self.config.class_dropout)
         return STaTSMemory(times=times, streams=streams, label=label)
 
-    def explain(self, caption: CaptionSteps) -> Extras:
-        """Tells the branches' shares and ST's map."""
-        extras = caption.steps.extras
-        return Extras(
-            branch=rounded(as_numpy(extras["branch"])),
-            st_spatial=rounded(as_numpy(extras["st_spatial"][:, : caption.regions])),
-        )
+    def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
+        return explain_branches(caption, [stream.name for stream in self.config.streams])
 
     def start(self, memory: STaTSMemory, rows_per_video: int) -> STaTSState:
         rows = memory.size * rows_per_video

@@ -20,85 +20,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
+from models.captioner import Captioner
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
 from models.inputs import (
     Batch,
-    InputStream,
+    InputDescription,
     average_frames,
     average_regions,
     collate_inputs,
-    deduplicate,
     find_nearest_rows,
     gather_rows,
 )
+from models.memory import Memory, State, StepAttention
 from models.vocabulary import Vocabulary
-
-
-class VatexConfig(BaseModel):
-    """Configures the vanilla and the temporal captioner. Widths are ours, the paper gives none."""
-
-    model_config = ConfigDict(frozen=True)
-
-    image: InputStream = InputStream(name="resnext101", width=2048)
-    motion: InputStream | None = InputStream(name="ir_csn", width=2048)
-    audio: InputStream | None = InputStream(name="vggish", width=128)
-    hidden: int = 512
-    embedded: int = 512
-    words: int = 300
-    attention: int = 512
-    dropout: float = 0.5
-    tie_words: bool = False
-
-    @property
-    def pooled(self) -> tuple[InputStream, ...]:
-        """The streams that v̄ is made of."""
-        return tuple(stream for stream in (self.image, self.motion, self.audio) if stream is not None)
-
-    @property
-    def streams(self) -> tuple[InputStream, ...]:
-        """The streams in the order of ``encode_batches``; attention is reported on the first one's clock."""
-        return deduplicate(*self.pooled)
-
-    @classmethod
-    def demo(cls) -> Self:
-        """Makes it small, under 3 million parameters, over the image net's cells or their means."""
-        return cls(
-            image=InputStream(name="grid", width=1280),
-            motion=None,
-            audio=None,
-            hidden=224,
-            embedded=224,
-            words=192,
-            attention=128,
-            dropout=0.3,
-            tie_words=True,
-        )
-
-
-class SpatialVatexConfig(VatexConfig):
-    """Configures the spatial captioner, whose objects lead the clock.
-
-    moving_objects: the same boxes on the motion network's map, where that is a stream of its own.
-    """
-
-    objects: InputStream = InputStream(name="mask_rcnn_roi", width=4096)
-    moving_objects: InputStream | None = None
-
-    @property
-    def streams(self) -> tuple[InputStream, ...]:
-        return deduplicate(self.objects, self.moving_objects, *self.pooled)
-
-    @classmethod
-    def demo(cls) -> Self:
-        return super().demo().model_copy(update={"objects": InputStream(name="grid", width=1280)})
 
 
 @dataclass(frozen=True, eq=False)

@@ -280,7 +280,7 @@ def test_models_tell_what_each_captioner_is_and_costs(api: LiveApi, worker: Scri
     speed = SpeedInfo(feature_seconds=0.5, caption_seconds=0.1, captions_per_second=10, machine="2 cores")
     quick = CaptionerInfo(
         name="g2l", kind="g2l", weights_sha256="0" * 64, features={}, extractors=("net",), parameters=3,
-        scores={"70 real clips": {"cider": 30.0}}, speed=speed,
+        scores={"70 real clips": {"cider": 30.0}}, speed=speed, about="G2L: looks", plain="Looks over all.",
     )  # fmt: skip
     joint = CaptionerInfo(
         name="fusion", kind="fusion", weights_sha256="0" * 64, features={}, members=("g2l", "stats")
@@ -290,7 +290,7 @@ def test_models_tell_what_each_captioner_is_and_costs(api: LiveApi, worker: Scri
     fusion, g2l, stats = body["captioners"]
     assert body["default"] == "g2l"
     assert (fusion["members"], g2l["members"]) == (["g2l", "stats"], None)
-    assert g2l["about"].startswith("G2L")
+    assert (g2l["about"], g2l["plain"], fusion["plain"]) == ("G2L: looks", "Looks over all.", "")
     assert (g2l["parameters"], g2l["extractors"], g2l["speed"]) == (3, ["net"], speed.model_dump())
     assert stats["speed"] is None
 

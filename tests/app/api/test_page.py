@@ -18,7 +18,13 @@ from app.attention_picture.word_tiles import SPREAD
 from app.jobs.options import FORM_FIELDS
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
-from models.caption import Extras, GridAttention
+from models.caption import (
+    GridAttention,
+    MomentsExplanation,
+    TableExplanation,
+    TextExplanation,
+    WeightsExplanation,
+)
 from tests.app.live_api import LiveApi, live_api
 
 STATIC = Path(application.__file__).parent / "static"
@@ -59,6 +65,9 @@ def page(api: LiveApi) -> Links:
     return Links(api.client.get("/").text)
 
 
+EXPLANATIONS = (MomentsExplanation, TableExplanation, TextExplanation, WeightsExplanation)
+
+
 def test_the_page_is_html_and_asks_again_for_newer(api: LiveApi) -> None:
     response = api.client.get("/")
     assert response.status_code == 200
@@ -79,14 +88,15 @@ def test_the_page_has_words_for_every_field(page: Links) -> None:
     assert all(f"{name}:" in labels for name in FORM_FIELDS if name != "attention")
 
 
-def test_the_page_shows_what_each_captioner_has_of_its_own() -> None:
-    script = SCRIPTS["film/captioner_views.js"]
-    shown = set(re.findall(r"extras\.(\w+)", script)) | set(
-        re.findall(r"\{ (step_1): \w+, (step_2):", script)[0]
-    )
-    assert shown <= set(Extras.model_fields)
-    # two that are maps, which are drawn from ``spatial`` and ``temporal``
-    assert set(Extras.model_fields) - shown == {"st_spatial", "refocus"}
+def test_the_page_draws_every_kind_of_explanation_and_names_no_captioner() -> None:
+    script = SCRIPTS["film/explanations.js"]
+    kinds = {kind.model_fields["kind"].default for kind in EXPLANATIONS}
+    for view, hidden in (("CAPTION_VIEWS", {"weights"}), ("WORD_VIEWS", set())):
+        table = script[
+            script.index(f"const {view} = {{") : script.index("};", script.index(f"const {view} = {{"))
+        ]
+        assert set(re.findall(r"^  (\w+):", table, flags=re.MULTILINE)) == kinds - hidden
+    assert not re.search(r"stats|g2l|refocus|dual_afr", "".join(SCRIPTS.values()))
 
 
 def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> None:

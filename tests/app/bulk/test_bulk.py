@@ -17,6 +17,8 @@ from app.bulk.videos import list_videos
 from app.errors import UsageError
 from tests.media import write_video
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 300
 
 

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 SECONDS = 1500  #: a busy machine takes long to start some thirty processes
 
 

@@ -183,7 +183,8 @@ def test_several_captioners_write_as_one(shell: Shell, clips: list[Path], tmp_pa
     model = json.loads(run.stdout)["model"]
     assert (model["captioner"], list(model["members"])) == ("ensemble", ["other", "stats"])
     document = json.loads((tmp_path / "clip.json").read_text())
-    assert document["extras"]["members"] == ["other", "stats"]
+    (together,) = (part for part in document["extras"] if part["name"] == "members")
+    assert together["items"] == ["other", "stats"]
 
 
 def test_a_terminal_shows_progress_and_still_gets_whole_lines(shell: Shell, clips: list[Path]) -> None:
@@ -236,7 +237,7 @@ def _until_closed(master: int) -> Iterator[bytes]:
         (["caption", "CLIP", "--beams", "3"], "--beams"),
         (
             ["caption", "CLIP", "--streams", "blip"],
-            "There is no stream set 'blip'; there are: demo, demo-stages, demo-tuned, demo-tuned-stages",
+            "There is no stream set 'blip'; there are: demo, demo-tuned, demo-stages, demo-tuned-stages",
         ),
         (["train", "stats", "--data", "FOLDER", "--streams", "blip"], "there is no stream set 'blip'"),
         (["train", "stats", "--data", "FOLDER", "--streams", "g2l"], "looks at video"),

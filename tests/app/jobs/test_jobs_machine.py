@@ -25,6 +25,8 @@ from app.jobs.queue import Offer, Queue, ensure_groups
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 
+pytestmark = pytest.mark.slow
+
 ATTEMPTS = 3
 WORKERS = ("ann", "bob")
 LOST, CRASHED = WorkerLost("Its workers fell silent."), EngineCrashed("It killed the engine.")

@@ -25,6 +25,8 @@ from tests.app.worker.test_worker import settings_for
 from tests.app.workers import Service, eventually, service
 from tests.media import write_video
 
+pytestmark = pytest.mark.slow
+
 TEN_MINUTES_MS = 600_000
 
 

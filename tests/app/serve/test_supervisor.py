@@ -29,6 +29,8 @@ from app.settings import Settings
 from tests.app.workers import eventually
 from tests.media import write_video
 
+pytestmark = pytest.mark.slow
+
 READY = "Reelword is ready at "
 
 

@@ -23,6 +23,9 @@ from models.caption import AttentionDocument
 from tests.app.captioners import write_all
 from tests.app.workers import Service, eventually, service
 from tests.media import cut, without_index, write_video
+from tests.models.parts import list_candidates
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="session")
@@ -403,8 +406,7 @@ def test_fusion_is_served_with_all_that_competed(
     done = crew.wait(crew.submit(video, "fusion", members="refocus,g2l"), seconds=60)
     assert (done.state, list(done.answer["model"]["members"])) == ("succeeded", ["refocus", "g2l"])
     kept = json.loads(crew.blobs.read(f"{done.results}/attention.json"))
-    candidates = AttentionDocument.model_validate(kept).extras.candidates
-    assert candidates is not None
+    candidates = list_candidates(AttentionDocument.model_validate(kept))
     assert candidates[0].text == done.answer["caption"]
     refused = crew.wait(crew.submit(video, "fusion", members="refocus,blip"))
     assert refused.error is not None

@@ -22,7 +22,6 @@ from extractors.catalog.tuned_pair import (
     apply_changes,
     from_checkpoint,
     make_spec,
-    save_changes,
 )
 from extractors.engines.engine import EngineName
 from extractors.extractor import create
@@ -35,9 +34,9 @@ from extractors.pretrained.errors import WeightsDamaged, WeightsMissing, WrongCh
 from extractors.pretrained.load import build_seeded, find_weights
 from extractors.pretrained.manifest import MANIFEST, find_entry
 from extractors.pretrained.parameters import randomize
-from extractors.pretrained.weight_deltas import LARGEST, SCALE, apply_delta, quantize_delta
+from extractors.pretrained.weight_deltas import SCALE, apply_delta
 from tests.extractors.catalog.test_efficientnet_lite2 import pattern
-from tests.extractors.tuned_network import moved, write_tuned
+from tests.extractors.tuned_network import LARGEST, moved, quantize_delta, save_changes, write_tuned
 
 
 def lite2() -> EfficientNetLite:

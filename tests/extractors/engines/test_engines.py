@@ -29,6 +29,8 @@ from extractors.engines.engine import (
 from extractors.engines.engine_choice import DeviceUnavailable, choose_engine, open_device
 from extractors.extractor import ExtractorOptions
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = torch.arange(2 * 4 * 4 * 3, dtype=torch.uint8).reshape(2, 4, 4, 3)
 
 

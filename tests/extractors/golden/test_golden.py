@@ -26,6 +26,8 @@ from tests.extractors.golden.mistakes import MISTAKES
 from tests.extractors.golden.networks import NoNetwork, inputs_of, judge, network_of
 from tests.extractors.golden.rule import made_input, parameter
 
+pytestmark = pytest.mark.slow
+
 FOLDER = golden.folder()
 CARRIED_CASES = golden.cases(golden.CARRIED)
 SHARED_CASES = golden.cases(FOLDER) if FOLDER else []

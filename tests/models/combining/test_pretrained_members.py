@@ -105,7 +105,7 @@ def test_the_winner_tells_its_own_attention(git: Any, features: Sequence[Feature
             assert best.attention.words == [word.word for word in best.words]
             is_git = isinstance(best.attention.spatial, GridAttention) and best.attention.spatial.rows == 4
             assert is_git == (first.captioner == "git")
-            assert (best.attention.extras.branch is None) == is_git
+            assert (best.attention.find_part("branch") is None) == is_git
             if is_git:
                 own = alone[video][first.beam].attention
                 assert own is not None

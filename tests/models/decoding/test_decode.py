@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.captioner import StepAttention
 from models.decoding.constraints import BAD_ENDINGS, FUNCTION_WORDS
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
+from models.memory import StepAttention
 from models.vocabulary import BOS, EOS, UNK
 from tests.models.brute_force import (
     Allowed,

@@ -14,6 +14,8 @@ from extractors.frame_size import FrameSize
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
 from extractors.windows import Sampling, WindowOptions, Windows
+from models.captioners.registry import list_stream_sets
+from models.captioners.stats.streams import STATS
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
@@ -21,14 +23,7 @@ from models.feature_sources.feature_source import (
     WindowsOfSpreadFrames,
     build_feature_source,
 )
-from models.stream_set import (
-    DEMO,
-    STATS,
-    STREAM_SETS,
-    StreamInput,
-    StreamSet,
-    combine_stream_sets,
-)
+from models.stream_set import DEMO, StreamInput, StreamSet, combine_stream_sets
 from tests.media import write_video
 
 
@@ -128,6 +123,6 @@ def test_motion_is_not_read_off_frames_that_lie_seconds_apart(pool: ExtractorPoo
 
 
 def test_every_set_that_spreads_frames_has_extractors_of_single_frames(pool: ExtractorPool) -> None:
-    for each in STREAM_SETS.values():
+    for each in list_stream_sets().values():
         if each.spread is not None:
             assert FeatureSource(each, pool=pool).request.sampling == Sampling(count=each.spread)

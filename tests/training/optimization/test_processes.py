@@ -17,6 +17,8 @@ from training.batches.training_batch import BatchPart
 from training.optimization.embedding import train_embedding
 from training.optimization.processes import NotShared, Processes, join_processes, share_mean
 
+pytestmark = pytest.mark.slow
+
 TWO = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
 
 

@@ -77,6 +77,7 @@ def assert_same_state(one: Path, other: Path) -> None:
         assert same, name
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_losses_and_weights(
     root: Path, corpus: Path, whole: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from app.cli.main import cli as app
 from app.cli.model_options import expand_fields
 from app.cli.training.train import train
-from training.recipes.demo_recipes import RECIPES
+from training.recipes.demo_recipes import read_recipes
 from training.recipes.option_check import (
     list_unread_as_paper,
     list_unread_by_embedding,
@@ -92,13 +92,14 @@ def test_what_would_be_left_unread_is_refused(arguments: str, sentence: str, tmp
 
 
 def test_what_a_run_reads_is_not_refused() -> None:
-    taught, refocus, demo = RECIPES["demo-taught"], RECIPES["demo-refocus"], RECIPES["demo"]
+    recipes = read_recipes().recipes
+    taught, refocus, demo = (recipes[name] for name in ("demo-taught", "demo-refocus", "demo"))
     videos = {"--data-set", "--paper"}
     fixed, own = {"--start", "--teacher", *videos}, {"--features", "--self-critical"}
     for unread, refused in (
         (list_unread_as_paper(find_paper_run("paper-msvd", "stats")), {*fixed, "--steps"}),
         (list_unread_as_paper(find_paper_run("paper-msvd", "g2l")), {*fixed, "--steps", "--self-critical"}),
-        (list_unread_by_embedding(RECIPES["demo-embedding"]), {*fixed - {"--start"}, *own}),
+        (list_unread_by_embedding(recipes["demo-embedding"]), {*fixed - {"--start"}, *own}),
         (list_unread_on_videos(demo, None), {"--teacher"}),
         (list_unread_on_videos(demo, ALL.start), {"--teacher", "--streams"}),
         (list_unread_on_pictures(taught), {"--paper", "--features"}),

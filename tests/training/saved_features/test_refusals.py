@@ -28,7 +28,8 @@ from extractors.video_features.feature_files import (
     VideoSource,
 )
 from extractors.windows import WindowOptions, Windows
-from models.stream_set import StreamInput, StreamSet, find_stream_set
+from models.captioners.registry import find_stream_set
+from models.stream_set import StreamInput, StreamSet
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import OPEN_FILES, ArrayFiles

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from app.cli.main import cli as app
 from extractors.decoder.decoder import Decoder
 from extractors.features import StreamSpec
-from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
@@ -26,6 +27,7 @@ from models.vocabulary import Vocabulary
 from tests.media import cut, quarters, write_still, write_video
 from tests.models.tiny import randomised
 from tests.training.laid_out import write_json
+from tests.training.small_demo import use_demo_config
 from tests.training.stopped import stopped_before
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs
 from training.batches.video_features import VideoFeatures
@@ -36,7 +38,7 @@ from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptioningRun
 from training.evaluation.report import load_videos
 from training.optimization.run_folder import RunSettings
-from training.recipes.demo_recipes import DEMO_CONFIGS, FINETUNE
+from training.recipes.demo_recipes import FINETUNE
 from training.sessions.videos import (
     count_unknown_words,
     describe_unknown_words,
@@ -44,6 +46,8 @@ from training.sessions.videos import (
     split_videos,
     train_on_videos,
 )
+
+pytestmark = pytest.mark.slow
 
 RECIPE = FINETUNE.model_copy(
     update={"videos": 2, "captions": 2, "steps": 3, "validate_every": 1, "warmup": 1, "learning_rate": 1e-3}
@@ -248,7 +252,7 @@ def test_unreadable_videos_are_told_and_left_out(
 def test_a_captioner_is_trained_on_videos_from_nothing(
     films: Path, features: VideoFeatures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(DEMO_CONFIGS, "stats", lambda: CONFIG)
+    use_demo_config(monkeypatch, "stats", CONFIG)
     captions, rule = SetFolder(films).load(), VocabularyRule(min_count=2)
     recipe = RECIPE.model_copy(update={"self_critical_steps": 2, "self_critical_every": 1})
     best = train_on_videos("stats", DEMO, recipe, captions, rule, at(tmp_path / "out", features, print))
