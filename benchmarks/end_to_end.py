@@ -47,7 +47,6 @@ from benchmarks.support.served import (
     ServedInstance,
     await_jobs,
     copies_of,
-    keep_converted_networks,
     post_clip,
 )
 from extractors.extractor import create
@@ -138,7 +137,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "data")
-        keep_converted_networks(data)
+        data.mkdir(parents=True, exist_ok=True)
         clip = arguments.clip or Path(folder, "clip.mp4")
         if arguments.clip is None:
             write_joined(clip, encode_parts([]), CLIP_SECONDS)

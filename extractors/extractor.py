@@ -19,8 +19,9 @@ from extractors.windows import WindowOptions, Windows
 
 
 def default_cache() -> Path:
-    """Return the folder below REELWORD_DATA where what can be made again lies."""
-    return Path(os.environ.get("REELWORD_DATA", "data")) / "cache"
+    """Return the folder of converted networks: REELWORD_CACHE, or reelword in the user's cache folder."""
+    users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "reelword"
+    return Path(os.environ.get("REELWORD_CACHE") or users).expanduser()
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def create(
         engine: "auto" takes what measured best for the kind of network.
         precision: None takes what measured best.
         threads: of the engine, on a CPU.
-        cache: folder of converted models, by default below REELWORD_DATA.
+        cache: folder of converted models, by default REELWORD_CACHE or the user's.
         weights: "seeded" fills the network from a fixed seed, for tests and benchmarks.
         windows: how videos are cut, or what of it differs from the extractor's own way.
 

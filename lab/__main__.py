@@ -5,12 +5,22 @@ from __future__ import annotations
 from app.cli.commands import make_program
 
 PROGRAM = "python -m lab"
+#: Study → its module below lab, in which a function has the study's name; and its help.
 STUDIES = {
     "ablate": ("ablations.command", "Train and read the papers' ablations, one row after another."),
+    "attention": ("attention", "Measure how far each captioner's weights over time may be trusted."),
+    "average": ("checkpoints.average_weights", "Average checkpoints to one; its card names all runs."),
+    "compare": (
+        "checkpoints.compare_checkpoints",
+        "Compare checkpoints on held-out pictures, each with the first one.",
+    ),
     "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
+    "streams": ("streams", "Measure what each stream knows of captions' words, alone and beside the first."),
 }
 
-lab = make_program("lab", STUDIES, "Measure captioners: ablations, marks by eye.")
+lab = make_program(
+    "lab", STUDIES, "Measure captioners, their attention and their streams; average checkpoints."
+)
 
 
 @lab.callback()

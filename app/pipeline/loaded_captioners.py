@@ -22,6 +22,7 @@ from app.pipeline.installed_captioners import (
 )
 from app.pipeline.semantic_space import LoadedSemanticSpace
 from app.settings import Settings
+from extractors.engines.kept_models import prune_models
 from extractors.errors import PackageMissing, name_missing_packages
 from extractors.files import digest_of, sha256_of
 from extractors.media.request import DecodeRequest
@@ -71,7 +72,8 @@ class LoadedCaptioners:
 
     def __init__(self, settings: Settings, device: str) -> None:
         folder = settings.weights
-        self._pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.data / "cache")
+        prune_models(settings.cache_folder, settings.cache_bytes)
+        self._pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.cache_folder)
         self._frames = settings.frames
         wanted = settings.captioner_names
         cards = pretrained_captioners(settings).list()

@@ -39,17 +39,15 @@ EXPLAINED_ELSEWHERE = {
 TYPING_CIRCLES = {
     ("app.api.dependencies", "app.api.receiving"),
     ("extractors.windowing.batching", "extractors.windowing.window_extractor"),
-    ("models.captioner", "models.inputs"),
-    ("models.captioners.refocus.encoder", "models.captioners.refocus.network"),
 }
 #: How many locals are called by a participle (benchmarks.house.BANNED_LOCALS), at most; to become 0.
 MOST_BANNED_LOCALS = {
-    "app": 258,
-    "training": 96,
-    "models": 62,
+    "app": 245,
+    "training": 86,
+    "models": 67,
     "extractors": 68,
-    "benchmarks": 59,
-    "lab": 25,
+    "benchmarks": 60,
+    "lab": 26,
 }
 MOST_FILES = 18  #: of a folder, its __init__.py included
 

@@ -64,7 +64,13 @@ def train_own_phases(
 
 
 def go_through(spec: PhaseSpec, trainer: Trainer, captioner: AnyCaptioner) -> None:
-    """Takes a captioner through one phase, for as many steps as the recipe says."""
+    """Takes a captioner through one phase, for as many steps as the recipe says.
+
+    Args:
+        spec: the phase, as the captioner lists it.
+        trainer: of the run.
+        captioner: whose weights are trained.
+    """
 
     def judge(network: AnyCaptioner) -> Scores:
         return trainer.judge(network, spec)

@@ -110,12 +110,8 @@ def test_what_makes_no_sense_is_wrong_usage(films: Path, tmp_path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def environment(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The checkout's data folder keeps the converted network from run to run."""
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("service")
-    (root / "data" / "cache").mkdir(parents=True, exist_ok=True)
-    (folder / "data").mkdir()
-    (folder / "data" / "cache").symlink_to(root / "data" / "cache")
     write_captioner(folder / "weights", seed=3)  # which says something
     return {
         "REELWORD_DATA": str(folder / "data"),

@@ -368,17 +368,15 @@ def test_a_film_that_cannot_be_read_fails_by_name(staffed: Service, film: Path, 
 
 
 def test_the_service_and_the_command_line_cut_a_film_alike(
-    crew: Service, patterns: Path, root: Path, tmp_path: Path
+    crew: Service, patterns: Path, tmp_path: Path
 ) -> None:
     """With the real captioner and the real embedding, and neighbours that are joined."""
-    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
     crew.start_worker(
         REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_CAPTIONERS="stats", REELWORD_DEVICE="cpu"
     )
     job_id = crew.submit(patterns, "stats", segments="1.5")
     settings = Settings(data=tmp_path / "alone", captioners="stats", device="cpu")
     settings.data.mkdir()
-    (settings.data / "cache").symlink_to(root / "data" / "cache")
     alone = load_film_captioner(settings, CaptionOptions(captioner="stats"), segment_options("1.5"))
     reading = alone.caption(patterns)
     while True:
@@ -399,9 +397,8 @@ def essence(segment: SegmentDocument) -> dict[str, Any]:
     return segment.model_dump(include={"start", "end", "representative", "caption", "sampled", "merged"})
 
 
-def test_the_real_captioner_writes_a_film_s_segments(crew: Service, patterns: Path, root: Path) -> None:
+def test_the_real_captioner_writes_a_film_s_segments(crew: Service, patterns: Path) -> None:
     """With its own weights, in a real worker: subtitles, attention of each segment, a line about all."""
-    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
     crew.start_worker(
         REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_CAPTIONERS="stats", REELWORD_DEVICE="cpu"
     )

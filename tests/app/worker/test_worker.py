@@ -399,7 +399,6 @@ def test_fusion_is_served_with_all_that_competed(
 ) -> None:
     """The real engine in a real worker, over captioners that know nothing."""
     weights = write_all(tmp_path / "weights", only=("g2l", "refocus"))
-    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
     crew.start_worker(
         REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_WEIGHTS=str(weights), REELWORD_DEVICE="cpu"
     )
