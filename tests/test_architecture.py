@@ -104,8 +104,9 @@ SERVICE_COMMANDS = (
     "app.cli.service.keys, app.cli.service.serve, app.cli.service.worker"
 )
 CAPTION_COMMANDS = (
-    "app.cli.caption, app.cli.captioners, app.cli.extract, app.cli.local_captions, app.cli.model_listing, "
-    "app.cli.models, app.cli.search, app.cli.segments, app.cli.weight_files, app.cli.weights"
+    "app.cli.captioners, app.cli.installed_models, app.cli.model_listing, app.cli.models, "
+    "app.cli.videos.caption, app.cli.videos.extract, app.cli.videos.local_captions, app.cli.videos.search, "
+    "app.cli.videos.segments, app.cli.weight_files, app.cli.weights"
 )
 IMAGES = {
     "api": Image(

@@ -17,10 +17,10 @@ from app.terminal import name_program
 
 #: Command → its module below app.cli, in which a function or a group has the command's name; and its help.
 COMMANDS = {
-    "caption": ("caption", "Caption video files and folders of them."),
-    "search": ("search", "Find moments that fit some words, in films or in the service's jobs."),
-    "extract": ("extract", "Write features of videos to files, one decoding for all extractors."),
-    "bulk": ("bulk", "Caption a collection into parquet, on this machine or a Ray cluster."),
+    "caption": ("videos.caption", "Caption video files and folders of them."),
+    "search": ("videos.search", "Find moments that fit some words, in films or in the service's jobs."),
+    "extract": ("videos.extract", "Write features of videos to files, one decoding for all extractors."),
+    "bulk": ("videos.bulk", "Caption a collection into parquet, on this machine or a Ray cluster."),
     "serve": ("service.serve", "Start everything: Redis (embedded unless REDIS_URL is set), workers, API."),
     "worker": ("service.worker", "Run one worker on the Redis at REDIS_URL, or on that of the data folder."),
     "api": ("service.api", "Run the API alone, on the Redis at REDIS_URL, or on that of the data folder."),

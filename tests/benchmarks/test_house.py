@@ -19,13 +19,17 @@ from benchmarks.house import (
 
 #: Commands, which explain their options in --help; methods that a base class explains.
 EXPLAINED_ELSEWHERE = {
-    "app.cli.bulk.bulk",
-    "app.cli.extract.extract",
+    "app.cli.videos.bulk.bulk",
+    "app.cli.videos.extract.extract",
+    "app.cli.commands.make_context",
+    "app.cli.models.list_models",
+    "app.cli.models.show",
     "app.cli.service.jobs.list_jobs",
+    "app.cli.service.jobs.show",
     "app.cli.service.jobs.purge",
     "app.cli.service.keys.add",
-    "app.cli.caption.caption",
-    "app.cli.search.search",
+    "app.cli.videos.caption.caption",
+    "app.cli.videos.search.search",
     "app.pipeline.caption_plan.caption",
     "app.segments.loading.describe_and_caption",
     "app.worker.film_segments.describe_and_caption",

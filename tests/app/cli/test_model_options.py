@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field
 from typer.testing import CliRunner
 
 from app.api.receiving.fields import read_request
-from app.cli.caption import caption
 from app.cli.commands import Command
 from app.cli.model_options import FieldsOf, expand_fields
+from app.cli.videos.caption import caption
 from app.errors import UsageError
 from app.jobs.options import FORM_FIELDS, CaptionOptions, form_schema
 

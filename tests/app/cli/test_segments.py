@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
-from app.cli.segments import SegmentOutput, caption_films
+from app.cli.videos.segments import SegmentOutput, caption_films
 from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import UsageError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.cli.captioners import read_facts
-from app.cli.local_captions import caption_files
+from app.cli.videos.local_captions import caption_files
 from app.errors import EngineStartFailed, JobFailure, MembersDiffer, PromptRefused, UsageError
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo

@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 
 from app.attention_picture.render import draw_attention_picture
-from app.cli.failures import FailedFile, list_failures
+from app.cli.videos.failures import FailedFile, list_failures
 from app.documents.job import FileDocument
 from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
 from app.extract.inputs import choose_names, find_videos

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.cli.failures import FailedFile, list_failures
+from app.cli.videos.failures import FailedFile, list_failures
 from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import JobFailure, UsageError

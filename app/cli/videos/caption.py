@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 from app.cli.model_options import FieldsOf, change_options
 from app.cli.server import ServerChoice
 from app.cli.streams import Streams, settings_with
+from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.errors import UsageError
 from app.extract.inputs import find_videos
 from app.jobs.options import CaptionOptions
@@ -22,45 +22,6 @@ Videos = Annotated[
     list[Path],
     typer.Argument(metavar="VIDEO…", help="Video files, and folders of them.", show_default=False),
 ]
-
-
-@dataclass(frozen=True)
-class FilmCut:
-    """Says how films are cut into segments."""
-
-    segments: Annotated[
-        str | None,
-        typer.Option(
-            help="Caption segments: shots, none, or seconds; default: shots of films over a minute."
-        ),
-    ] = None
-    shortest: Annotated[float, typer.Option(help="Seconds of a segment, at least.")] = 2.0
-    longest: Annotated[float, typer.Option(help="Seconds after which a shot is cut.")] = 20.0
-
-    @property
-    def here_alone(self) -> list[str]:
-        """Names the options that were given and that a service does not have."""
-        usual = FilmCut()
-        return [
-            f"--{name}" for name in ("shortest", "longest") if getattr(self, name) != getattr(usual, name)
-        ]
-
-
-@dataclass(frozen=True)
-class CaptionOutput:
-    """Says where captions go, and in which form."""
-
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False
-    attention: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write <name>.png and <name>.json there, for each file."),
-    ] = None
-    form: Annotated[str | None, typer.Option("--format", help="Write segments as vtt, srt, csv or json.")] = (
-        None
-    )
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for these files; default: standard output.")
-    ] = None
 
 
 def caption(
@@ -83,7 +44,7 @@ def caption(
     settings = settings_with(streams)
     server = service.find(settings, ["--streams"] * (streams is not None) + cut.here_alone)
     if server is not None:
-        from app.cli.server_captions import caption_by_server
+        from app.cli.videos.server_captions import caption_by_server
 
         cut_there = cut.segments or ("none" if output.as_json or output.attention else None)
         options = change_options(options, segments=None if cut_there == "auto" else cut_there)
@@ -95,7 +56,7 @@ def caption(
 def _caption_whole(
     files: list[Path], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
 ) -> int:
-    from app.cli.local_captions import caption_files
+    from app.cli.videos.local_captions import caption_files
     from app.segments.cutting import segment_options
 
     is_followed = cut.segments is None and not output.as_json and output.attention is None
@@ -113,7 +74,7 @@ def _caption_whole(
 def _caption_by_segments(
     files: list[Path], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
 ) -> int:
-    from app.cli.segments import SegmentOutput, caption_by_segments
+    from app.cli.videos.segments import SegmentOutput, caption_by_segments
     from app.segments.cutting import segment_options
 
     segments = segment_options(cut.segments or "auto", cut.shortest, cut.longest)

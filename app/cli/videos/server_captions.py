@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from app.cli.caption import CaptionOutput
-from app.cli.failures import FailedFile, list_failures
 from app.cli.server import Server, ServerRefused
+from app.cli.videos.caption_output import CaptionOutput
+from app.cli.videos.failures import FailedFile, list_failures
 from app.errors import UsageError
 from app.extract.inputs import InputVideo, choose_names
 from app.jobs.options import CaptionOptions
