@@ -127,7 +127,7 @@ IMAGES = {
     "worker": Image(
         ("serve", "cli", "pretrained"),
         ("app", "extractors", "models"),
-        f"{SERVICE_COMMANDS}, {CAPTION_COMMANDS}, app.pipeline.engine, app.worker.engine_child, "
+        f"{SERVICE_COMMANDS}, {CAPTION_COMMANDS}, app.pipeline.engine, app.worker.engine.child, "
         "app.worker.worker",
         CONVERT,
     ),
@@ -135,7 +135,7 @@ IMAGES = {
         ("api", "serve", "cli", "embedded"),
         ("app", "extractors", "models", "training", "weights"),
         f"{SERVICE_COMMANDS}, {CAPTION_COMMANDS}, app.api.application, app.pipeline.engine, "
-        "app.serve.supervisor, app.worker.engine_child, app.worker.worker, extractors.catalog.tuned_pair, "
+        "app.serve.supervisor, app.worker.engine.child, app.worker.worker, extractors.catalog.tuned_pair, "
         "app.cli.training.train, app.cli.training.evaluate",
         CONVERT,
     ),

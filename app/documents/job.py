@@ -325,7 +325,9 @@ def kept_segments(job: Job, blobs: Blobs) -> KeptSegments | None:
 
 
 def _kept_in(job: Job, answer: Mapping[str, Any], blobs: Blobs) -> KeptSegments | None:
-    kept = None if job.state in ("canceled", "expired") else kept_by(answer)
+    if "segments" not in answer or job.state in ("canceled", "expired"):
+        return None
+    kept = kept_by(answer)
     if kept is None or job.state != "failed":
         return kept
     left = kept.at_the_end(blobs)

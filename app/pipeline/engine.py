@@ -16,7 +16,7 @@ import torch
 
 from app import __version__
 from app.documents.job import Answer, Model, Timings
-from app.errors import CaptionerLacksOption, CaptionerUnavailable, JobFailure, PromptRefused
+from app.errors import CaptionerUnknown, JobFailure, OptionNotTaken, PromptNotTaken
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
 from app.pipeline.engine_protocol import (
@@ -134,7 +134,7 @@ class Engine:
     def _plan(self, options: CaptionOptions) -> CaptionPlan | JobFailure:
         choice = options.choice
         if choice is None:
-            return CaptionerUnavailable("Nobody was chosen to write the caption.")
+            return CaptionerUnknown("Nobody was chosen to write the caption.")
         try:
             self._captioners.captioner_choices.check(choice)
             self._captioners.captioner_choices.check_options(choice, options)
@@ -155,8 +155,8 @@ class Engine:
             captions = _write(plan, videos, options[0])
         except OptionRefused as refused:
             if refused.option != "prompt":
-                return [CaptionerLacksOption(f"{refused.option} is refused: {refused.why}.")] * len(videos)
-            return [PromptRefused(f"The prompt is refused: {refused.why}.")] * len(videos)
+                return [OptionNotTaken(f"{refused.option} is refused: {refused.why}.")] * len(videos)
+            return [PromptNotTaken(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
             _answer(best_first, self._model(plan, video, own), Timings(**spent), video.streams)
@@ -229,8 +229,9 @@ def _write(
 
     What is drawn for a video then follows from its seed, whoever else is captioned beside it.
     """
-    told = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
-    groups = [[each] for each in told] if options.method == "sample" else [told]
+    if options.category is not None:
+        videos = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
+    groups = [[each] for each in videos] if options.method == "sample" else [videos]
     written = [plan.caption(group, options, options.prompt) for group in groups]
     return [best_first for of_group in written for best_first in of_group]
 

@@ -27,8 +27,7 @@ from app.segments.summary import summarize
 from app.settings import Settings
 from app.terminal import clock, printable
 from extractors.decoder.decoder import Decoder
-from extractors.media.request import Limits
-from extractors.media.video import Video
+from extractors.media.request import Limits, Video
 from extractors.shots.segment import SegmentOptions
 from models.caption import AttentionDocument
 

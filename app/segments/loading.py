@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, partial
 
-from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
+from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
@@ -81,7 +81,7 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
         choices = captioner_choices(settings)
         names = choices.resolve(options).writers if choices.alone else ()
         infos = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
-    except CaptionerUnavailable as failure:  # which lists those that there are
+    except CaptionerUnknown as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
         raise UsageError(failure.advice) from failure

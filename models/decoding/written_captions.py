@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from extractors.features import WHOLE, Features, Stream, View
-from extractors.preprocessing.cell_edges import Edges, make_even_edges, map_to_picture
+from extractors.preprocessing.images import Edges, make_even_edges, map_to_picture
 from models.caption import (
     AttentionDocument,
     BoxAttention,

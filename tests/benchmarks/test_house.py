@@ -32,7 +32,7 @@ EXPLAINED_ELSEWHERE = {
     "app.cli.videos.search.search",
     "app.pipeline.caption_plan.caption",
     "app.segments.loading.describe_and_caption",
-    "app.worker.film_segments.describe_and_caption",
+    "app.worker.reading.film_segments.describe_and_caption",
     "app.cli.training.train.train",
     "app.cli.training.evaluate.evaluate",
     "app.cli.training.data.check",

@@ -16,7 +16,7 @@ from PIL import Image
 from app.attention_picture.render import draw_attention_picture
 from app.cli.videos.failures import FailedFile, list_failures
 from app.documents.job import FileDocument
-from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
+from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
 from app.extract.inputs import choose_names, find_videos
 from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
@@ -141,7 +141,7 @@ def _choose_captioner(options: CaptionOptions, settings: Settings) -> CaptionerC
     try:
         found = captioner_choices(settings)
         return found.resolve(options) if found.alone else None
-    except CaptionerUnavailable as failure:  # which lists those that there are
+    except CaptionerUnknown as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
         raise UsageError(failure.advice) from failure

@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import Edges
+from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
 from models.captioner import Captioner, CaptionSteps
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum

@@ -346,7 +346,7 @@ def test_redis_that_takes_no_writes_leaves_nothing(
     api: LiveApi, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     if code == "not_on_disk":  # it was full only after the first files had become blobs
-        monkeypatch.setattr("app.api.receiving.batch_acceptance.hold_uploads", lambda *_: None)
+        monkeypatch.setattr("app.api.accepting.batch_acceptance.hold_uploads", lambda *_: None)
     jobs.server.config_set("maxmemory", 1)
     try:
         response = post(api, 3)

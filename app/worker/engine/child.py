@@ -1,5 +1,5 @@
-"""Loads an engine and answers its worker: ``python -m app.worker.engine_child``, started by
-app/worker/engine_process.py and gone with it.
+"""Loads an engine and answers its worker: ``python -m app.worker.engine.child``, started by
+app/worker/engine/process.py and gone with it.
 
 Nothing heavy is imported before the settings are here: they name the engine.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from app.errors import EngineStartFailed, JobFailure
 from app.jobs.job import Stage
 from app.pipeline.engine_protocol import CaptionEngine, EngineAnswer, load_engine
-from app.worker.shared_frames import SharedFrames, SharedStreams, map_frames
+from app.worker.engine.shared_frames import SharedFrames, SharedStreams, map_frames
 from extractors.child_process import ParentLink, join_parent
 from extractors.features import Footage
 

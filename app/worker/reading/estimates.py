@@ -34,7 +34,7 @@ class CostEstimator:
     limits: Limits
 
     def check(self, options: CaptionOptions) -> None:
-        """Raises what a caption with these options would raise at once: CaptionerUnavailable and others."""
+        """Raises what a caption with these options would raise at once: CaptionerUnknown and others."""
         if options.choice is not None:
             choices = CaptionerChoices(self.engine.captioners, self.engine.default)
             choices.check(options.choice)

@@ -29,12 +29,12 @@ from app.pipeline.engine_protocol import (
     ignore_progress,
 )
 from app.settings import Settings
-from app.worker.shared_frames import write_frames
+from app.worker.engine.shared_frames import write_frames
 from extractors.child_process import LinkedProcess
 from extractors.features import Frames
 
 DEATH_SECONDS = 5.0  #: for a child whose end of the pipe is closed to be gone
-Request = Literal["caption", "embed", "measure"]  #: what a child may be asked (app/worker/engine_child.py)
+Request = Literal["caption", "embed", "measure"]  #: what a child may be asked (app/worker/engine/child.py)
 log = structlog.get_logger(__name__)
 
 
@@ -108,7 +108,7 @@ class EngineProcess:
         # Before numpy is imported there: pools of threads starve each other on a few cores.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self._settings.threads))
         process = LinkedProcess(
-            "app.worker.engine_child", environment={**os.environ, **threads}, output=sys.stderr
+            "app.worker.engine.child", environment={**os.environ, **threads}, output=sys.stderr
         )
         with self._guard:
             self._process = process

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.api.guards.middleware import trusted_hosts
+from app.api.guards.access import trusted_hosts
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from tests.app.live_api import LiveApi, assert_problem, live_api, send

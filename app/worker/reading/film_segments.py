@@ -13,12 +13,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +25,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.documents.job import Timings
-from app.documents.segments import SegmentDocument, on_other_clock
+from app.documents.segments import SegmentDocument
 from app.errors import JobFailure
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job, JobLimits, Stage
+from app.jobs.job import Stage
 from app.jobs.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors, media_answer
 from app.segments.caption_segments import SegmentCaption, caption_segments
 from app.segments.film_captioner import segment_document
 from app.segments.neighbours import JoinedSegment
-from app.segments.summary import SummaryClip, read_summary_clip
+from app.segments.summary import read_summary_clip
 from app.settings import Settings
-from app.worker.attempt import Attempt
-from app.worker.engine_process import EngineDied, EngineProcess
-from app.worker.results import frame_jpeg
+from app.worker.attempt import Attempt, Clip, Film
+from app.worker.engine.process import EngineDied, EngineProcess
+from app.worker.job_ends import frame_jpeg
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames
-from extractors.media.request import Decoded, DecodeRequest, Limits
-from extractors.media.video import Video
+from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.shots.segment import SegmentOptions
 from extractors.windows import Sampling
-from models.caption import AttentionDocument
 
 PROBE = DecodeRequest(Sampling(count=1))  #: what the file is like
 FORMAT = 2  #: of what is kept; what another version has kept is not gone on with
@@ -56,34 +53,31 @@ FORMAT = 2  #: of what is kept; what another version has kept is not gone on wit
 
 @dataclass(eq=False)
 class FilmSegments:
-    """Captions films with a worker's own decoder and engine.
-
-    decoder: reads the film. engine: captions; it has been started. watch: keeps the lease and ends what is
-    stopped. limits: of decoding.
-    """
+    """Captions films with a worker's own decoder and engine."""
 
     blobs: Blobs
-    decoder: Decoder
-    engine: EngineProcess
-    watch: Watchdog
+    decoder: Decoder  #: reads the film
+    engine: EngineProcess  #: captions; it has been started
+    watch: Watchdog  #: keeps the lease and ends what is stopped
     settings: Settings
-    limits: Limits
+    limits: Limits  #: of decoding
 
-    def caption(self, run: Attempt, film: Path) -> None:
-        """Captions what is left of the film, and sets ``run.decoded`` to what sums it up.
+    def caption(self, attempt: Attempt, film: Film, path: Path) -> None:
+        """Captions what is left of the film, and sets ``film.clip`` to what sums it up.
 
-        Returns early where the watch has stopped the run.
+        Returns early where the watch has stopped the attempt.
 
         Args:
-            run: of a job whose options say how its film is cut.
-            film: its file.
+            attempt: at a job whose options say how its film is cut.
+            film: how far that is.
+            path: its file.
 
         Raises:
             MediaError: its leaves; what is finished stays for the next attempt.
             JobFailure: why the engine cannot caption.
             EngineDied, EngineRaised: as ``EngineProcess.run``.
         """
-        watched = _WatchedEngine(self.engine, run)
+        watched = _WatchedEngine(self.engine, attempt)
         second = Decoder(self.settings.decoder)
 
         def kill() -> None:
@@ -91,95 +85,94 @@ class FilmSegments:
             second.kill()
             watched.kill()
 
-        with closing(second), self.watch.guard([run], kill, self.settings.cancel_grace):
+        with closing(second), self.watch.guard([attempt], kill, self.settings.cancel_grace):
             began = time.monotonic()
-            video = self._probe(run, film)
-            folder = self._folder(run)
-            self._caption_rest(run, film, folder, (watched, second), video.duration)
-            if run.stopped is None:
-                run.film = 1.0
-                run.set_stage("decode")
-                self._sum_up(run, film, folder, video)
+            video = self._probe(attempt, film, path)
+            folder = self._folder(attempt, film.options)
+            self._caption_rest(attempt, film, path, folder, (watched, second), video.duration)
+            if attempt.stopped is None:
+                film.share = 1.0
+                attempt.set_stage("decode")
+                self._sum_up(film, path, folder)
         decode = time.monotonic() - began - watched.seconds
         spent = Timings(decode=round(decode, 4), extract=watched.extract, caption=watched.caption)
-        run.answer = run.answer.model_copy(update={"timings": spent})
+        film.facts = film.facts.model_copy(update={"timings": spent})
 
-    def _probe(self, run: Attempt, film: Path) -> Video:
+    def _probe(self, attempt: Attempt, film: Film, path: Path) -> Video:
         began = time.monotonic()
-        probed = self.decoder.decode(film, PROBE, limits_of(run.claim.job, self.limits))
-        run.answer = media_answer(probed, time.monotonic() - began).model_copy(update={"sampled": None})
+        probed = self.decoder.decode(path, PROBE, attempt.limits_within(self.limits))
+        film.facts = media_answer(probed, time.monotonic() - began).model_copy(update={"sampled": None})
         return probed.video
 
-    def _folder(self, run: Attempt) -> SegmentFolder:
-        assert run.options is not None
-        folder = SegmentFolder(self.blobs, run.claim.results, basis_of(run.options, self.engine.info))
-        folder.take_over(f"results/{run.claim.job.id}")
+    def _folder(self, attempt: Attempt, options: CaptionOptions) -> SegmentFolder:
+        folder = SegmentFolder(self.blobs, attempt.claim.results, basis_of(options, self.engine.info))
+        folder.take_over(f"results/{attempt.claim.job.id}")
         return folder
 
     def _caption_rest(
         self,
-        run: Attempt,
-        film: Path,
+        attempt: Attempt,
+        film: Film,
+        path: Path,
         folder: SegmentFolder,
         children: tuple[_WatchedEngine, Decoder],
         duration: float,
     ) -> None:
-        assert run.options is not None
         watched, second = children
-        found = caption_segments(
-            film,
+        captions = caption_segments(
+            path,
             watched,
-            run.options,
-            SegmentOptions.parse(run.options.segments or "none"),
+            film.options,
+            SegmentOptions.parse(film.options.segments or "none"),
             self.decoder,
             start_after=folder.last_end,
-            limits=limits_of(run.claim.job, self.limits),
+            limits=attempt.limits_within(self.limits),
             batch=self.settings.batch_jobs,
             second=second,
         )
-        run.kept, run.film = folder.kept, folder.last_end / duration
-        for each in found:
+        attempt.kept, film.share = folder.kept, folder.last_end / duration
+        for each in captions:
             _keep(folder, each, watched.embed([_still(each.picture)], [each.answer.answer.caption or ""]))
-            run.kept, run.film = folder.kept, folder.last_end / duration
-            run.restart_clock()
-            if not run.has_gained:
-                run.has_gained = True
-                self.watch.beat(run)  # a worker that dies before the next beat has gained it all the same
-            if run.stopped is not None:
-                found.close()
+            attempt.kept, film.share = folder.kept, folder.last_end / duration
+            attempt.clock.restart()
+            if not film.has_gained:
+                film.has_gained = True
+                self.watch.beat(attempt)  # a worker that dies before the next beat has gained it all the same
+            if attempt.stopped is not None:
+                captions.close()
                 return
         folder.close()
-        run.kept = folder.kept
+        attempt.kept = folder.kept
 
-    def _sum_up(self, run: Attempt, film: Path, folder: SegmentFolder, video: Video) -> None:
+    def _sum_up(self, film: Film, path: Path, folder: SegmentFolder) -> None:
         """Reads what the film's own caption is written of: of one segment the film as it is."""
-        assert run.options is not None
         assert self.engine.info is not None
-        request = self.engine.info.request_for(run.options.choice)
+        request = self.engine.info.request_for(film.options.choice)
         segments = [SegmentDocument.model_validate(each) for each in folder.segments]
         if len(segments) == 1:
-            run.decoded = self.decoder.decode(film, request, self.limits)
-            run.answer = media_answer(run.decoded, 0.0)
-            return
-        run.clip = read_summary_clip(film, segments, request, self.decoder, self.limits)
-        run.decoded = _decoded(run.clip, video)
-        shown = [round(seconds, 4) for seconds in run.clip.shown]
-        run.answer = run.answer.model_copy(update={"sampled": shown})
+            decoded = self.decoder.decode(path, request, self.limits)
+            film.facts, footage, film.summary = media_answer(decoded, 0.0), decoded.footage, None
+        else:
+            film.summary = read_summary_clip(path, segments, request, self.decoder, self.limits)
+            footage = film.summary.footage
+            shown = [round(seconds, 4) for seconds in film.summary.shown]
+            film.facts = film.facts.model_copy(update={"sampled": shown})
+        stills = tuple(frame_jpeg(pixels) for pixels in footage.pixels)
+        film.clip = Clip(film.options, film.facts, footage, stills)
 
 
 @dataclass(eq=False)
 class _WatchedEngine:
     """Asks the worker's engine for captions of segments, and can be ended from the watch's thread.
 
-    An engine that is idle is not killed: a new one is dear. seconds: that it took in all. extract, caption:
-    of them those that it tells of.
+    An engine that is idle is not killed: a new one is dear.
     """
 
     engine: EngineProcess
-    run: Attempt
-    seconds: float = 0.0
-    extract: float = 0.0
-    caption: float = 0.0
+    attempt: Attempt
+    seconds: float = 0.0  #: that it took in all
+    extract: float = 0.0  #: of them those of extraction
+    caption: float = 0.0  #: of them those of captioning
     is_killed: bool = False
     is_busy: bool = False
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -192,10 +185,10 @@ class _WatchedEngine:
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Captions as ``EngineProcess.run``, and tells the run's stage meanwhile."""
+        """Captions as ``EngineProcess.run``, and tells the attempt's stage meanwhile."""
 
         def tell(stage: Stage, share: float) -> None:
-            self.run.set_stage(stage, share)
+            self.attempt.set_stage(stage, share)
             report(stage, share)
 
         with self._busy():
@@ -222,7 +215,7 @@ class _WatchedEngine:
             with self._guard:
                 self.is_busy = False
             self.seconds += time.monotonic() - began
-            self.run.set_stage("decode")
+            self.attempt.set_stage("decode")
 
     def _add_seconds(self, answer: EngineAnswer | JobFailure) -> None:
         timings = None if isinstance(answer, JobFailure) else answer.answer.timings  # of the whole batch
@@ -252,35 +245,6 @@ def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
     told = options.model_dump(mode="json", exclude=None if options.prompt else {"prompt"})
     text = json.dumps([FORMAT, told, weights], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def film_answer(run: Attempt, summary: EngineAnswer) -> EngineAnswer:
-    """Makes the film's answer of its summary's: on the film's clock, with the seconds that segments took.
-
-    Args:
-        run: whose segments are done.
-        summary: what the engine says of the clip that sums the film up.
-    """
-    attention = summary.attention
-    if attention is not None and run.clip is not None:
-        document = AttentionDocument.model_validate_json(attention)
-        attention = on_other_clock(document, run.clip.film_time).model_dump_json()
-    before, last = run.answer.timings or Timings(), summary.answer.timings or Timings()
-    seconds = Timings(
-        extract=round((before.extract or 0.0) + (last.extract or 0.0), 4),
-        caption=round((before.caption or 0.0) + (last.caption or 0.0), 4),
-    )
-    return EngineAnswer(summary.answer.model_copy(update={"timings": seconds}), attention)
-
-
-def limits_of(job: Job, limits: Limits) -> Limits:
-    """Lowers a worker's limits of decoding to those that the job has by its sender's key."""
-    own = job.submission.limits or JobLimits()
-    return replace(
-        limits,
-        max_duration=min(limits.max_duration, own.seconds or math.inf),
-        pixels=min(limits.pixels, own.pixels or limits.pixels),
-    )
 
 
 def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors | None) -> None:
@@ -328,9 +292,3 @@ def _vector(text: str | None) -> NDArray[np.float32] | None:
 def _still(picture: NDArray[np.uint8]) -> Frames:
     """Makes a video of one frame."""
     return Frames(picture[None], np.zeros(1), 1.0)
-
-
-def _decoded(clip: SummaryClip, video: Video) -> Decoded:
-    footage = clip.footage
-    frames = Frames(footage.pixels, footage.pts, footage.duration, footage.fps)
-    return Decoded(video, frames, None, footage.sized)

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extractors.child_process import open_shared_memory
-from extractors.features import Audio, Footage, Frames
-from extractors.frame_size import FrameSize
+from extractors.features import Audio, Footage, Frames, FrameSize
 
 ALIGNMENT = 4  #: bytes: samples are float32
 

@@ -42,61 +42,61 @@ class UrlFetches:
     watch: Watchdog
     settings: Settings
 
-    def fetch(self, runs: Sequence[Attempt]) -> Mapping[Attempt, Exception]:
-        """Fetches the videos of all runs at once; returns which could not be had, and why.
+    def fetch(self, attempts: Sequence[Attempt]) -> Mapping[Attempt, Exception]:
+        """Fetches the videos of all attempts at once; returns which could not be had, and why.
 
         Those that the watch stops meanwhile are given up and not among them.
         """
         failed: dict[Attempt, Exception] = {}
-        with self.watch.guard(runs, _nothing):
-            anyio.run(self._fetch_all, runs, failed)
+        with self.watch.guard(attempts, _nothing):
+            anyio.run(self._fetch_all, attempts, failed)
         return failed
 
-    async def _fetch_all(self, runs: Sequence[Attempt], failed: dict[Attempt, Exception]) -> None:
+    async def _fetch_all(self, attempts: Sequence[Attempt], failed: dict[Attempt, Exception]) -> None:
         async with anyio.create_task_group() as group:
-            for run in runs:
-                group.start_soon(self._fetch_one, run, failed)
+            for attempt in attempts:
+                group.start_soon(self._fetch_one, attempt, failed)
 
-    async def _fetch_one(self, run: Attempt, failed: dict[Attempt, Exception]) -> None:
+    async def _fetch_one(self, attempt: Attempt, failed: dict[Attempt, Exception]) -> None:
         """Fetches one video, unless an earlier attempt has."""
         began = time.monotonic()
-        run.set_stage("fetch")
+        attempt.set_stage("fetch")
         try:
-            if await anyio.to_thread.run_sync(self.blobs.exists, run.claim.job.upload):
+            if await anyio.to_thread.run_sync(self.blobs.exists, attempt.claim.job.upload):
                 return
             with self.blobs.staged() as file:
-                await self._fetch_unless_stopped(run, file)
+                await self._fetch_unless_stopped(attempt, file)
         except Exception as error:
-            failed[run] = error
-        run.fetched = round(time.monotonic() - began, 4)
+            failed[attempt] = error
+        attempt.fetched = round(time.monotonic() - began, 4)
 
-    async def _fetch_unless_stopped(self, run: Attempt, file: Path) -> None:
+    async def _fetch_unless_stopped(self, attempt: Attempt, file: Path) -> None:
         error: Exception | None = None
         async with anyio.create_task_group() as group:
-            group.start_soon(self._cancel_when_stopped, run, group.cancel_scope)
+            group.start_soon(self._cancel_when_stopped, attempt, group.cancel_scope)
             try:
-                await self._fetch_to(run, file)
+                await self._fetch_to(attempt, file)
             except Exception as met:  # outside of the group, which would wrap it
                 error = met
             group.cancel_scope.cancel()
         if error is not None:
             raise error
 
-    async def _fetch_to(self, run: Attempt, file: Path) -> None:
+    async def _fetch_to(self, attempt: Attempt, file: Path) -> None:
         if self.settings.urls == "off":
             raise UrlNotAllowed("This server does not fetch videos.")
-        job = run.claim.job
+        job = attempt.claim.job
         size = await fetch(
-            str(job.submission.source_url), file, self._limits_of(job), partial(run.set_stage, "fetch")
+            str(job.submission.source_url), file, self._limits_of(job), partial(attempt.set_stage, "fetch")
         )
-        if run.stopped is None:
+        if attempt.stopped is None:
             await anyio.to_thread.run_sync(self.blobs.adopt, file, job.upload)
             log.info("video fetched", job=job.id, bytes=size)
 
-    async def _cancel_when_stopped(self, run: Attempt, scope: anyio.CancelScope) -> None:
-        while run.stopped is None:
-            if run.elapsed > self.settings.job_seconds:  # of several at once the watch stops none
-                run.stopped = "deadline"
+    async def _cancel_when_stopped(self, attempt: Attempt, scope: anyio.CancelScope) -> None:
+        while attempt.stopped is None:
+            if attempt.clock.seconds > self.settings.job_seconds:  # of several at once the watch stops none
+                attempt.stopped = "deadline"
             await anyio.sleep(LOOK_SECONDS)
         scope.cancel()
 

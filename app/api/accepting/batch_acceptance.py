@@ -11,31 +11,34 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from app.api import problems
-from app.api.receiving.acceptance import as_told, check_submission, choose_captioner, filename_of
+from app.api.accepting.acceptance import (
+    Held,
+    as_told,
+    check_submission,
+    choose_captioner,
+    filename_of,
+    make_once,
+)
+from app.api.dependencies import ApiDependencies, Caller
 from app.api.receiving.batch_body import BatchUpload
 from app.api.receiving.fields import CaptionRequest, read_request
-from app.api.receiving.repeated_requests import Held, check_same, reserve
 from app.api.receiving.upload import Upload
 from app.errors import QueueUnavailable
 from app.jobs.batches import HELD_SECONDS, JobBatch, hold_uploads
-from app.jobs.idempotency import KeptAnswer, KeyTaken, Reservation, fingerprint_of
+from app.jobs.idempotency import Reservation, fingerprint_of
 from app.jobs.job_store import NewJob
 from app.jobs.options import CaptionOptions
-
-if TYPE_CHECKING:  # it has what receives bodies, and not the other way round
-    from app.api.dependencies import ApiDependencies, Caller
 
 
 @dataclass(frozen=True)
 class BatchAcceptance:
-    """Makes batches of requests. service: what routes need. caller: who sends them."""
+    """Makes batches of requests."""
 
-    service: ApiDependencies
-    caller: Caller
+    service: ApiDependencies  #: what routes need
+    caller: Caller  #: who sends them
 
     def accept_once(self, upload: BatchUpload, key: str, held: Held) -> tuple[JobBatch, bool]:
         """Makes a batch, or finds the one that an earlier request with the same idempotency key has made.
@@ -49,35 +52,28 @@ class BatchAcceptance:
             The batch, and whether it is an earlier one's.
 
         Raises:
-            IdempotencyMismatch: the earlier request was another.
-            IdempotencyInProgress: another request with the key has overtaken this one.
-            RequestError, QueueError: as ``accept``.
+            RequestError, QueueError: as ``make_once`` and ``accept``.
         """
-        if held is None:
-            return self.accept(upload), False
-        asked = fingerprint_of(
-            [
-                [as_told(request), item.sha256]
-                for request, item in zip(_read(upload), upload.items, strict=True)
-            ]
-        )
-        if isinstance(held, Reservation):
-            try:
-                return self.accept(upload, held.of(asked)), False
-            except KeyTaken:
-                held = reserve(self.service, key, self.caller.owner)
-        if isinstance(held, KeptAnswer):
-            check_same(held, asked)
-            if batch := self.service.batches.get(held.id):
-                return batch, True
-        raise problems.IdempotencyInProgress
 
-    def accept(self, upload: BatchUpload, held: Reservation | None = None) -> JobBatch:
+        def fingerprint() -> str:
+            pairs = zip(_read(upload), upload.items, strict=True)
+            return fingerprint_of([[as_told(request), item.sha256] for request, item in pairs])
+
+        return make_once(
+            self.service,
+            self.caller,
+            (key, held),
+            fingerprint,
+            lambda reservation: self.accept(upload, reservation),
+            self.service.batches.get,
+        )
+
+    def accept(self, upload: BatchUpload, reservation: Reservation | None = None) -> JobBatch:
         """Makes blobs of a batch's files and jobs of all of it; where that fails, nothing is left.
 
         Args:
             upload: what came.
-            held: the idempotency key that stands for the batch from now on.
+            reservation: the idempotency key that stands for the batch from now on.
 
         Raises:
             RequestError: leaves of it, where one of the videos cannot be taken as asked.
@@ -95,7 +91,7 @@ class BatchAcceptance:
             for request, item in zip(requests, upload.items, strict=True)
         ]
         with self._adopted(jobs, upload.items):
-            batch = service.batches.submit(batch_id, jobs, held)
+            batch = service.batches.submit(batch_id, jobs, reservation)
         for item in upload.items:
             if item.file is not None:
                 service.metrics.upload_bytes.observe(item.size)
