@@ -63,7 +63,7 @@ PAPER = DEMO.model_copy(
         "weight_decay": 0.0,
         "clip": 5.0,
         "smoothing": 0.0,
-        "ranking_weight": 0.0,
+        "auxiliary_weight": 0.0,
         "forcing_eta": None,
         "average_decay": 0.0,
         "steps": 0,

@@ -87,6 +87,8 @@ class Recipe(BaseModel):
     """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
 
     soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
+    auxiliary_weight: of what a captioner adds to the loss at each step. shot_weight: of the attention that
+    misses the captioned shot.
     only: parameters whose names have this in them are trained, the others stay as they are.
     corpus: so many of the training videos only, where epochs are to be short. ids: of the training videos
     only those whose ids begin with this, such as one set's; the words are those of all.
@@ -115,7 +117,7 @@ class Recipe(BaseModel):
     weight_decay: float
     clip: float
     smoothing: float
-    ranking_weight: float
+    auxiliary_weight: float
     shot_weight: float
     soft_weight: float = 0.0
     only: str = ""
