@@ -39,7 +39,7 @@ from app.pipeline.caption_plan import CaptionInputs
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
 from app.settings import Settings
-from app.worker.results import frame_jpeg, store_result
+from app.worker.job_ends import frame_jpeg, store_result
 from benchmarks.support.joined_film import encode_parts, write_joined
 from benchmarks.support.rows import Row, add_options, cpu_seconds, measure_in_turns, medians, tell
 from benchmarks.support.served import (

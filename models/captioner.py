@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import Edges, find_cell_edges
+from extractors.preprocessing.images import Edges, find_cell_edges
 from models.caption import ChosenMoment, ExplanationPart
 from models.inputs import Batch, InputDescription
 from models.memory import Memory, State, StepAttention

@@ -70,7 +70,7 @@ class EngineInfo:
     def resolve(self, options: CaptionOptions) -> CaptionOptions:
         """Fills in who writes where that has not been chosen: the job was accepted while no worker lived.
 
-        Raises CaptionerUnavailable, EmbeddingMissing, MembersDiffer.
+        Raises CaptionerUnknown, EmbeddingMissing, InvalidMembers.
         """
         if options.choice is not None:
             return options

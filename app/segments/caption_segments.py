@@ -22,8 +22,7 @@ from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignor
 from extractors.decoder.decoder import Decoder
 from extractors.features import Footage, Frames
 from extractors.media.errors import NoFrames
-from extractors.media.request import Decoded, DecodeRequest, Limits, cut_clip
-from extractors.media.video import Video
+from extractors.media.request import Decoded, DecodeRequest, Limits, Video, cut_clip
 from extractors.shots.held_frames import most_typical
 from extractors.shots.segment import Segment, SegmentFrames, SegmentOptions, SegmentPlan
 from extractors.shots.segment_reader import read_segments

@@ -20,7 +20,7 @@ READY = "Reelword is ready at "
 PATIENCE = 300.0  #: seconds for jobs that were sent to end
 #: Words of a command line → what the process is, the first that fits.
 ROLES: Mapping[str, str] = {
-    "app.worker.engine_child": "engine",
+    "app.worker.engine.child": "engine",
     "extractors.decoder": "decoder",
     "app worker": "worker",
     "app api": "api",

@@ -36,8 +36,8 @@ from extractors.networks.efficientnet_lite import (
 from extractors.preprocessing.images import squash, to_device
 from extractors.pretrained.load import WeightsChoice, digest_weights, load_pretrained
 from extractors.pretrained.parameters import randomize
-from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 
 NETWORK = "efficientnet-lite2"

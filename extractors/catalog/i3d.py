@@ -20,8 +20,8 @@ from extractors.networks.i3d import CHANNELS, I3D, scale_pixels
 from extractors.preprocessing.images import ResizeAndCrop, crop_middle
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import randomize
-from extractors.windowing.batching import WindowRows
 from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, flatten_cells, lengthen
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 
 SHORT_SIDE, CROP = 256, 224

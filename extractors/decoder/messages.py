@@ -19,12 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import Audio
-from extractors.frame_size import FrameSize, Resizing
-from extractors.media.errors import MediaError, error_from_code
-from extractors.media.request import DecodeRequest, Limits
+from extractors.features import Audio, FrameSize, Resizing
+from extractors.media.errors import MediaError, MediaWarning, error_from_code
+from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
-from extractors.media.video import MediaWarning, Video
 from extractors.windows import Sampling, Windows
 
 LONGEST_MESSAGE = 16 << 20  # times of two million frames never travel, those of the sampled ones do

@@ -9,8 +9,7 @@ from typing import Protocol
 
 from extractors.errors import ReelwordError
 from extractors.extractor import AnyExtractor, create
-from extractors.features import Footage, Frames, Stream
-from extractors.frame_size import FrameSize
+from extractors.features import Footage, Frames, FrameSize, Stream
 from extractors.media.request import DecodeRequest
 from extractors.video_features.extractor_group import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor
@@ -192,7 +191,8 @@ class FeatureSource:
         if isinstance(video, Footage):
             for of_sound in self._group.sound:
                 known.update(of_sound.describe(video.sound, video.duration))
-        self._group.derive(known)
+        if self._group.derived:
+            self._group.derive(known)
 
     def choose(self, video: Frames) -> Footage:
         """Gives a set that looks at a few frames those, also where others had more of them decoded."""

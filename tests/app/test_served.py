@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from app.attention_picture.render import draw_attention_picture
-from app.errors import CaptionerUnavailable, EmbeddingMissing, EngineStartFailed, JobFailure, MembersDiffer
+from app.errors import CaptionerUnknown, EmbeddingMissing, EngineStartFailed, InvalidMembers, JobFailure
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer
@@ -117,9 +117,9 @@ def test_members_share_what_they_look_at(
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"captioner": "blip"}, CaptionerUnavailable, "no captioner called blip"),
-        ({"captioner": "fusion", "members": "blip"}, CaptionerUnavailable, "no captioner called blip"),
-        ({"captioner": "ensemble", "members": "stats,other_words"}, MembersDiffer, "different vocabularies"),
+        ({"captioner": "blip"}, CaptionerUnknown, "no captioner called blip"),
+        ({"captioner": "fusion", "members": "blip"}, CaptionerUnknown, "no captioner called blip"),
+        ({"captioner": "ensemble", "members": "stats,other_words"}, InvalidMembers, "different vocabularies"),
     ],
 )
 def test_who_cannot_write_is_told_by_name(

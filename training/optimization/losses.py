@@ -157,7 +157,7 @@ def supervised_loss(
         soft=batch.soft,
         soft_weight=recipe.soft_weight,
     )
-    total = loss.cross_entropy + recipe.ranking_weight * loss.auxiliary + recipe.shot_weight * loss.shot
+    total = loss.cross_entropy + recipe.auxiliary_weight * loss.auxiliary + recipe.shot_weight * loss.shot
     return {
         "total": share_mean(total, words),
         "loss": loss.cross_entropy,

@@ -31,9 +31,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import Edges
+from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
-from models.captioner import Captioner, CaptionSteps
+from models.captioner import CaptionSteps
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.captioners.dual_afr.alignment import (
     build_alignment,
@@ -42,6 +42,7 @@ from models.captioners.dual_afr.alignment import (
 )
 from models.captioners.dual_afr.config import DualAFRConfig
 from models.captioners.dual_afr.explanation import explain_layers
+from models.captioners.recurrent import RecurrentCaptioner
 from models.inputs import Batch, InputDescription, average_frames, collate_inputs
 from models.likelihood import CaptionLikelihoods, teacher_force
 from models.memory import Memory, State, StepAttention
@@ -106,7 +107,7 @@ def multi_sample_bound(log_p: Tensor, log_m: Tensor) -> MultiSampleBound:
     return MultiSampleBound(-(signal * log_m + omega * log_p).sum(1), value)
 
 
-class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
+class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
     """Writes captions from layers of one network, choosing place and level of abstraction word by word."""
 
     name = "dual_afr"
@@ -186,39 +187,15 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         h = memory.h_1.repeat_interleave(rows_per_video, 0)
         return DualAFRState(h, torch.zeros_like(h), before_first=True)
 
-    def step(
-        self, state: DualAFRState, word: Tensor, memory: DualAFRMemory
-    ) -> tuple[Tensor, DualAFRState, StepAttention | None]:
-        """Predicts the next word of R rows (eqs. 4 to 9).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written; not read in the first step, where h_1 alone makes the word.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention α of eq. 5 with the layers' weights β;
-            None for it in the first step.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
-    def embed_words(self, words: Tensor) -> Tensor:
-        w: Tensor = self.dropout(self.word_embedding(words) * self.config.words**0.5)
-        return w
-
     def advance(
         self, state: DualAFRState, embedded: Tensor, memory: DualAFRMemory
     ) -> tuple[Tensor, DualAFRState, StepAttention | None]:
+        # eqs. 4 to 9; the first word comes from h_1 alone
         h, c, attention = state.h, state.c, None
         if not state.before_first:
             z, attention = self._attend(state.h, memory)
             h, c = self.decoder(torch.cat([embedded, z], 1), (state.h, state.c))
         return h, DualAFRState(h, c, before_first=False), attention
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.project(self.dropout(output)))
-        return logits.float().log_softmax(1)
 
     def _attend(self, h: Tensor, memory: DualAFRMemory) -> tuple[Tensor, StepAttention]:
         """z_t = φ(h_{t-1}, a_1..a_L), (R, C)."""

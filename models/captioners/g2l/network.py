@@ -34,10 +34,11 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.caption import ExplanationPart
-from models.captioner import Captioner, CaptionSteps
+from models.captioner import CaptionSteps
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.captioners.g2l.config import G2LConfig, Level
 from models.captioners.g2l.explanation import explain_key_frames
+from models.captioners.recurrent import RecurrentCaptioner
 from models.inputs import (
     Batch,
     InputDescription,
@@ -131,7 +132,7 @@ class GumbelTopK(nn.Module):
         return soft + (hard - soft).detach()
 
 
-class G2L(Captioner[G2LMemory, G2LState]):
+class G2L(RecurrentCaptioner[G2LMemory, G2LState]):
     """Writes captions from frames, clips and the regions of the key frames that each word chooses."""
 
     name = "g2l"
@@ -217,30 +218,10 @@ class G2L(Captioner[G2LMemory, G2LState]):
         zero = self.word_embedding.weight.new_zeros(memory.size * rows_per_video, self.config.hidden)
         return G2LState(zero, zero)
 
-    def step(
-        self, state: G2LState, word: Tensor, memory: G2LMemory
-    ) -> tuple[Tensor, G2LState, StepAttention | None]:
-        """Predicts the next word of R rows (eqs. 2 to 4 and 8 to 12).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention on the regions' clock with the chosen
-            frames.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
-    def embed_words(self, words: Tensor) -> Tensor:
-        e: Tensor = self.dropout(self.word_embedding(words) * self.config.words**0.5)
-        return e
-
     def advance(
         self, state: G2LState, embedded: Tensor, memory: G2LMemory
     ) -> tuple[Tensor, G2LState, StepAttention | None]:
+        # eqs. 2 to 4 and 8 to 12
         h, mask = state.h_2, expand_to_rows(memory.frame_mask, state.h_2)
         a_2d = self._weights("2d", self.attention_2d.score(h, memory.f_keys), mask)  # eqs. 2, 3
         a_3d = self._weights("3d", self.attention_3d.score(h, memory.v_keys), mask)
@@ -254,10 +235,6 @@ class G2L(Captioner[G2LMemory, G2LState]):
         h_1 = self.gru_1(torch.cat([*x, *x_L, embedded], 1), state.h_1)  # eqs. 10, 11
         h_2 = self.gru_2(self.dropout(h_1), state.h_2)
         return h_2, G2LState(h_1, h_2), attention
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.project(self.dropout(output)))  # eq. 12
-        return logits.float().log_softmax(1)
 
     def _phi(self, a_al: Tensor, memory: G2LMemory, mask: Tensor) -> Tensor:
         """Σ_i φ(a_i [f'_i; v'_i]): W_al is linear, so it was applied once a video."""

@@ -35,8 +35,9 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.caption import ExplanationPart
-from models.captioner import Captioner, CaptionSteps
+from models.captioner import CaptionSteps
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.captioners.recurrent import RecurrentCaptioner
 from models.captioners.refocus.config import RefocusConfig
 from models.captioners.refocus.encoder import VideoEncoder, VideoEncoding
 from models.captioners.refocus.explanation import explain_key_frames
@@ -79,7 +80,7 @@ class RefocusState(State):
     before_first: bool
 
 
-class Refocus(Captioner[RefocusMemory, RefocusState]):
+class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
     """Writes captions from a video that is encoded twice, the second time from the frame that matters."""
 
     name = "refocus"
@@ -95,6 +96,7 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         self.spatial_attention = BilinearAttention(2 * H, d, A, bias=False) if config.spatial else None
         self.word_embedding = nn.Embedding(size, H)
         self.decoder = nn.LSTMCell((2 if config.spatial else 1) * d + config.audio_width + H, H)
+        self.project = nn.Identity()
         self.output = nn.Linear(H, size)
         self.dropout = nn.Dropout(config.dropout)
         nn.init.normal_(self.word_embedding.weight, std=H**-0.5)
@@ -198,29 +200,10 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         o = memory.o.repeat_interleave(rows_per_video, 0)
         return RefocusState(torch.zeros_like(o), o, before_first=True)
 
-    def step(
-        self, state: RefocusState, word: Tensor, memory: RefocusMemory
-    ) -> tuple[Tensor, RefocusState, StepAttention | None]:
-        """Predicts the next word of R rows (algorithm 2).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written; not read in the first step, where o stands in their place.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention of eqs. 12-16 with the key frames.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
-    def embed_words(self, words: Tensor) -> Tensor:
-        w: Tensor = self.dropout(self.word_embedding(words) * self.config.hidden**0.5)
-        return w
-
     def advance(
         self, state: RefocusState, embedded: Tensor, memory: RefocusMemory
     ) -> tuple[Tensor, RefocusState, StepAttention | None]:
+        # algorithm 2; in the first step o stands in the word's place
         o = expand_to_rows(memory.o, state.h)
         query = torch.cat([o, state.h], 1)
         contexts, attention = self._attend(query, memory)
@@ -228,10 +211,6 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         inputs = torch.cat([*contexts, expand_to_rows(memory.audio, o), w], 1)
         h, c = self.decoder(inputs, (state.h, state.c))
         return h, RefocusState(h, c, before_first=False), attention
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.dropout(output))
-        return logits.float().log_softmax(1)
 
     def _attend(self, query: Tensor, memory: RefocusMemory) -> tuple[list[Tensor], StepAttention]:
         """Computes v^T and v^S (eqs. 12-16), (R, d) each."""

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from extractors.features import Features
 from models.caption import ExplanationPart
-from models.captioner import Captioner, CaptionSteps
+from models.captioner import CaptionSteps
 from models.captioners.attention_layers import (
     AdditiveAttention,
     expand_to_rows,
@@ -44,6 +44,7 @@ from models.captioners.attention_layers import (
     sum_regions,
     weighted_sum,
 )
+from models.captioners.recurrent import RecurrentCaptioner
 from models.captioners.stats.config import Pooling, STaTSConfig, StreamConfig
 from models.captioners.stats.explanation import explain_branches
 from models.inputs import Batch, InputDescription, InputStream, collate_inputs
@@ -249,7 +250,7 @@ class StreamAttention(nn.Module):
         return torch.cat([beta_1, beta_2], 1).float().softmax(1)
 
 
-class STaTS(Captioner[STaTSMemory, STaTSState]):
+class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
     """Writes captions by ranked attention: streams, self-attention over words, decoder LSTM."""
 
     name = "stats"
@@ -314,32 +315,16 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
             word_values=like.new_zeros(rows, 0, self.config.words),
         )
 
-    def step(
-        self, state: STaTSState, word: Tensor, memory: STaTSMemory
-    ) -> tuple[Tensor, STaTSState, StepAttention | None]:
-        """Predicts the next word of R rows (eqs. 3 to 12).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the first stream's maps with the branches' shares;
-            in training the ranking loss too.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
     def embed_words(self, words: Tensor) -> Tensor:
         """Joins the words' vectors with their queries, keys and values of the self-attention."""
-        w = self.dropout(self.word_embedding(words) * self.config.words**0.5)
+        w = super().embed_words(words)
         parts = (self.word_query(w), self.word_key(w), self.word_value(w))
         return torch.cat([w.to(parts[0].dtype), *parts], -1)
 
     def advance(
         self, state: STaTSState, embedded: Tensor, memory: STaTSMemory
     ) -> tuple[Tensor, STaTSState, StepAttention | None]:
+        # eqs. 3 to 12
         E, A = self.config.words, self.config.attention
         w, word_query, word_key, word_value = torch.split(embedded, [E, A, A, E], 1)
         context, keys, values = self._attend_words(word_query, word_key, word_value, state)
@@ -353,10 +338,6 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
             inputs.append(self.label(expand_to_rows(memory.label, w)))
         h, c = self.decoder(torch.cat(inputs, 1), (state.h, state.c))
         return h, STaTSState(h, c, keys, values), _attention(steps)
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.project(self.dropout(output)))
-        return logits.float().log_softmax(1)
 
     def _attentions(self) -> list[StreamAttention]:
         return [module for module in self.streams if isinstance(module, StreamAttention)]

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.captioner import Captioner
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.captioners.recurrent import RecurrentCaptioner
 from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
 from models.inputs import (
     Batch,
@@ -61,7 +61,7 @@ class VatexState(State):
     c_2: Tensor
 
 
-class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
+class TwoLayerCaptioner(RecurrentCaptioner[VatexMemory, VatexState]):
     """Decodes by two LSTMs (eqs. 1 to 5); a subclass says what is attended to."""
 
     config: VatexConfig
@@ -122,40 +122,16 @@ class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
         zero = self.word_embedding.weight.new_zeros(rows, self.config.hidden)
         return VatexState(zero, zero, zero, zero)
 
-    def step(
-        self, state: VatexState, word: Tensor, memory: VatexMemory
-    ) -> tuple[Tensor, VatexState, StepAttention | None]:
-        """Predicts the next word of R rows (eqs. 1 to 5).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention; even over time where nothing is
-            attended to.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
-    def embed_words(self, words: Tensor) -> Tensor:
-        w: Tensor = self.dropout(self.word_embedding(words) * self.config.words**0.5)
-        return w
-
     def advance(
         self, state: VatexState, embedded: Tensor, memory: VatexMemory
     ) -> tuple[Tensor, VatexState, StepAttention | None]:
+        # eqs. 1 to 5
         w = embedded
         v = expand_to_rows(memory.v, w)
         h_1, c_1 = self.lstm_1(torch.cat([v, w, state.h_2], 1), (state.h_1, state.c_1))  # eq. 1
         context, attention = self._attend(h_1, v, memory)
         h_2, c_2 = self.lstm_2(torch.cat([context, h_1], 1), (state.h_2, state.c_2))  # eq. 4
         return h_2, VatexState(h_1, c_1, h_2, c_2), attention
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.project(self.dropout(output)))  # eq. 5
-        return logits.float().log_softmax(1)
 
     def _attend(self, h_1: Tensor, v: Tensor, memory: VatexMemory) -> tuple[Tensor, StepAttention]:
         """Computes c_t (R, d) by eqs. 2 and 3."""

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from app.api import problems
-from app.api.receiving.upload import FORM_NAMES
+from app.api.receiving.bodies import FORM_NAMES
 from app.api.routes import submit
 from app.api.routes.submit import preferred_wait
 from app.jobs.blobs import Blobs
@@ -61,7 +61,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str, list[str] | None]] = [
     ({"attention": "maybe"}, "invalid_option", ["true", "false"]),
     ({"beams": 3}, "unknown_field", list(FORM_NAMES)),
     ({"captioner": "blip"}, "unknown_captioner", ["g2l", "stats"]),
-    ({"captioner": "fusion"}, "unknown_captioner", ["g2l", "stats"]),
+    ({"captioner": "fusion"}, "embedding_missing", ["g2l", "stats"]),
     ({"members": "g2l"}, "invalid_option", None),
     ({"members": "g2l", "captioner": "stats"}, "invalid_option", None),
     ({"members": "g2l,,stats", "captioner": "fusion"}, "invalid_option", None),

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.cli.caption import caption_files
 from app.cli.captioners import read_facts
-from app.errors import EngineStartFailed, JobFailure, MembersDiffer, PromptRefused, UsageError
+from app.cli.videos.local_captions import caption_files
+from app.errors import EngineStartFailed, InvalidMembers, JobFailure, PromptNotTaken, UsageError
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionerChoice, CaptionOptions
@@ -200,7 +200,7 @@ def test_a_pretrained_member_alone_is_fed_with_what_the_embedding_reads(engine: 
 @pytest.mark.parametrize("members", ["stats,tiny-git", "tiny-git,stats", "tiny-git"])
 def test_an_ensemble_refuses_it_by_name(engine: Engine, members: str) -> None:
     choices = CaptionerChoices([*engine.info.captioners, ENSEMBLE])
-    with pytest.raises(MembersDiffer, match="tiny-git is a pretrained captioner"):
+    with pytest.raises(InvalidMembers, match="tiny-git is a pretrained captioner"):
         choices.resolve(fusion(members, "ensemble"))
 
 
@@ -232,9 +232,9 @@ def test_a_prompt_reaches_the_captioner_that_takes_one(tmp_path: Path) -> None:
     assert plain.answer.captions != asked.answer.captions
     assert asked.answer.model is not None
     assert (asked.answer.model.options or {})["prompt"] == "a dog"
-    assert isinstance(marked, PromptRefused)
+    assert isinstance(marked, PromptNotTaken)
     assert "[SEP]" in str(marked)
-    assert isinstance(git, PromptRefused)
+    assert isinstance(git, PromptNotTaken)
     assert "tiny-blip" in str(git)
 
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.errors import CaptionerUnavailable
+from app.errors import CaptionerUnknown
 from app.jobs.options import CaptionOptions
 from app.segments.caption_segments import SegmentCaption, caption_segments
 from extractors.decoder.decoder import Decoder
 from extractors.media.decode import decode_here
 from extractors.media.errors import MissingFile
-from extractors.media.request import DecodeRequest, cut_clip
-from extractors.media.video import Video
+from extractors.media.request import DecodeRequest, Video, cut_clip
 from extractors.shots.segment import SegmentOptions
 from extractors.windows import Sampling, Windows
 from tests.app.segments.scripted_engine import ColourEngine
@@ -148,7 +147,7 @@ def test_films_from_a_minute_on_are_cut_unless_told_otherwise(
 def test_an_engine_that_cannot_caption_ends_it_by_name(begin: Begin, film: Path) -> None:
     reading = begin(film, ColourEngine(fail_at=2), SHOTS)
     next(reading)
-    with pytest.raises(CaptionerUnavailable):
+    with pytest.raises(CaptionerUnknown):
         next(reading)
 
 

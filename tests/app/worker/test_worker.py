@@ -172,7 +172,7 @@ def test_a_result_that_cannot_be_kept_fails_by_name(staffed: Service, video: Pat
 
 @pytest.mark.parametrize(
     ("command", "code", "attempts"),
-    [("segfault", "engine_crashed", 3), ("raise", "engine_error", 3), ("refuse", "captioner_unavailable", 1)],
+    [("segfault", "engine_crashed", 3), ("raise", "engine_error", 3), ("refuse", "unknown_captioner", 1)],
 )
 def test_what_the_engine_cannot_do_fails_by_name(
     staffed: Service, video: Path, command: str, code: str, attempts: int
@@ -250,7 +250,7 @@ def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -
     worker = crew.start_worker()
     job_id = crew.submit(video, "sleep-2")
     crew.wait(job_id, lambda job: job.stage == "extract")
-    engine = child_of(worker.pid, "app.worker.engine_child")
+    engine = child_of(worker.pid, "app.worker.engine.child")
     began = time.monotonic()
     engine.kill()
     crew.wait(job_id, lambda job: job.attempt == 2)
@@ -409,7 +409,7 @@ def test_fusion_is_served_with_all_that_competed(
     assert candidates[0].text == done.answer["caption"]
     refused = crew.wait(crew.submit(video, "fusion", members="refocus,blip"))
     assert refused.error is not None
-    assert refused.error["code"] == "captioner_unavailable"
+    assert refused.error["code"] == "unknown_captioner"
     assert "there are: g2l, refocus, stats" in refused.error["message"]
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import make_even_edges
+from extractors.preprocessing.images import make_even_edges
 from models.captioners.dual_afr.alignment import LayerConfig, build_alignment, find_aligned_edges
 from models.captioners.dual_afr.config import C3D_LAYERS, DEMO_LAYERS, DualAFRConfig
 from models.captioners.dual_afr.network import DualAFR, multi_sample_bound

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from extractors.decoder.messages import pack_request, unpack_request
-from extractors.frame_size import FrameSize
+from extractors.features import FrameSize
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
 from extractors.windows import Sampling, WindowOptions, Windows

@@ -56,7 +56,7 @@ def test_auxiliary_losses_are_added_by_their_weights() -> None:
     captioner = tiny_stats().train()
     memory = captioner.encode(videos())
     plain = caption_loss(captioner, memory, TARGETS, smoothing=DEMO.smoothing)
-    found = loss(captioner, memory, DEMO.model_copy(update={"ranking_weight": 0.7}))
+    found = loss(captioner, memory, DEMO.model_copy(update={"auxiliary_weight": 0.7}))
     assert float(found["auxiliary"].detach()) > 0
     torch.testing.assert_close(found["total"], plain.cross_entropy + 0.7 * plain.auxiliary)
 
