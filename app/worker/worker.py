@@ -27,9 +27,9 @@ from app.feature_cache.feature_cache import FeatureCache
 from app.jobs.blobs import Blobs
 from app.jobs.job import Keys
 from app.jobs.job_store import Jobs
+from app.jobs.keeping.sweeper import Sweeper
 from app.jobs.queue import Queue, worker_prefix
 from app.jobs.redis_client import connect, redis_url
-from app.jobs.sweeper import Sweeper
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 from app.tracing.connection import connect_tracing
