@@ -27,6 +27,7 @@ extractors/media/errors.py.)
     ├── InvalidCursor           invalid_cursor        422  no page of a list of jobs ended with it
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
+    │   │   └── RedisRefuses        redis_refuses         503  it does not let the service in, or do enough
     │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time
     └── StartError
         ├── RedisMissing            redis_missing         500  no server to embed, none named
@@ -89,7 +90,7 @@ class WorkerFault(JobFailure):
 
 
 class OptionsRefused(JobFailure):
-    """What is asked for cannot be had here: said before a job is taken where workers are known, else by its
+    """Says that what is asked for cannot be had: before a job is taken where workers are known, else by its
     end.
     """
 
@@ -242,6 +243,7 @@ class QueueUnavailable(QueueError):
 
 class RedisRefuses(QueueUnavailable):
     code = "redis_refuses"
+    hint = "Send the request again later; if it fails again, tell those who run the service."
     operator_hint = "Check user and password in REDIS_URL, and that this user may run scripts on all keys."
 
 

@@ -76,6 +76,10 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("REELWORD_PORT", "PORT"),
         description="Port that the API listens on.",
     )
+    url: str | None = Field(
+        None, description="Address of a running service that the command line asks, as https://reel.example."
+    )
+    key: str | None = Field(None, repr=False, description="API key that the command line asks it with.")
     allowed_hosts: str = Field(
         "",
         description="Names beside localhost that the API may be asked for by, with commas between; * is any.",
@@ -293,12 +297,12 @@ class Settings(BaseSettings):
             raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
         return kept
 
-    @field_validator("traces")
+    @field_validator("traces", "url")
     @classmethod
-    def _is_an_address(cls, traces: str | None) -> str | None:
-        if traces is not None and not re.match(r"https?://[^/\s]+", traces):
-            raise ValueError(f"{traces} is no address: give it as http://collector:4318")
-        return traces
+    def _is_an_address(cls, address: str | None) -> str | None:
+        if address is not None and not re.match(r"https?://[^/\s]+", address):
+            raise ValueError(f"{address} is no address: give it as http://collector:4318")
+        return address
 
     @field_validator("beat_seconds")
     @classmethod

@@ -8,20 +8,18 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import typer.main
 from pydantic import AliasChoices
 
 from app.api.application import create_app
 from app.api.problems import RequestError
-from app.cli.main import cli
+from app.cli.commands import ListedCommand
+from app.cli.main import COMMANDS
 from app.errors import JobError
 from app.jobs.options import CaptionOptions
 from app.settings import Settings
 from extractors.errors import leaves
 from extractors.media.errors import MediaError
 from models.captioners.registry import find_stream_set
-from training.cli import app as training
-from training.data_cli import app as data
 from training.datasets.registry import find_data_set
 from training.recipes.paper_recipes import find_paper_run, list_paper_runs
 
@@ -116,8 +114,7 @@ def test_each_option_is_explained(root: Path) -> None:
 
 def test_each_command_is_explained(root: Path) -> None:
     pages = "\n".join([*_pages(root).values(), (root / "README.md").read_text()])
-    commands = typer.main.get_command(cli)
-    for name in getattr(commands, "commands"):  # noqa: B009 - click's group, untyped here
+    for name in COMMANDS:
         assert f"python -m app {name}" in pages, name
 
 
@@ -180,14 +177,8 @@ def test_the_papers_commands_are_ones_that_the_program_takes(root: Path) -> None
 
 
 def _find_command(name: str, arguments: list[str]) -> Any:
-    """The command itself: training's are kept in command lines of their own."""
-    if name in ("train", "evaluate"):
-        group = typer.main.get_command(training)
-    elif name == "data":
-        group, name = typer.main.get_command(data), arguments.pop(0)
-    else:
-        group = typer.main.get_command(cli)
-    found = getattr(group, "commands")[name]  # noqa: B009 - click's group, untyped here
-    while hasattr(found, "commands"):
-        found = found.commands[arguments.pop(0)]
-    return found
+    """The command itself, imported."""
+    command: Any = ListedCommand(name, f"app.cli.{COMMANDS[name][0]}", COMMANDS[name][1]).load()
+    while hasattr(command, "commands"):
+        command = command.commands[arguments.pop(0)]
+    return command

@@ -45,7 +45,7 @@ from app.api.routes import (
 )
 from app.api.routes import status as api_status
 from app.errors import InvalidCursor, OptionsRefused, QueueError, RecordUnreadable, TooManyJobs
-from app.jobs.sweeper import Sweeper
+from app.jobs.keeping.sweeper import Sweeper
 from app.settings import Settings
 from app.terminal import advice_on_names, own_command
 

@@ -26,7 +26,7 @@ from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.job_store import Jobs
-from app.jobs.kept_uploads import KeptUploads
+from app.jobs.keeping.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
 from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, connect_async, redis_url

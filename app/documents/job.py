@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job, Priority, Stage, State, Submission
-from app.jobs.kept_segments import KeptSegments, kept_by
+from app.jobs.keeping.kept_segments import KeptSegments, kept_by
 from app.jobs.queue_position import QueuePosition
 from models.caption import ScoredCaption
 

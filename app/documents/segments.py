@@ -10,7 +10,7 @@ from app.documents.job import Document, JobDocument, Media, Model, Note, documen
 from app.errors import RecordUnreadable
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job
-from app.jobs.kept_segments import KeptSegments
+from app.jobs.keeping.kept_segments import KeptSegments
 from models.caption import AttentionDocument, ScoredCaption, Weights
 
 
@@ -102,9 +102,3 @@ def on_other_clock(attention: AttentionDocument, clock_of: Callable[[float], flo
     times = {"times": all_moved(attention.times), "parts": attention.parts and all_moved(attention.parts)}
     extras = [part.on_clock(clock_of) for part in attention.extras]
     return attention.model_copy(update={**times, "extras": extras})
-
-
-def clock(seconds: float) -> str:
-    """Writes seconds as 0:00:04.5, however many."""
-    tenths = round(seconds * 10)
-    return f"{tenths // 36000}:{tenths // 600 % 60:02d}:{tenths // 10 % 60:02d}.{tenths % 10}"

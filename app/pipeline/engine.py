@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -34,7 +34,6 @@ from extractors.media.request import DecodeRequest
 from extractors.video_features.packed_streams import count_bytes, pack_streams, unpack_streams
 from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
-from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import extract_together
 from models.pretrained.errors import OptionRefused
 from models.video_category import add_category
@@ -235,13 +234,8 @@ def _write(
     if options.category is not None:
         videos = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
     groups = [[each] for each in videos] if options.method == "sample" else [videos]
-    written = [plan.caption(group, _decoding(options), options.prompt) for group in groups]
+    written = [plan.caption(group, options, options.prompt) for group in groups]
     return [best_first for of_group in written for best_first in of_group]
-
-
-def _decoding(options: CaptionOptions) -> DecodingOptions:
-    """Takes what is said of the search, by the names that decoding has for it."""
-    return DecodingOptions(**{field.name: getattr(options, field.name) for field in fields(DecodingOptions)})
 
 
 def _grey(request: DecodeRequest) -> Footage:

@@ -18,7 +18,7 @@ from app.documents.segments import on_other_clock
 from app.errors import JobFailure
 from app.jobs.job import JobLimits, Stage
 from app.jobs.job_store import Claim
-from app.jobs.kept_segments import KeptSegments, kept_by
+from app.jobs.keeping.kept_segments import KeptSegments, kept_by
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer
 from app.segments.summary import SummaryClip

@@ -18,7 +18,7 @@ import structlog
 from app.documents.job import Answer
 from app.errors import QueueUnavailable
 from app.jobs.job_store import Jobs
-from app.jobs.kept_segments import KeptSegments
+from app.jobs.keeping.kept_segments import KeptSegments
 from app.settings import Settings
 from app.worker.attempt import NO_FACTS, Attempt
 

@@ -24,7 +24,7 @@ import psutil
 import redis
 
 from app.jobs.job import Keys
-from app.jobs.sweeper import STAGED_AGE
+from app.jobs.keeping.sweeper import STAGED_AGE
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
 from benchmarks.crash.colours import COLOURS, draw

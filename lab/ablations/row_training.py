@@ -114,7 +114,7 @@ def _train(
     assert isinstance(job.row.make, TrainingSpec)
     started, run = time.monotonic(), TrainingRun(folder, corpus.device)
     batches = corpus.make_batches(recipe, job.family.videos)
-    watched = PictureValidation(corpus.held_out[:WATCHED], recipe.decoding.options)
+    watched = PictureValidation(corpus.held_out[:WATCHED], recipe.search)
     captioner = build_captioner(job.row.make, corpus, job.seed, words)
     _take_steps(Trainer(recipe, batches, watched, run, _keep_none, corpus.precision), captioner)
     state = run.load()

@@ -171,7 +171,7 @@ class FusedWriter:
             for member in self._checkpoints:
                 check_streams(member, video)
         most = {"beam": options.beam_size, "greedy": 1}.get(options.method, CANDIDATES)
-        each = replace(options, num_captions=min(CANDIDATES, most))
+        each = options.changed(num_captions=min(CANDIDATES, most))
         written: dict[str, WrittenOutput] = {
             name: _CheckpointOutput.of(DecodedBatch.by(member.captioner, features, lead_stream(member), each))
             if isinstance(member, Checkpoint)

@@ -183,7 +183,7 @@ class Reranker:
         Raises:
             ValueError: ``options`` allow fewer captions.
         """
-        options = replace(options, num_captions=candidates)
+        options = options.changed(num_captions=candidates)
         with torch.no_grad():
             outputs = {
                 name: DecodedOutput.by(member, member.encode(features), options)
@@ -195,7 +195,7 @@ class Reranker:
         self, batches: Mapping[str, Batch], options: DecodingOptions
     ) -> list[RankedCandidates]:
         """Captions and ranks the same of one batch a stream; all beams of each member compete."""
-        options = replace(options, num_captions=options.beam_size)
+        options = options.changed(num_captions=options.beam_size)
         outputs = {
             name: DecodedOutput.by(member, member.encode_batches(order_inputs(member, batches)), options)
             for name, member in self.members.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -119,7 +119,7 @@ class DecodedBatch:
     def _write_again(self, video: int, memory: Memory) -> str:
         """Decodes one video's caption from another memory of the batch."""
         row = torch.tensor([video], device=memory.times.device)
-        alone = replace(self.options, num_captions=1, attention=False)
+        alone = self.options.changed(num_captions=1, attention=False)
         with torch.inference_mode():
             ((best, *_),) = decode(self.captioner, memory.select(row), alone)
         return join(self.captioner.vocabulary.decode(best.tokens))

@@ -94,9 +94,7 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
     def save(network: TrainedNetwork, best: BestScore) -> None:
         pass
 
-    whole, shots = (
-        PictureValidation(held_out, recipe.decoding.options, each) for each in (None, batches.shots)
-    )
+    whole, shots = (PictureValidation(held_out, recipe.search, each) for each in (None, batches.shots))
     return Trainer(recipe, batches, whole, TrainingRun(out), save, torch.float32, shots)
 
 

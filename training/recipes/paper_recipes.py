@@ -17,9 +17,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from models.captioners.registry import CaptionerFolder, RegisteredCaptioner, list_folders
+from models.decoding.options import DecodingOptions
 from models.stream_set import StreamSet
 from training.recipes.demo_recipes import DEMO, UnknownRecipe
-from training.recipes.recipe import CONSTANT, DecodingPlan, Recipe
+from training.recipes.recipe import CONSTANT, Recipe
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ PAPER = DEMO.model_copy(
         "self_critical_steps": 0,
         "self_critical_captions": 1,
         "self_critical_temperature": 1.0,
-        "decoding": DecodingPlan(name_once=False),
+        "decoding": DecodingOptions(name_once=False),
     }
 )
 

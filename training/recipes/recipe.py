@@ -83,24 +83,6 @@ class RewardWeights(BaseModel):
     rouge_l: float = 0.0
 
 
-class DecodingPlan(BaseModel):
-    """Holds how captions are searched where weights are chosen, and in ``evaluate`` by default.
-
-    The names are DecodingOptions'; so are the values that a recipe leaves alone.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    beam_size: int = 5
-    length_penalty: float = 0.7
-    max_length: int = 20
-    name_once: bool = True
-
-    @property
-    def options(self) -> DecodingOptions:
-        """Returns what a search is given; attention is not kept."""
-        return DecodingOptions(**self.model_dump(), attention=False)
-
-
 class Recipe(BaseModel):
     """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
 
@@ -163,8 +145,13 @@ class Recipe(BaseModel):
     rewards: RewardWeights = RewardWeights()
     baseline: Literal["others", "greedy"] = "others"
     mixer_words: int = Field(0, ge=0)
-    decoding: DecodingPlan = DecodingPlan()
+    decoding: DecodingOptions = DecodingOptions()
     seed: int = 2020
+
+    @property
+    def search(self) -> DecodingOptions:
+        """Returns the search that weights are chosen by; attention is not kept."""
+        return self.decoding.changed(attention=False)
 
     def rate(self, step: int, steps: int, epoch: float) -> float:
         """Returns the learning rate of a step; the first ``warmup`` steps rise in a straight line.

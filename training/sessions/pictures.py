@@ -209,7 +209,7 @@ class PictureTraining:
 
     def make_trainer(self, save_best: Callable[[TrainedNetwork, BestScore], None] | None = None) -> Trainer:
         """Makes the trainer. save_best: in the place of the run's own ``checkpoints``."""
-        items, options = self.held_out, self.recipe.decoding.options
+        items, options = self.held_out, self.recipe.search
         return Trainer(
             recipe=self.recipe,
             batches=self.batches,

@@ -258,7 +258,7 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     trainer = Trainer(
         recipe=recipe,
         batches=batches,
-        validation=VideoValidation(split.held_out, recipe.decoding.options, inputs),
+        validation=VideoValidation(split.held_out, recipe.search, inputs),
         run=run,
         save_best=_make_saver(start, split, recipe, run),
         precision=training_precision(settings.device),

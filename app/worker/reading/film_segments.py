@@ -29,7 +29,7 @@ from app.documents.segments import SegmentDocument
 from app.errors import JobFailure
 from app.jobs.blobs import Blobs
 from app.jobs.job import Stage
-from app.jobs.kept_segments import SegmentFolder
+from app.jobs.keeping.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors, media_answer
 from app.segments.caption_segments import SegmentCaption, caption_segments

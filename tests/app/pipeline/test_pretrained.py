@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.cli.caption import caption_files
 from app.cli.captioners import read_facts
+from app.cli.videos.local_captions import caption_files
 from app.errors import EngineStartFailed, InvalidMembers, JobFailure, PromptNotTaken, UsageError
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo

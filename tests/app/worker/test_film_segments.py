@@ -21,7 +21,7 @@ from app.documents.segments import FilmDocument, SegmentDocument, film_of
 from app.documents.subtitles import to_vtt
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Keys, Submission
-from app.jobs.kept_segments import attention_key, frame_key
+from app.jobs.keeping.kept_segments import attention_key, frame_key
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import connect
 from app.segments.loading import load_film_captioner, segment_options

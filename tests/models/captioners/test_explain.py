@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -152,7 +151,7 @@ def test_dual_afr_tells_a_weight_a_layer_for_each_word_but_the_first() -> None:
 def test_a_caption_without_words_has_attention_without_rows() -> None:
     """Refocus's key frames are the video's, so that they are told all the same."""
     captioner = tiny_refocus()
-    silent = replace(OPTIONS, max_length=1)
+    silent = OPTIONS.changed(max_length=1)
     captioner.output.bias.data[0] = 50.0  # the end at once
     ((found,),) = caption(checkpoint(captioner), videos((3,)), silent)
     assert found.text == ""

@@ -13,7 +13,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from app.attention_picture.render import draw_attention_picture
-from app.cli.models import describe_set
+from app.cli.installed_models import describe_set
+from app.cli.main import cli as app
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer
@@ -28,7 +29,6 @@ from tests.models.parts import list_names
 from tests.training.killed_training import RECIPE
 from tests.training.small_demo import use_recipe
 from tests.training.tiny_corpus import write_corpus
-from training.cli import app
 from training.recipes.demo_recipes import find_recipe
 from training.recipes.paper_recipes import find_paper_run
 

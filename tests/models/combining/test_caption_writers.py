@@ -63,7 +63,7 @@ def competed(best: Caption) -> list[SimpleNamespace]:
 def test_the_beams_of_all_members_compete_and_the_best_is_the_caption() -> None:
     members: Members = {"stats": tiny_stats(), "g2l": tiny_g2l(), "refocus": tiny_refocus()}
     writer = fused(**members)
-    each = replace(OPTIONS, num_captions=min(CANDIDATES, OPTIONS.beam_size))
+    each = OPTIONS.changed(num_captions=min(CANDIDATES, OPTIONS.beam_size))
     for video, [best] in enumerate(writer.caption(videos(), OPTIONS)):
         candidates = competed(best)
         assert best.text == candidates[0].text
@@ -97,13 +97,13 @@ def test_the_winners_own_attention_is_told() -> None:
 
 def test_several_captions_are_the_best_ones() -> None:
     writer = fused(stats=tiny_stats(), g2l=tiny_g2l())
-    (captions,) = writer.caption(videos((3,)), replace(OPTIONS, num_captions=3))
+    (captions,) = writer.caption(videos((3,)), OPTIONS.changed(num_captions=3))
     assert [each.text for each in captions] == [each.text for each in competed(captions[0])[:3]]
 
 
 def test_the_papers_rule_is_an_option_of_the_search() -> None:
     ours = fused(stats=tiny_stats(), g2l=tiny_g2l())
-    asked = [best for [best] in ours.caption(videos(), replace(OPTIONS, fusion_rule="relevance"))]
+    asked = [best for [best] in ours.caption(videos(), OPTIONS.changed(fusion_rule="relevance"))]
     told = [best for [best] in replace(ours, likelihood_weight=0.0).caption(videos(), OPTIONS)]
     assert [competed(best) for best in asked] == [competed(best) for best in told]
     for best in asked:

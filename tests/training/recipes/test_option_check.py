@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from training.cli import app, train
+from app.cli.main import cli as app
+from app.cli.model_options import expand_fields
+from app.cli.training.train import train
 from training.recipes.demo_recipes import read_recipes
 from training.recipes.option_check import (
-    TrainOptions,
-    UnreadOption,
     list_unread_as_paper,
     list_unread_by_embedding,
     list_unread_on_pictures,
     list_unread_on_videos,
 )
 from training.recipes.paper_recipes import find_paper_run
+from training.recipes.train_options import TrainOptions, UnreadOption
 
 #: Of the command's options, those that every run reads.
 ALWAYS_READ = {"captioner", "data", "recipe", "out", "cache", "threads", "seed", "device", "feature_map"}
-ALL = TrainOptions(Path("a.safetensors"), "demo", ["stats"], "msvd", "stats", 5, True, Path("features"))
+ALL = TrainOptions(
+    start=Path("a.safetensors"),
+    streams="demo",
+    teachers=["stats"],
+    data_set="msvd",
+    paper="stats",
+    steps=5,
+    self_critical=True,
+    features=Path("features"),
+)
 NO_TEACHER = "has no teacher; with one: --recipe demo-taught"
 NO_REWARD = "has no self-critical steps; leave it out"
 
@@ -109,6 +118,5 @@ def test_nothing_is_refused_that_was_not_given() -> None:
 
 
 def test_every_option_of_the_command_is_thought_of() -> None:
-    named = {"teachers": "teacher"}
-    asked = {named.get(field.name, field.name) for field in fields(TrainOptions)}
-    assert set(inspect.signature(train).parameters) == ALWAYS_READ | asked
+    asked = {field.alias or name for name, field in TrainOptions.model_fields.items()}
+    assert set(inspect.signature(expand_fields(train)).parameters) == ALWAYS_READ | asked

@@ -10,6 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from extractors.features import Features
 from models.captioners.dual_afr.config import DualAFRConfig
 from models.captioners.registry import captioner_class, find_stream_set
@@ -18,7 +19,6 @@ from models.vocabulary import Vocabulary, pad_captions
 from tests.models.tiny import stream
 from training.batches.training_batch import TrainingBatch
 from training.batches.video_batches import VideoInputs
-from training.cli import app
 from training.datasets.errors import DataSetError
 from training.optimization.learner import build_learner, build_optimizer
 from training.optimization.losses import caption_loss, supervised_loss

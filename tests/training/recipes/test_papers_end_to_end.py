@@ -22,6 +22,7 @@ import torch
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
@@ -38,7 +39,6 @@ from tests.training.laid_out import LAYOUTS, Captioned
 from tests.training.small_networks import create_small, install
 from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.batches.video_features import VideoFeatures
-from training.cli import app
 from training.datasets.caption_set import VideoItem
 from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptioningRun
@@ -52,7 +52,7 @@ from training.sessions.videos import train_as_paper
 
 pytestmark = pytest.mark.slow
 
-VIDEOS, FEW, STEPS, BATCH = 40, 6, 20, 8
+VIDEOS, FEW, STEPS, BATCH = 24, 6, 20, 8
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (220, 20, 20),
     "green": (20, 200, 40),
@@ -204,7 +204,7 @@ def test_a_recipe_learns_on_its_set(trials: PaperTrials, recipe: str, captioner:
     CHOSEN_BY.clear()
     best = trials.train(recipe, captioner)
     run = list_paper_runs()[recipe, captioner]
-    assert [run.recipe.decoding.options] == CHOSEN_BY
+    assert [run.recipe.search] == CHOSEN_BY
     found = losses(best.parent, next(iter(run.epochs)))
     assert len(found) >= STEPS - 1
     assert np.mean(found[STEPS // 2 :]) < 0.95 * np.mean(found[:3]), found
@@ -251,9 +251,9 @@ def test_a_papers_checkpoint_is_evaluated_as_it_was_chosen(
         done = CliRunner().invoke(app, [*command, *options])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout.splitlines()[-1])["n"] == 1
-    wanted = list_paper_runs()[recipe, captioner].recipe.decoding.options
+    wanted = list_paper_runs()[recipe, captioner].recipe.search
     assert searched[0] == vars(wanted)
-    assert searched[1] == vars(replace(wanted, name_once=True, method="greedy", max_length=9))
+    assert searched[1] == vars(wanted.changed(name_once=True, method="greedy", max_length=9))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,9 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from app.cli.main import PROGRAM, cli
+from app.cli.main import cli
+from app.cli.main import cli as app
+from app.terminal import MODULE as PROGRAM
 from extractors.decoder.decoder import Decoder
 from extractors.features import Stream, StreamSpec
 from extractors.video_features.feature_files import (
@@ -35,7 +37,6 @@ from tests.models.tiny import stats_config
 from tests.training.laid_out import msvd, vatex, write_json
 from tests.training.saved_features.formats import FORMATS, FeatureFormat, Written, draw, lay_captions
 from tests.training.small_demo import use_demo_config, use_recipe
-from training.cli import app
 from training.datasets.registry import SetFolder
 from training.recipes import paper_recipes
 from training.recipes.demo_recipes import DEMO

@@ -12,6 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from extractors.decoder.decoder import Decoder
 from extractors.features import StreamSpec
 from models.captioners.stats.config import STaTSConfig, StreamConfig
@@ -30,7 +31,6 @@ from tests.training.small_demo import use_demo_config
 from tests.training.stopped import stopped_before
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs
 from training.batches.video_features import VideoFeatures
-from training.cli import app
 from training.datasets.caption_set import VideoItem
 from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import NothingToUse

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from extractors.catalog.tuned_pair import TUNED_GRID, make_spec
 from extractors.features import StreamSpec
 from models.captioners.registry import find_stream_set
@@ -26,7 +27,6 @@ from tests.training.tiny_corpus import Averages, write_corpus
 from training.batches.picture_batches import CachedNetwork
 from training.batches.picture_features import VIEWS
 from training.batches.picture_inputs import PICTURE_NETWORKS, PictureInputs
-from training.cli import app
 from training.optimization.run_folder import RunSettings
 from training.recipes.demo_recipes import DEMO_EMBEDDING, find_recipe
 from training.sessions.pictures import match_weights, train_captioner, train_semantic_embedding

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.access.keys import KeyStore, read_token
-from app.cli.keys import seconds_of
 from app.cli.main import cli
+from app.cli.service.keys import seconds_of
 from app.errors import UsageError
 from app.jobs.job import Keys
 from app.jobs.job_store import Jobs

@@ -1,4 +1,4 @@
-"""Defines ``python -m app data``: says whether a captioned set is all there, and what is missing."""
+"""Prints whether a captioned set is all there, and what is missing: ``python -m app data check``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 from rich.console import Console
@@ -23,47 +23,36 @@ from training.datasets.check import (
     make_deep_probe,
     probe_header,
 )
-from training.datasets.errors import DataSetError
-from training.datasets.registry import DATA_SETS, find_data_set
+from training.datasets.registry import find_data_set
 
-#: The papers that have splits of a set.
-PAPERS = tuple(dict.fromkeys(each.paper for known in DATA_SETS.values() for each in known.protocols))
 Depth = Literal["none", "header", "deep"]
 #: As many unreadable files as are listed; all of them are in the JSON.
 LISTED = 10
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Captioned sets: what is there, what is missing."
-)
 
+def report_set(name: str, root: Path, paper: str | None, depth: Depth, *, as_json: bool) -> bool:
+    """Looks for a captioned set in a folder and prints what is there.
 
-@app.callback()
-def data() -> None:
-    """Captioned sets: what is there, what is missing."""
+    Args:
+        name: of the set.
+        root: the folder.
+        paper: whose splits and words.
+        depth: how closely videos are looked at.
+        as_json: prints one JSON document.
 
+    Returns:
+        Whether all that is needed is there.
 
-@app.command("check")
-def check_command(
-    name: Annotated[str, typer.Argument(metavar="SET", help=f"One of: {', '.join(DATA_SETS)}.")],
-    root: Annotated[Path, typer.Option(help="The folder with its annotations and videos.")],
-    paper: Annotated[str | None, typer.Option(help=f"Whose splits and words: {', '.join(PAPERS)}.")] = None,
-    probe: Annotated[
-        Depth, typer.Option(help="Look for files alone, open each one's header, or decode frames of each.")
-    ] = "header",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Say what of a set is there and how to get the rest; exit status 1 where anything needed is missing."""
-    try:
-        with _open_probe(probe) as opened:
-            found = check_data_set(find_data_set(name), root, paper, opened)
-    except DataSetError as error:
-        typer.echo(error.advice, err=True)
-        raise typer.Exit(2) from error
+    Raises:
+        DataSetError: there is no such set, or its annotations cannot be read.
+    """
+    with _open_probe(depth) as probe:
+        report = check_data_set(find_data_set(name), root, paper, probe)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), ensure_ascii=False))
+        typer.echo(json.dumps(report.to_json(), ensure_ascii=False))
     else:
-        _print(found)
-    raise typer.Exit(0 if found.complete else 1)
+        _print(report)
+    return report.complete
 
 
 @contextmanager

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
-from app.errors import UsageError
+from app.cli.model_options import FieldsOf
 from app.jobs.options import CaptionOptions
-from app.settings import load_settings
 from app.terminal import complain
 
 SHOWN = 20  #: files with a code that are listed at the end; their rows have the rest
@@ -25,11 +23,10 @@ def bulk(
     out: Annotated[
         str, typer.Option(metavar="DIR", help="Folder of parquet files, as captions.parquet or s3://….")
     ],
-    captioner: Annotated[str | None, typer.Option(help="Which captioner writes.")] = None,
-    members: Annotated[str | None, typer.Option(help="Of fusion or ensemble: captioners.")] = None,
-    beam_size: Annotated[int, typer.Option(help="Hypotheses kept at each word.")] = 5,
-    num_captions: Annotated[int, typer.Option(help="How many captions, best first.")] = 1,
-    max_length: Annotated[int, typer.Option(help="Most words in a caption.")] = 20,
+    options: Annotated[
+        CaptionOptions,
+        FieldsOf("How captions are written", ("captioner", "members"), leave_out=("attention", "segments")),
+    ],
     address: Annotated[
         str | None,
         typer.Option(help="Of a Ray cluster, or auto; default: RAY_ADDRESS, or Ray is started here."),
@@ -41,19 +38,14 @@ def bulk(
     batch: Annotated[int, typer.Option(min=1, max=64, help="Videos captioned together.")] = 8,
 ) -> None:
     """Caption a collection into parquet, on this machine or a Ray cluster; goes on where it was stopped."""
-    given = {"captioner": captioner, "members": members, "beam_size": beam_size}
-    try:
-        options = CaptionOptions.model_validate(
-            {**given, "num_captions": num_captions, "max_length": max_length, "attention": False}
-        )
-    except ValidationError as error:
-        raise UsageError(f"{error.errors(include_url=False)[0]['msg']}.") from error
     from app.bulk.videos import list_videos
 
     videos = list_videos(source)  # before Ray is loaded, which takes seconds
     from app.bulk.caption_collection import Fleet, caption_collection
+    from app.settings import load_settings
 
     fleet = Fleet(address, decoders, engines, batch)
+    options = options.model_copy(update={"attention": False})
     tally = caption_collection(videos, out, options, load_settings(), fleet)
     for file, code in tally.failures[:SHOWN]:
         complain(f"{file}: {code}")

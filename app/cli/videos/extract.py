@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from app.errors import UsageError, sentence
-from app.settings import load_settings
+from app.extract.inputs import find_videos
 from app.terminal import complain
 
 FormName = Literal["safetensors", "npy", "hdf5"]
@@ -49,9 +49,11 @@ def extract(
     precision: Annotated[Precision | None, typer.Option(help="Default: the fastest there is.")] = None,
 ) -> None:
     """Write features of videos to files, one decoding for all extractors; goes on where it was stopped."""
+    find_videos(videos, out)  # what is missing is said before networks load
     from app.extract.extract_files import extract_files
     from app.extract.plan import ExtractionPlan
     from app.extract.pool import ExtractorsMissing
+    from app.settings import load_settings
     from extractors.windows import WindowOptions
 
     configured = load_settings()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from training.cli import app
+from app.cli.main import cli as app
 
 
 def test_another_name_is_refused_with_those_there_are(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from app.errors import QueueUnavailable
 from app.jobs.batches import held_uploads
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job_store import Jobs
-from app.jobs.kept_uploads import KeptUploads
+from app.jobs.keeping.kept_uploads import KeptUploads
 from app.jobs.redis_client import unavailable_if_away
 from app.settings import Settings
 

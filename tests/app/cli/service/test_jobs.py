@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli.main import BASH_SCRIPT, PROGRAM, cli
+from app.cli.completion import BASH_SCRIPT
+from app.cli.main import cli
 from app.errors import EngineCrashed
 from app.jobs.job import Job, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.settings import Settings
+from app.terminal import MODULE as PROGRAM
 from tests.app.live_api import LiveApi, finished, send
 from tests.app.scripted_worker import ScriptedWorker
 

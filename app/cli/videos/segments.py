@@ -11,17 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.cli.caption import choose_names
+from app.cli.videos.failures import FailedFile, list_failures
 from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import JobFailure, UsageError
-from app.extract.inputs import InputVideo
+from app.extract.inputs import InputVideo, choose_names, find_videos
 from app.jobs.options import CaptionOptions
 from app.segments.film_captioner import FilmCaptioner, segment_lines
-from app.segments.loading import find_films, load_film_captioner
+from app.segments.loading import load_film_captioner
 from app.settings import Settings
 from app.terminal import complain, printable_json
-from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 from extractors.media.errors import MediaError
 from extractors.shots.segment import SegmentOptions
@@ -72,7 +71,7 @@ def caption_by_segments(
         EngineStartFailed: the models do not load.
     """
     options = options.model_copy(update={"attention": output.format == "json"})
-    films = find_films(paths, output.folder)
+    films = find_videos(paths, output.folder)
     return caption_films(films, load_film_captioner(settings, options, segments), output)
 
 
@@ -92,17 +91,17 @@ def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output:
     """
     if output.format is not None and output.folder is None and len(films) > 1:
         raise UsageError("Several films make several files: name a folder for them with --out.")
-    failed: list[tuple[Path, ReelwordError]] = []
+    failed: list[FailedFile] = []
     for film, name in zip(films, choose_names(films), strict=True):
         try:
             document = _caption(film, captioner, output, is_alone=len(films) == 1)
         except (MediaError, JobFailure) as error:
-            failed.append((film.file, error))
+            failed.append(FailedFile.by(film.file, error))
             continue
         _write(document, name, output)
         for warning in document.warnings:
             complain(f"{film.file}: {warning.message} [{warning.code}]")
-    _report(failed, len(films))
+    list_failures(failed, len(films), "film")
     return len(failed)
 
 
@@ -136,12 +135,3 @@ def _write(document: FilmDocument, name: str, output: SegmentOutput) -> None:
             file.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise UsageError(f"The file {target} cannot be written: {error.strerror}.") from error
-
-
-def _report(failed: Sequence[tuple[Path, ReelwordError]], count: int) -> None:
-    """Lists which films failed, why, and what to do."""
-    if not failed:
-        return
-    complain(f"{len(failed)} of {count} {'film' if count == 1 else 'films'} failed:")
-    for film, error in failed:
-        complain(f"  {film}: {error.advice} [{error.code}]")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.errors import UsageError
-from app.settings import load_settings
+from app.extract.inputs import find_videos
 
 
 def search(
@@ -30,10 +30,13 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find moments that fit some words, in films, which are captioned at their first search, or in jobs."""
-    from app.search.search_films import SearchRequest, search_films, show_jobs
-
     if jobs == bool(films):
         raise UsageError("Name films and folders to search, or --jobs.")
+    if films:
+        find_videos(films, None)  # what is missing is said before models load
+    from app.search.search_films import SearchRequest, search_films, show_jobs
+    from app.settings import load_settings
+
     request = SearchRequest(words, count, segments, sheet, as_json)
     if jobs:
         show_jobs(request, load_settings())

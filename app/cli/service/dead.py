@@ -7,32 +7,40 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.errors import RecordUnreadable
-from app.jobs.blobs import Blobs
-from app.jobs.dead_letters import DeadLetter
-from app.jobs.job_store import Jobs
-from app.jobs.redis_client import connect, redis_url
-from app.settings import Settings, load_settings
+from app.terminal import complain
+
+if TYPE_CHECKING:
+    from app.jobs.blobs import Blobs
+    from app.jobs.dead_letters import DeadLetter
+    from app.jobs.job_store import Jobs
 
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
 Names = Annotated[list[str], typer.Argument(metavar="NAME", help="As dead list has it.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-dead = typer.Typer(no_args_is_help=True, help="List, show, requeue and drop jobs that could not be read.")
+dead = typer.Typer(no_args_is_help=True)
 
 
-def _jobs(configured: Settings) -> Jobs:
-    return Jobs.from_settings(connect(redis_url(configured), PATIENCE), configured)
+def _open() -> tuple[Jobs, Blobs]:
+    from app.jobs.blobs import Blobs
+    from app.jobs.job_store import Jobs
+    from app.jobs.redis_client import connect, redis_url
+    from app.settings import load_settings
+
+    settings = load_settings()
+    jobs = Jobs.from_settings(connect(redis_url(settings), PATIENCE), settings)
+    return jobs, Blobs(settings.blob_url, settings.staging)
 
 
 @dead.command("list")
 def list_letters(as_json: AsJson = False) -> None:
     """List the dead letters, oldest first: when, what, and why it could not be read."""
-    found = _jobs(load_settings()).dead.all()
+    found = _open()[0].dead.all()
     if as_json:
         typer.echo(json.dumps([letter.model_dump() for letter in found]))
         return
@@ -46,7 +54,7 @@ def list_letters(as_json: AsJson = False) -> None:
 @dead.command()
 def show(name: Annotated[str, typer.Argument(help="As dead list has it.")], as_json: AsJson = False) -> None:
     """Show a dead letter with the values that could not be read."""
-    jobs = _jobs(load_settings())
+    jobs, _ = _open()
     letter = _find(jobs, name)
     document = {**letter.model_dump(), "value": jobs.dead.value(letter)}
     if as_json:
@@ -59,7 +67,7 @@ def show(name: Annotated[str, typer.Argument(help="As dead list has it.")], as_j
 @dead.command()
 def requeue(names: Names) -> None:
     """Put jobs into their queues again, with all their attempts."""
-    jobs, failed = _jobs(load_settings()), 0
+    (jobs, _), failed = _open(), 0
     for name in names:
         try:
             jobs.requeue(_find(jobs, name))
@@ -73,8 +81,7 @@ def requeue(names: Names) -> None:
 @dead.command()
 def drop(names: Names) -> None:
     """Remove dead letters for good, with the record and the upload of their jobs."""
-    configured = load_settings()
-    jobs, blobs = _jobs(configured), Blobs(configured.blob_url, configured.staging)
+    jobs, blobs = _open()
     for name in names:
         letter = _find(jobs, name)
         jobs.dead.drop(letter)
@@ -87,6 +94,6 @@ def drop(names: Names) -> None:
 def _find(jobs: Jobs, name: str) -> DeadLetter:
     letter = jobs.dead.find(name)
     if letter is None:
-        typer.echo(f"There is no dead letter called {name}; python -m app dead list has them all.", err=True)
+        complain(f"There is no dead letter called {name}; python -m app dead list has them all.")
         raise typer.Exit(1)
     return letter

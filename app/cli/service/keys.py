@@ -6,17 +6,16 @@ import json
 import re
 import time
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
-from app.access.keys import ApiKey, KeyStore, make_key
 from app.errors import UsageError
-from app.jobs.job import Keys
-from app.jobs.redis_client import connect, redis_url
-from app.settings import Settings, load_settings
 from app.terminal import complain, own_command, print_table, printable
+
+if TYPE_CHECKING:
+    from app.access.keys import ApiKey, KeyStore
+    from app.settings import Settings
 
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -28,7 +27,7 @@ LIMITS = {
     "max_upload_bytes": "{} bytes", "max_seconds": "{:g} s", "max_pixels": "{} pixels",
 }  # fmt: skip
 
-keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
+keys = typer.Typer(no_args_is_help=True)
 
 
 @keys.command()
@@ -47,6 +46,11 @@ def add(
     expires: Annotated[str | None, typer.Option(help="In how long, as 12h, 30d or 52w.")] = None,
 ) -> None:
     """Make a key and print it, once: it cannot be read again."""
+    from pydantic import ValidationError
+
+    from app.access.keys import make_key
+    from models.decoding.options import first_fault
+
     terms = {
         "rate": rate,
         "read_rate": read_rate,
@@ -56,13 +60,15 @@ def add(
         "max_pixels": max_pixels,
         "expires_at": None if expires is None else time.time() + seconds_of(expires),
     }
-    store = _store(load_settings())
+    store = _store(_load_settings())
     if any(key.name == name for key in store.all().values()):
         raise UsageError(f"There is a key called {name}: revoke it first, or choose another name.")
     try:
         key, token = make_key(name, scopes=tuple(scope or ("read", "write")), **terms)
     except ValidationError as error:
-        raise UsageError(_what_is_wrong(error)) from error
+        field, fault = first_fault(error)
+        option = field.replace("_", "-").replace("scopes", "scope") or "key"
+        raise UsageError(f"--{option}: {fault}.") from error
     store.add(key)
     complain(f"The key of {name}. Keep it: it is not shown again.")
     typer.echo(token)
@@ -71,13 +77,14 @@ def add(
 @keys.command("list")
 def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List keys with what they may do, oldest first; secrets are not kept."""
-    found = list(_store(load_settings()).all().values())
+    settings = _load_settings()
+    found = list(_store(settings).all().values())
     if as_json:
         typer.echo(json.dumps([key.model_dump(exclude={"sha256"}) for key in found]))
     elif found:
         print_table(COLUMNS, [_row(key) for key in found])
     else:
-        typer.echo(f"There are no keys: {own_command('keys add NAME', load_settings())} makes one.")
+        typer.echo(f"There are no keys: {own_command('keys add NAME', settings)} makes one.")
 
 
 @keys.command()
@@ -87,7 +94,7 @@ def revoke(
     ],
 ) -> None:
     """End keys: they open nothing any more, within seconds, nor do pages that were signed in by them."""
-    store, failed = _store(load_settings()), 0
+    store, failed = _store(_load_settings()), 0
     for name in names:
         found = [key for key in store.all().values() if name in (key.name, key.id)]
         for key in found:
@@ -107,14 +114,18 @@ def seconds_of(duration: str) -> int:
     return int(found[1]) * UNITS[found[2]]
 
 
-def _store(configured: Settings) -> KeyStore:
-    return KeyStore(connect(redis_url(configured), PATIENCE), Keys(configured.namespace))
+def _load_settings() -> Settings:
+    from app.settings import load_settings
+
+    return load_settings()
 
 
-def _what_is_wrong(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    option = str(first["loc"][0]).replace("_", "-").replace("scopes", "scope") if first["loc"] else "key"
-    return f"--{option}: {first['msg'].removeprefix('Value error, ')}."
+def _store(settings: Settings) -> KeyStore:
+    from app.access.keys import KeyStore
+    from app.jobs.job import Keys
+    from app.jobs.redis_client import connect, redis_url
+
+    return KeyStore(connect(redis_url(settings), PATIENCE), Keys(settings.namespace))
 
 
 def _row(key: ApiKey) -> tuple[str, ...]:

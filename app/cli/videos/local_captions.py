@@ -14,15 +14,16 @@ from pathlib import Path
 from PIL import Image
 
 from app.attention_picture.render import draw_attention_picture
+from app.cli.videos.failures import FailedFile, list_failures
 from app.documents.job import FileDocument
 from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
-from app.extract.inputs import InputVideo
+from app.extract.inputs import choose_names, find_videos
 from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_choices
 from app.segments.film_captioner import FilmCaptioner, segment_lines
-from app.segments.loading import find_films, load_film_captioner
+from app.segments.loading import load_film_captioner
 from app.settings import Settings
 from app.terminal import FileProgress, complain, printable, printable_json, show_progress
 from extractors.media.errors import MediaError
@@ -59,7 +60,7 @@ def caption_files(
         UsageError: nothing can be done for any file.
         EngineStartFailed: the models do not load.
     """
-    videos = find_films(paths, folder)
+    videos = find_videos(paths, folder)
     files = [video.file for video in videos]
     choice = _choose_captioner(options, settings)
     if folder is not None:
@@ -80,26 +81,8 @@ def caption_files(
                 films = load_film_captioner(settings, options, segments, engine)
                 outcome = _caption_segments(outcome, films, bar, is_alone=len(files) == 1)
             failed += [outcome] if outcome.error else []
-    if not as_json or failed:
-        _list_failures(failed, len(files))
+    list_failures([FailedFile.by(each.file, each.error) for each in failed if each.error], len(files))
     return len(failed)
-
-
-def choose_names(videos: Sequence[InputVideo]) -> list[str]:
-    """Chooses a name for each video's pictures: its own, or name-2, name-3 … where that is taken.
-
-    Compared without case, since some file systems do.
-    """
-    taken: set[str] = set()
-    names = []
-    for video in videos:
-        name, number = video.name, 1
-        while name.lower() in taken:
-            number += 1
-            name = f"{video.name}-{number}"
-        taken.add(name.lower())
-        names.append(name)
-    return names
 
 
 def write_attention(outcome: Outcome, path: Path) -> None:
@@ -198,13 +181,3 @@ def _warn(outcome: Outcome) -> None:
     """Says what was odd about a file that was captioned all the same."""
     for warning in outcome.answer.warnings:
         complain(f"{outcome.file}: {warning.message} [{warning.code}]")
-
-
-def _list_failures(failed: Sequence[Outcome], count: int) -> None:
-    """Lists which files failed, why, and what to do, after everything else."""
-    if not failed:
-        return
-    complain(f"{len(failed)} of {count} {'file' if count == 1 else 'files'} failed:")
-    for outcome in failed:
-        if outcome.error is not None:
-            complain(f"  {outcome.file}: {outcome.error.advice} [{outcome.error.code}]")
