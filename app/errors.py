@@ -8,11 +8,12 @@ extractors/media/errors.py.)
     │   ├── DeadlineExceeded        deadline_exceeded     504  it ran longer than ``job_seconds``
     │   ├── EngineFault             engine_error          500  the engine raised an error ``attempts`` times
     │   ├── WorkerFault             worker_error          500  the worker did, e.g. because its disk is full
-    │   ├── CaptionerUnavailable    captioner_unavailable 422  no such captioner where the job ran
-    │   ├── EmbeddingMissing        embedding_missing     422  fusion has nothing to choose captions by
-    │   ├── MembersDiffer           members_differ        422  captioners that cannot write together
-    │   ├── PromptRefused           prompt_refused        422  the captioner takes no prompt, or not this one
-    │   ├── CaptionerLacksOption    captioner_lacks_option 422 who writes does not have an option
+    │   ├── OptionsRefused                                     a request is refused so, too
+    │   │   ├── CaptionerUnknown    unknown_captioner     422  no such captioner where the job ran
+    │   │   ├── EmbeddingMissing    embedding_missing     422  fusion has nothing to choose captions by
+    │   │   ├── InvalidMembers      invalid_members       422  captioners that cannot write together
+    │   │   ├── PromptNotTaken      prompt_not_taken      422  the captioner takes no prompt, or not this one
+    │   │   └── OptionNotTaken      option_not_taken      422  who writes does not have the option, or value
     │   ├── UploadMissing           upload_missing        410  its file is gone from the blob store
     │   ├── UrlNotAllowed           url_not_allowed       422  its address is in a network that is not asked
     │   ├── UrlUnreachable          url_unreachable       502  no server answers there, or it breaks off
@@ -23,9 +24,10 @@ extractors/media/errors.py.)
     ├── TooManyJobs                 too_many_jobs         429  its owner has as many as may be
     ├── RecordUnreadable            record_unreadable     409  this version cannot read the job's record
     ├── JobNotRequeued              job_not_requeued      409  an operator's requeue that cannot be done
-    ├── CursorUnreadable            cursor_unreadable     422  no page of a list of jobs ended with it
+    ├── InvalidCursor           invalid_cursor        422  no page of a list of jobs ended with it
     ├── QueueError
     │   ├── QueueUnavailable        queue_unavailable     503  Redis does not answer
+    │   │   └── RedisRefuses        redis_refuses         503  it does not let the service in, or do enough
     │   └── NotOnDisk               not_on_disk           503  Redis did not write the job to disk in time
     └── StartError
         ├── RedisMissing            redis_missing         500  no server to embed, none named
@@ -87,44 +89,57 @@ class WorkerFault(JobFailure):
     operator_hint = "Look at the worker's log; a full disk below REELWORD_DATA is the usual cause."
 
 
-class CaptionerUnavailable(JobFailure):
-    """name: what was asked for. known: the captioners that there are."""
+class OptionsRefused(JobFailure):
+    """Says that what is asked for cannot be had: before a job is taken where workers are known, else by its
+    end.
+    """
 
-    code = "captioner_unavailable"
-    hint = "Choose a captioner that GET /models lists."
+    code = "options_refused"
+    title: ClassVar[str] = "The options cannot be had"
     status = 422
 
-    def __init__(self, message: str, name: str = "", known: Sequence[str] = ()) -> None:
-        super().__init__(message, name, tuple(known))
-        self.name, self.known = name, tuple(known)
+    def __init__(self, message: str = "", known: Sequence[str] | None = None) -> None:
+        super().__init__(message or f"{self.title}.", None if known is None else list(known))
+
+    @property
+    def known(self) -> list[str] | None:
+        """Lists what can be had instead, where that can be listed."""
+        names: list[str] | None = self.args[1]
+        return names
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
-class EmbeddingMissing(JobFailure):
+class CaptionerUnknown(OptionsRefused):
+    code = "unknown_captioner"
+    title = "No worker has this captioner"
+    hint = "Choose a captioner that GET /models lists."
+
+
+class EmbeddingMissing(OptionsRefused):
     code = "embedding_missing"
+    title = "Fusion has nothing to choose captions by"
     hint = "Choose another captioner than fusion; GET /models lists them."
     operator_hint = "Put semantic_embedding.safetensors beside the captioners' weights."
-    status = 422
 
 
-class MembersDiffer(JobFailure):
-    code = "members_differ"
+class InvalidMembers(OptionsRefused):
+    code = "invalid_members"
+    title = "These members cannot write together"
     hint = "Choose members whose vocabularies and features GET /models shows to be the same."
-    status = 422
 
 
-class PromptRefused(JobFailure):
-    code = "prompt_refused"
+class PromptNotTaken(OptionsRefused):
+    code = "prompt_not_taken"
+    title = "This captioner takes no prompt, or not this one"
     hint = "Leave the prompt out, or choose a captioner that GET /models says takes one."
-    status = 422
 
 
-class CaptionerLacksOption(JobFailure):
-    code = "captioner_lacks_option"
+class OptionNotTaken(OptionsRefused):
+    code = "option_not_taken"
+    title = "This captioner does not take the option"
     hint = "Leave the option out, or choose a captioner that has it."
-    status = 422
 
 
 class UploadMissing(JobFailure):
@@ -203,8 +218,9 @@ class JobNotRequeued(JobError):
     status = 409
 
 
-class CursorUnreadable(JobError):
-    code = "cursor_unreadable"
+class InvalidCursor(JobError):
+    code = "invalid_cursor"
+    title: ClassVar[str] = "The cursor cannot be read"
     hint = "Take the cursor from the page before as it is, or begin again without one."
     status = 422
 
@@ -227,6 +243,7 @@ class QueueUnavailable(QueueError):
 
 class RedisRefuses(QueueUnavailable):
     code = "redis_refuses"
+    hint = "Send the request again later; if it fails again, tell those who run the service."
     operator_hint = "Check user and password in REDIS_URL, and that this user may run scripts on all keys."
 
 

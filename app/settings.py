@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -48,7 +49,14 @@ class Settings(BaseSettings):
     )
 
     # where things are
-    data: Path = Field(Path("data"), description="Folder of blobs, the embedded Redis's file and the caches.")
+    data: Path = Field(Path("data"), description="Folder of blobs, the embedded Redis's file and features.")
+    cache: Path | None = Field(
+        None,
+        description="Folder of converted networks, for all data folders; default: reelword in ~/.cache.",
+    )
+    cache_bytes: int = Field(
+        4096 * MIB, ge=0, description="Room for converted networks; those that were not used longest go."
+    )
     blobs: str | None = Field(
         None, description="Directory or fsspec URL (s3://…) of blobs; default: in the data folder."
     )
@@ -68,6 +76,10 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("REELWORD_PORT", "PORT"),
         description="Port that the API listens on.",
     )
+    url: str | None = Field(
+        None, description="Address of a running service that the command line asks, as https://reel.example."
+    )
+    key: str | None = Field(None, repr=False, description="API key that the command line asks it with.")
     allowed_hosts: str = Field(
         "",
         description="Names beside localhost that the API may be asked for by, with commas between; * is any.",
@@ -285,12 +297,12 @@ class Settings(BaseSettings):
             raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
         return kept
 
-    @field_validator("traces")
+    @field_validator("traces", "url")
     @classmethod
-    def _is_an_address(cls, traces: str | None) -> str | None:
-        if traces is not None and not re.match(r"https?://[^/\s]+", traces):
-            raise ValueError(f"{traces} is no address: give it as http://collector:4318")
-        return traces
+    def _is_an_address(cls, address: str | None) -> str | None:
+        if address is not None and not re.match(r"https?://[^/\s]+", address):
+            raise ValueError(f"{address} is no address: give it as http://collector:4318")
+        return address
 
     @field_validator("beat_seconds")
     @classmethod
@@ -319,11 +331,11 @@ class Settings(BaseSettings):
     def _is_where_it_is_now(cls, engine: str) -> str:
         return MOVED_ENGINES.get(engine, engine)
 
-    @field_validator("data", "weights", "manifest")
+    @field_validator("data", "cache", "weights", "manifest")
     @classmethod
-    def _from_here(cls, path: Path) -> Path:
+    def _from_here(cls, path: Path | None) -> Path | None:
         """Makes a path absolute: processes started from here may work in another folder."""
-        return path.expanduser().absolute()
+        return None if path is None else path.expanduser().absolute()
 
     @field_validator("blobs")
     @classmethod
@@ -331,6 +343,21 @@ class Settings(BaseSettings):
         """Makes a folder absolute; a URL stays as it is."""
         is_folder = blobs is not None and "://" not in blobs and "::" not in blobs
         return str(Path(str(blobs)).expanduser().absolute()) if is_folder else blobs
+
+    @property
+    def cache_folder(self) -> Path:
+        """Returns the folder of converted networks.
+
+        Where the user's cache folder (XDG_CACHE_HOME) cannot be written, it is one in the data folder.
+        """
+        if self.cache is not None:
+            return self.cache
+        try:
+            users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "reelword"
+            nearest = next(folder for folder in (users, *users.parents) if folder.exists())
+        except (RuntimeError, OSError):  # a user without a home, or one that cannot be looked into
+            return self.data / "cache"
+        return users if os.access(nearest, os.W_OK) else self.data / "cache"
 
     @property
     def host_names(self) -> list[str]:

@@ -1,4 +1,7 @@
-"""Prints for people: names that cannot harm a terminal, tables that fit any width, a bar of files."""
+"""Prints for people: names that cannot harm a terminal, tables that fit any width, a bar of files.
+
+Rich is imported by what draws with it, so that a command that draws nothing starts at once.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,22 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.measure import Measurement
-from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.table import Column, Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.text import Text
 
-from app.settings import Settings
+    from app.settings import Settings
 
+MODULE, SCRIPT = "python -m app", "reelword"  #: the two ways to start the program
 UNLIMITED = 10_000  #: columns, to measure what a text would take
+
+
+def name_program(text: str = MODULE) -> str:
+    """Writes the program's name as it was started, where a text has it as ``python -m app``."""
+    return text.replace(MODULE, SCRIPT) if Path(sys.argv[0]).stem == SCRIPT else text
 
 
 def printable(text: str) -> str:
@@ -39,8 +40,8 @@ def printable(text: str) -> str:
 
 
 def own_command(arguments: str, settings: Settings) -> str:
-    """Writes a command of ours as it can be typed: of a process in a container as the settings say, else by
-    the Python that runs, on the same data folder.
+    """Writes a command of ours as it can be typed: of a process in a container as the settings say, else as
+    it was started, on the same data folder.
 
     Args:
         arguments: what stands behind ``python -m app``.
@@ -48,10 +49,11 @@ def own_command(arguments: str, settings: Settings) -> str:
     """
     if settings.command:
         return f"{settings.command} {arguments}"
-    python, here = Path(sys.executable), Path.cwd()
-    shown = python.relative_to(here) if python.is_relative_to(here) else python
-    line = f"{shlex.quote(str(shown))} -m app {arguments}"
-    if settings.data == Path(str(Settings.model_fields["data"].default)).absolute():
+    is_script = name_program() == SCRIPT
+    program, here = Path(sys.argv[0] if is_script else sys.executable).absolute(), Path.cwd()
+    shown = program.relative_to(here) if program.is_relative_to(here) else program
+    line = f"{shlex.quote(str(shown))} {'' if is_script else '-m app '}{arguments}"
+    if settings.data == Path(str(type(settings).model_fields["data"].default)).absolute():
         return line
     return f"REELWORD_DATA={shlex.quote(str(settings.data))} {line}"
 
@@ -68,7 +70,18 @@ def advice_on_names(settings: Settings) -> str | None:
 
 def complain(line: str) -> None:
     """Prints a line to standard error."""
-    print(printable(line), file=sys.stderr)
+    print(printable(name_program(line)), file=sys.stderr)
+
+
+def say(line: str) -> None:
+    """Prints a line to standard output."""
+    print(printable(name_program(line)), flush=True)
+
+
+def clock(seconds: float) -> str:
+    """Writes seconds as 0:00:04.5, however many."""
+    tenths = round(seconds * 10)
+    return f"{tenths // 36000}:{tenths // 600 % 60:02d}:{tenths // 10 % 60:02d}.{tenths % 10}"
 
 
 def printable_json(line: str) -> str:
@@ -86,6 +99,10 @@ def print_table(
         rows: cells, whose line breaks are kept.
         console: standard output where none is given.
     """
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
     console = console or Console()
     cells = [[_to_text(cell) for cell in row] for row in rows]
     widths = _share_width([map(Text, columns), *cells], console)
@@ -104,6 +121,8 @@ def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] 
     """Of each column: its longest word at least. The room that is left goes in equal parts to those that need
     more, so that short columns break no line; None where there is too little. Rich's own way shortens long
     columns first, whatever words are in them."""
+    from rich.measure import Measurement
+
     ranges = [
         [Measurement.get(console, console.options.update(width=UNLIMITED), cell) for cell in column]
         for column in zip(*rows, strict=True)
@@ -121,6 +140,9 @@ def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] 
 
 
 def _print_below_each_other(columns: Sequence[str], rows: Sequence[Sequence[Text]], console: Console) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
     for name, *cells in rows:
         console.print(name, style="bold")
         for column, cell in zip(columns[1:], cells, strict=True):
@@ -132,6 +154,8 @@ def _print_below_each_other(columns: Sequence[str], rows: Sequence[Sequence[Text
 
 def _to_text(cell: str) -> Text:
     """A cell without markup: what stands in brackets is part of a name."""
+    from rich.text import Text
+
     return Text("\n".join(map(printable, cell.split("\n"))), overflow="fold")
 
 
@@ -163,6 +187,16 @@ class FileProgress:
 @contextmanager
 def show_progress(files: int) -> Iterator[FileProgress]:
     """Shows a bar of so many files on standard error, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     shown = Progress(

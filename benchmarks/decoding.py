@@ -3,43 +3,39 @@
     python -m benchmarks.decoding [--quick] [--results FILE] [--only stats,g2l] [--frames 8] [--beam-size 5]
 
 Each captioner in weights/ that stands alone captions 1 and then 8 videos of random features, by
-``models.decoding.decode`` and, in turn with it, by
+``models.decoding.decode`` and, in turn with it, by a plain loop as public code of captioners has it
+(ruotianluo/ImageCaptioning.pytorch): video by video, the video repeated for its beams, one call of the
+captioner a step for the beams together, everything sorted, candidates and beams kept in Python lists. The
+captioner is the same but for torch's own tanh, its keys are computed once a video, and the same words are
+forbidden; captions of both are compared and counted.
 
-* a plain loop as public code of captioners has it (ruotianluo/ImageCaptioning.pytorch): video by video, the
-  video repeated for its beams, one call of the captioner a step for the beams together, everything sorted,
-  candidates and beams kept in Python lists. The captioner is the same but for torch's own tanh, its keys are
-  computed once a video, and the same words are forbidden; captions of both are compared and counted;
-* ``generate`` of transformers (beams, cache) by a GPT-2 of one layer with cross-attention to as many places,
-  as wide as the captioner's state, with its vocabulary and random weights, made to take as many steps.
-
-All run on one thread and are timed in processor seconds, which is what an idle machine's clock would show.
+Both run on one thread and are timed in processor seconds, which is what an idle machine's clock would show.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.support.rows import Row, add_options, measure_in_turns, medians, tell
 from extractors.features import Features, Stream
-from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.captioner import AnyCaptioner
 from models.captioners import attention_layers
 from models.checkpoint import Checkpoint, list_checkpoints, load_captioner
 from models.decoding.constraints import Constraints
 from models.decoding.decode import DecodingOptions, LengthPenalty, decode
+from models.memory import Memory, StepAttention
 from models.vocabulary import EOS
 
 BATCHES = (1, 8)
-HEADS = 4  #: fewer where that does not divide the width
+PLAIN = "plain loop over videos"
 
 
 def main() -> None:
@@ -60,7 +56,7 @@ def main() -> None:
 
 @torch.inference_mode()
 def measure(checkpoint: Checkpoint, frames: int, options: DecodingOptions, rounds: int) -> list[Row]:
-    """Measures one captioner against both peers, with each size of batch.
+    """Measures one captioner against the plain loop, with each size of batch.
 
     Args:
         checkpoint: The captioner with its streams.
@@ -77,7 +73,7 @@ def measure(checkpoint: Checkpoint, frames: int, options: DecodingOptions, round
 
 
 def _compare(captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, rounds: int) -> Iterator[Row]:
-    """Lets all three caption the videos in turns."""
+    """Lets both caption the videos in turns."""
 
     def search_all() -> list[PlainCaption]:
         taken = [memory.select(torch.tensor([video])) for video in range(memory.size)]
@@ -86,29 +82,22 @@ def _compare(captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, 
 
     plain, ours = search_all(), [found[0].tokens for found in decode(captioner, memory, options)]
     same = sum(tokens == caption.tokens for tokens, caption in zip(ours, plain, strict=True))
-    steps = max(caption.steps for caption in plain)
     ways = {
         "ours": lambda: decode(captioner, memory, options),
-        "plain loop over videos": search_all,
-        "transformers generate": make_generation(captioner, memory, steps, options.beam_size),
+        PLAIN: search_all,
     }
     taken = medians(measure_in_turns(ways, rounds, clock=time.process_time))
-    notes = {
-        "plain loop over videos": f"{same} of {memory.size} captions identical",
-        "transformers generate": f"{steps} steps",
-    }
-    for peer, note in notes.items():
-        yield Row(
-            "decoding",
-            f"{captioner.name}, videos: {memory.size}, beams: {options.beam_size}",
-            1000 * taken["ours"],
-            "CPU ms",
-            1000 * taken[peer],
-            peer,
-            goal="ratio >= 5" if peer.startswith("plain") and memory.size > 1 else "",
-            repeats=rounds,
-            note=note,
-        )
+    yield Row(
+        "decoding",
+        f"{captioner.name}, videos: {memory.size}, beams: {options.beam_size}",
+        1000 * taken["ours"],
+        "CPU ms",
+        1000 * taken[PLAIN],
+        PLAIN,
+        goal="ratio >= 5" if memory.size > 1 else "",
+        repeats=rounds,
+        note=f"{same} of {memory.size} captions identical",
+    )
 
 
 def _draw(checkpoint: Checkpoint, frames: int, brightness: float) -> Features:
@@ -137,11 +126,10 @@ class PlainBeam:
 
 @dataclass(frozen=True)
 class PlainCaption:
-    """Holds the best caption of one video. steps: that the captioner was asked for."""
+    """Holds the best caption of one video."""
 
     tokens: tuple[int, ...]
     attention: Sequence[StepAttention | None]
-    steps: int
 
 
 def search_plainly(captioner: AnyCaptioner, video: Memory, options: DecodingOptions) -> PlainCaption:
@@ -170,7 +158,7 @@ def search_plainly(captioner: AnyCaptioner, video: Memory, options: DecodingOpti
         word = torch.tensor([beam.tokens[-1] for beam in beams])
     penalty = LengthPenalty.parse(options.length_penalty)
     best = max(beams, key=lambda beam: beam.total / float(penalty.divisor(torch.tensor(len(beam.tokens)))))
-    return PlainCaption(best.tokens[:-1] if best.finished else best.tokens, best.attention, steps)
+    return PlainCaption(best.tokens[:-1] if best.finished else best.tokens, best.attention)
 
 
 def _extend(
@@ -192,51 +180,6 @@ def _extend(
         PlainBeam((*beam.tokens, word), beam.total + value, word == EOS, (*beam.attention, seen))
         for word, value in zip(words[:width].tolist(), values[:width].tolist(), strict=True)
     ]
-
-
-def make_generation(
-    captioner: AnyCaptioner, memory: Memory, steps: int, beam_size: int
-) -> Callable[[], object]:
-    """Makes the peer of transformers: a decoder as wide as the captioner's state over as many places.
-
-    Args:
-        captioner: Whose width and vocabulary it takes.
-        memory: Whose places it attends to, in states of its own.
-        steps: Tokens that it writes.
-        beam_size: Beams a video.
-
-    Returns:
-        What is timed.
-    """
-    width = int(captioner.config.model_dump()["hidden"])
-    config = GPT2Config(
-        vocab_size=len(captioner.vocabulary),
-        n_positions=64,
-        n_embd=width,
-        n_layer=1,
-        n_head=math.gcd(HEADS, width),
-        add_cross_attention=True,
-        bos_token_id=0,
-        eos_token_id=EOS,
-    )
-    decoder = GPT2LMHeadModel(config).eval()
-    places = torch.randn(memory.size, 49 * memory.times.shape[1], width)
-    begin = torch.zeros(memory.size, 1, dtype=torch.long)
-
-    def generate() -> object:
-        return decoder.generate(
-            begin,
-            attention_mask=torch.ones_like(begin),
-            encoder_hidden_states=places,
-            num_beams=beam_size,
-            do_sample=False,
-            use_cache=True,
-            min_new_tokens=steps,
-            max_new_tokens=steps,
-            pad_token_id=0,
-        )
-
-    return generate
 
 
 if __name__ == "__main__":

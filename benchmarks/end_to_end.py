@@ -39,7 +39,7 @@ from app.pipeline.caption_plan import CaptionInputs
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
 from app.settings import Settings
-from app.worker.results import frame_jpeg, store_result
+from app.worker.job_ends import frame_jpeg, store_result
 from benchmarks.support.joined_film import encode_parts, write_joined
 from benchmarks.support.rows import Row, add_options, cpu_seconds, measure_in_turns, medians, tell
 from benchmarks.support.served import (
@@ -47,7 +47,6 @@ from benchmarks.support.served import (
     ServedInstance,
     await_jobs,
     copies_of,
-    keep_converted_networks,
     post_clip,
 )
 from extractors.extractor import create
@@ -138,7 +137,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "data")
-        keep_converted_networks(data)
+        data.mkdir(parents=True, exist_ok=True)
         clip = arguments.clip or Path(folder, "clip.mp4")
         if arguments.clip is None:
             write_joined(clip, encode_parts([]), CLIP_SECONDS)

@@ -37,7 +37,7 @@ from benchmarks.crash.findings import Finding, seconds, show
 from reelword import AsyncClient
 
 KILL_EVERY = 3.0  #: seconds
-VICTIMS = ("app worker", "app.worker.engine_child", "app api")
+VICTIMS = ("app worker", "app.worker.engine.child", "app api")
 SENDERS = 16  #: uploads at once
 SLOW_SHARE = 0.1  #: of jobs that take three seconds
 SETTLE_SECONDS = 120.0  #: for the last webhooks

@@ -93,7 +93,7 @@ class PackageMissing(ReelwordError, ImportError):
         error = cls(f"{package} is not installed; it is in the group {group}.", name=package)
         by_pip = f"pip install 'reelword-service[{group}]'"
         error.hint = f"Install it: make setup-{group} in a checkout, {by_pip} elsewhere."
-        error.operator_hint = f"Images have it where they are built with --build-arg EXTRA_GROUPS={group}."
+        error.operator_hint = f"Images have it where they are built with --build-arg EXTRAS={group}."
         return error
 
 

@@ -1,24 +1,32 @@
-"""Declares ``python -m lab``: one command a study. Parts are imported when they are asked for."""
+"""Lists the studies: ``python -m lab``. Each is imported when it is called."""
 
 from __future__ import annotations
 
-import typer
-
-from app.cli.main import Commands, PlainCommand
-from lab.ablations.command import ablate
-from lab.judging.command import judge
+from app.cli.commands import make_program
 
 PROGRAM = "python -m lab"
+#: Study → its module below lab, in which a function has the study's name; and its help.
+STUDIES = {
+    "ablate": ("ablations.command", "Train and read the papers' ablations, one row after another."),
+    "attention": ("attention", "Measure how far each captioner's weights over time may be trusted."),
+    "average": ("checkpoints.average_weights", "Average checkpoints to one; its card names all runs."),
+    "compare": (
+        "checkpoints.compare_checkpoints",
+        "Compare checkpoints on held-out pictures, each with the first one.",
+    ),
+    "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
+    "streams": ("streams", "Measure what each stream knows of captions' words, alone and beside the first."),
+}
 
-lab = typer.Typer(
-    cls=Commands,
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Measure captioners: ablations, marks by eye.",
+lab = make_program(
+    "lab", STUDIES, "Measure captioners, their attention and their streams; average checkpoints."
 )
-lab.command(cls=PlainCommand)(ablate)
-lab.command(cls=PlainCommand)(judge)
+
+
+@lab.callback()
+def take_no_options() -> None:
+    """Take the options that stand before a study: none."""
+
 
 if __name__ == "__main__":
     lab(prog_name=PROGRAM)

@@ -1,6 +1,6 @@
 """How far may a captioner's weights over time be trusted?
 
-    python -m lab.attention --clips FOLDER [--skip NAME …]
+    python -m lab attention --clips FOLDER [--skip NAME]…
 
 For each captioner in weights/ that stands alone: the normalised entropy of its words' weights over the frames
 (1 is no preference at all), the share of words that are called spread over the whole clip, and the mass on
@@ -11,16 +11,17 @@ the other one's, .5 being a guess. The clips that no caption could be had for ar
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
 
 from app.jobs.options import CaptionOptions
 from app.pipeline.loaded_captioners import LoadedCaptioners
@@ -54,18 +55,18 @@ class Trust:
         return f"{mean:12.3f} {low:6.3f} {middle:6.3f} {high:6.3f} {spread:8.2f} {mass:10.2f}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--clips", type=Path, required=True, help="a folder of videos")
-    parser.add_argument("--skip", nargs="*", default=[], help="names of files to leave out")
-    arguments = parser.parse_args()
+def attention(
+    clips: Annotated[Path, typer.Option(help="A folder of videos.")],
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Name of a file to leave out; may be repeated.")
+    ] = None,
+) -> None:
+    """Measure how far each captioner's weights over time may be trusted."""
     settings = Settings(device="cpu")
     torch.set_num_threads(settings.threads)
     captioners = LoadedCaptioners(settings, "cpu")
     files = sorted(
-        file
-        for file in arguments.clips.iterdir()
-        if file.suffix in VIDEOS and file.name not in arguments.skip
+        file for file in clips.iterdir() if file.suffix in VIDEOS and file.name not in (skip or ())
     )
     names = [name for name in captioners.captioner_choices.names if name not in (FUSION, ENSEMBLE)]
     choices = {name: captioners.captioner_choices.resolve(CaptionOptions(captioner=name)) for name in names}
@@ -134,7 +135,3 @@ def joined(first: Stream, second: Stream) -> Stream:
     values = torch.cat([first.values[::2], second.values[::2]])
     start = np.arange(len(values), dtype=np.float64)
     return replace(first, values=values, start=start, end=start + 1, mask=None)
-
-
-if __name__ == "__main__":
-    main()

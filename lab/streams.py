@@ -1,14 +1,13 @@
 """What streams know of the words in captions, alone and beside each other: which are worth their seconds.
 
-    python -m lab.streams tuned_pair coco_ssd:10 i3d_rgb --data DATA
+    python -m lab streams tuned_pair coco_ssd:10 i3d_rgb --data DATA
 
 The first extractor is what captioners have; of each other one the table says what it knows alone and what it
 adds. A stream is boiled down to one vector a picture, its mean over places and time, and a ridge regression
 goes from there to the share of a picture's captions that have a word, for the 400 commonest words behind the
 first 25. Judged on the pictures that every training holds out: mean over words of the average precision with
 which pictures are ranked. Networks that look at several frames are shown 16 of a pan over the picture, as
-captioners are in training. Without pictures it says so and ends well, so that ``make bench`` can run
-everywhere.
+captioners are in training. Without pictures it says so and ends well.
 """
 
 from __future__ import annotations
@@ -173,14 +172,14 @@ def _mean_precision(scores: Matrix, truth: Matrix) -> float:
     return float(of_words.mean())
 
 
-def main(
+def streams(
     extractors: Annotated[
         list[str] | None, typer.Argument(help="The first is what others are added to.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with the training sets.")] = None,
     pictures: Annotated[int, typer.Option(min=10, help="To learn from.")] = 1800,
 ) -> None:
-    """Prints what each stream knows, alone and beside the first."""
+    """Measure what each stream knows of captions' words, alone and beside the first."""
     if data is None:
         typer.echo("not run: give --data (docs/training.md)")
         return
@@ -197,7 +196,3 @@ def main(
         table.add_row(name, width, alone, joined, f"{seconds:.3f}")
         first = first or both
     Console().print(table)
-
-
-if __name__ == "__main__":
-    typer.run(main)

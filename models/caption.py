@@ -7,9 +7,10 @@ members are null, never missing.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Weights = list[float]
 
@@ -61,56 +62,97 @@ class ChosenMoment(Part):
 
     moment: int = Field(ge=0, description="Its place in `times`, and in spatial.weights of a word.")
     time: float = Field(description="Seconds, its start.")
-    weight: float = Field(description="Of the attention that chose it.")
+    weight: float | None = Field(None, description="Of the attention that chose it.")
+    title: str | None = Field(None, description="What it was chosen as, in a visitor's words.")
+    text: str | None = Field(None, description="What was read in it, or written from it.")
+    box: Weights | None = Field(None, description="Where in the picture: x0 y0 x1 y1 in [0, 1].")
 
 
-class LayerWeights(Part):
-    """Holds how much each level of abstraction counted for each word."""
+class NamedChoice(Part):
+    """Names one of several things that weights are over, or a column of a table."""
 
-    names: list[str] = Field(description="[layer], the streams that the layers are.")
-    weights: list[Weights | None] = Field(description="[word][layer], sum to one; the first word has none.")
-
-
-class CandidateCaption(Part):
-    """Holds a caption that competed in a fusion."""
-
-    captioner: str
-    beam: int = Field(description="Its place among its captioner's own, 0 the best.")
-    text: str
-    score: float = Field(description="Its captioner's: log-probability over length ** length_penalty.")
-    relevance: float = Field(description="Cosine of caption and video in the semantic embedding.")
-    likelihood: float = Field(description="Log-probability a word, the mean over all members.")
-    merit: float = Field(description="What the best is chosen by: relevance and weighted likelihood.")
+    name: str
+    title: str = Field(description="The same in a visitor's words.")
 
 
-class Extras(Part):
-    """Holds what a captioner shows beside the two maps; null for what it does not have.
+class Explanation(Part):
+    """Is what a captioner shows beside the two maps: one part, drawn by its kind alone."""
 
-    Each captioner's ``explain`` fills in its own; app/attention_picture/captioner_panels.py and
-    app/api/static/film/captioner_views.js show it.
-    """
+    name: str = Field(description="By which a client finds it.")
+    title: str = Field(description="Its heading.")
+    note: str = Field("", description="A sentence or two about it.")
 
-    branch: list[list[Weights]] | None = Field(
-        None, description="STaTS: [word][stream], shares of ST and TS."
+    def on_clock(self, clock_of: Callable[[float], float]) -> Self:  # noqa: ARG002
+        """Returns the part with its times on another clock, ``clock_of`` seconds of this one."""
+        return self
+
+
+class MomentsExplanation(Explanation):
+    """Shows moments that were chosen."""
+
+    kind: Literal["moments"] = "moments"
+    caption: list[ChosenMoment] | None = Field(None, description="Of the caption as a whole, in their order.")
+    words: list[list[ChosenMoment]] | None = Field(None, description="[word], of each word, rising.")
+
+    def on_clock(self, clock_of: Callable[[float], float]) -> Self:
+        def move(chosen: list[ChosenMoment]) -> list[ChosenMoment]:
+            return [each.model_copy(update={"time": round(clock_of(each.time), 4)}) for each in chosen]
+
+        moved = {
+            "caption": self.caption and move(self.caption),
+            "words": self.words and list(map(move, self.words)),
+        }
+        return self.model_copy(update=moved)
+
+
+class WeightsExplanation(Explanation):
+    """Shows weights that sum to one."""
+
+    kind: Literal["weights"] = "weights"
+    over: Literal["choices", "moments", "places"] = Field(
+        description="Named choices, the moments of `times`, or the cells or boxes of `spatial`."
     )
-    st_spatial: list[Weights] | None = Field(None, description="STaTS: [word][cell or box], where ST looked.")
-    selected: list[list[ChosenMoment]] | None = Field(
-        None, description="G2L: [word], its key frames, rising."
+    choices: list[NamedChoice] | None = Field(None, description="[choice], of weights over choices.")
+    caption: Weights | None = Field(None, description="[choice, moment or place], of the caption as a whole.")
+    words: list[Weights | None] | None = Field(
+        None, description="[word][choice, moment or place]; null for a word that has none."
     )
-    default_key_frame: ChosenMoment | None = Field(None, description="Refocus: where step 1 begins.")
-    key_frame: ChosenMoment | None = Field(
-        None, description="Refocus: the predicted one, where step 2 begins."
+    absent: str = Field("", description="What is said of a word that has none.")
+
+
+class TextExplanation(Explanation):
+    """Shows sentences."""
+
+    kind: Literal["text"] = "text"
+    caption: str | None = Field(None, description="Of the caption as a whole.")
+    words: list[str | None] | None = Field(None, description="[word], of each word.")
+    items: list[str] = Field([], description="The names in it.")
+
+
+class TableColumn(NamedChoice):
+    """Says what a column of a table is for."""
+
+    role: Literal["text", "measure", "aside", "data"] = Field(
+        description="The row's sentence, what rows are ranked by, what is shown beside them, or not shown."
     )
-    refocus: Weights | None = Field(None, description="Refocus: [moment], by which the key frame is chosen.")
-    step_1: str | None = Field(None, description="Refocus: the caption from the default key frame.")
-    step_2: str | None = Field(None, description="Refocus: the caption from the key frame, its answer.")
-    layers: LayerWeights | None = Field(None, description="dualAFR: the levels of abstraction.")
-    members: list[str] | None = Field(
-        None, description="Ensemble: who wrote together; maps and extras are the first one's."
-    )
-    candidates: list[CandidateCaption] | None = Field(
-        None, description="Fusion: all that competed, the best first; maps are the winner's."
-    )
+
+
+TableRow = dict[str, str | int | float | Weights | None]
+
+
+class TableExplanation(Explanation):
+    """Shows rows, the best first."""
+
+    kind: Literal["table"] = "table"
+    columns: list[TableColumn]
+    caption: list[TableRow] | None = Field(None, description="[row], by the columns' names, of the caption.")
+    words: list[list[TableRow]] | None = Field(None, description="[word][row], of each word.")
+
+
+ExplanationPart = Annotated[
+    MomentsExplanation | WeightsExplanation | TextExplanation | TableExplanation,
+    Field(discriminator="kind"),
+]
 
 
 class AttentionDocument(Part):
@@ -132,7 +174,23 @@ class AttentionDocument(Part):
         None, description="[word], whether `temporal` is so even that it names no moment."
     )
     spatial: Annotated[GridAttention | BoxAttention, Field(discriminator="kind")] | None = None
-    extras: Extras = Extras()
+    extras: list[ExplanationPart] = Field([], description="What the captioner shows beside, part by part.")
+
+    @field_validator("extras", mode="before")
+    @classmethod
+    def _leave_out_members(cls, value: object) -> object:
+        """Leaves out what documents have that were kept before extras were parts: one member a captioner."""
+        return [] if isinstance(value, dict) else value
+
+    def find_part(self, name: str) -> ExplanationPart | None:
+        """Finds a part by its name."""
+        return next((part for part in self.extras if part.name == name), None)
+
+    def list_chosen(self, word: int) -> list[ChosenMoment]:
+        """Lists the moments that were chosen for a word, each once, rising."""
+        parts = (part for part in self.extras if isinstance(part, MomentsExplanation) and part.words)
+        chosen = {each.moment: each for part in parts for each in (part.words or [])[word]}
+        return [chosen[moment] for moment in sorted(chosen)]
 
     def clip_parts(self) -> list[Weights]:
         """Returns the moments' parts; their times in documents that were kept before there were parts."""

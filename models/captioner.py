@@ -1,17 +1,16 @@
 """Declares what every captioner does: encode features, start a state, take a step, and what training and the
 service ask beside that.
 
-Nothing outside a captioner's own file knows which captioner it has. Rows are beams or
-samples: with B videos and K rows a video, R = B·K and the rows of a video stand side by side, so
-that a captioner can view (R, …) as (B, K, …) and attend to each video's memory without copies of it.
+Nothing outside a captioner's own folder knows which captioner it has. What it carries from step to step is
+declared in models/memory.py.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -20,83 +19,15 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import Edges, find_cell_edges
-from models.caption import ChosenMoment, Extras
+from extractors.preprocessing.images import Edges, find_cell_edges
+from models.caption import ChosenMoment, ExplanationPart
+from models.inputs import Batch, InputDescription
+from models.memory import Memory, State, StepAttention
+from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from models.vocabulary import BOS, Vocabulary
-
-if TYPE_CHECKING:
-    from models.inputs import Batch
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 DIGITS = 5  #: of a weight that is shown: exact to the eye, and the document small
-
-
-def _select(value: Any, index: Tensor) -> Any:
-    if isinstance(value, Tensor):
-        return value.index_select(0, index)
-    if isinstance(value, TensorRows):
-        return value.select(index)
-    if isinstance(value, tuple):
-        return tuple(_select(item, index) for item in value)
-    if isinstance(value, Mapping):
-        return {key: _select(item, index) for key, item in value.items()}
-    return value
-
-
-class TensorRows:
-    """Selects rows of a dataclass whose tensors all have the rows (or the videos) as first axis."""
-
-    def select(self, index: Tensor) -> Self:
-        """Takes the rows at ``index`` (R',), in that order, repeats allowed."""
-        values = {f.name: _select(getattr(self, f.name), index) for f in fields(self)}  # type: ignore[arg-type]
-        return type(self)(**values)
-
-
-@dataclass(frozen=True, eq=False)
-class StepAttention(TensorRows):
-    """Holds the attention of one step.
-
-    Attributes:
-        temporal: (R, T), sums to one over the valid rows of time.
-        spatial: (R, T, N), sums to one over the cells or boxes of each time, or None.
-        extras: The captioner's own tensors (R, …) under its own names.
-        loss: (R,), what the captioner adds to the training loss at this step; None outside training.
-    """
-
-    temporal: Tensor
-    spatial: Tensor | None
-    extras: Mapping[str, Tensor]
-    loss: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class State(TensorRows):
-    """Carries what a captioner knows from word to word; the fields of subclasses are tensors (R, …)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Memory(TensorRows):
-    """Holds B encoded videos; the fields of subclasses are tensors (B, …). times: (B, T, 2) seconds."""
-
-    times: Tensor
-
-    @property
-    def size(self) -> int:
-        """B, the number of videos."""
-        return int(self.times.shape[0])
-
-    @property
-    def moments(self) -> Tensor:
-        """(B,), how many rows of ``times`` are each video's own; those of a batch's padding end at 0."""
-        return (self.times[..., 1] > 0).sum(1).clamp(min=1)
-
-
-@dataclass(frozen=True, eq=False)
-class OwnLoss:
-    """Holds a captioner's own supervised loss. total: to be descended. per_word: nats a word, for the log."""
-
-    total: Tensor
-    per_word: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +40,9 @@ class CaptionSteps:
         video: The video's place in the batch.
         times: (T, 2) seconds, the video's own moments.
         regions: N, the video's own.
+        text: The caption.
+        write: Writes what the captioner would from another memory of this video; None where it did not write
+            the caption alone.
     """
 
     steps: StepAttention
@@ -116,11 +50,25 @@ class CaptionSteps:
     video: int
     times: NDArray[np.float64]
     regions: int
+    text: str = ""
+    write: Callable[[Memory], str] | None = None
 
-    def moment(self, row: int, weight: float) -> ChosenMoment:
-        """Names row ``row`` of the captioner's clock, with the weight by which it was chosen."""
+    def moment(
+        self, row: int, weight: float, title: str | None = None, text: str | None = None
+    ) -> ChosenMoment:
+        """Names row ``row`` of the captioner's clock.
+
+        Args:
+            row: The moment.
+            weight: By which it was chosen.
+            title: What it was chosen as.
+            text: What was written from it.
+
+        Returns:
+            The moment with its seconds.
+        """
         time = round(float(self.times[row, 0]), 4)
-        return ChosenMoment(moment=row, time=time, weight=round(weight, DIGITS))
+        return ChosenMoment(moment=row, time=time, weight=round(weight, DIGITS), title=title, text=text)
 
 
 def as_numpy(value: Tensor) -> NDArray[np.float64]:
@@ -146,16 +94,6 @@ StateT = TypeVar("StateT", bound=State)
 # of these types.
 MemoryT_co = TypeVar("MemoryT_co", bound=Memory, covariant=True)
 StateT_co = TypeVar("StateT_co", bound=State, covariant=True)
-
-
-class InputDescription(Protocol):
-    """Names an input and says its width (numbers a row or cell)."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def width(self) -> int: ...
 
 
 class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
@@ -246,37 +184,9 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         return output
 
     @property
-    def training_phases(self) -> tuple[str, ...]:
-        """Names the phases of its own that training/optimization/refocus_phases.py goes through behind
-        cross-entropy, in their order."""
-        return ()
-
-    def at_start_of(self, phase: str) -> Self:  # noqa: ARG002
-        """Makes the captioner that goes through one of its ``training_phases``."""
-        return self
-
-    def memory_to_learn_from(
-        self,
-        memory: MemoryT_co,  # type: ignore[misc]
-        generator: torch.Generator,  # noqa: ARG002
-    ) -> MemoryT_co:
-        """Chooses the memory that a supervised step writes from, where a captioner has several of a video."""
-        return memory
-
-    def earlier_memory(self, memory: MemoryT_co) -> MemoryT_co | None:  # type: ignore[misc]  # noqa: ARG002
-        """Gives the videos as an earlier pass read them, whose caption is told beside; None for one pass."""
-        return None
-
-    def own_loss(
-        self,
-        memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
-        targets: Tensor,  # noqa: ARG002
-    ) -> OwnLoss | None:
-        """Computes a loss that takes the place of cross-entropy; None where there is no such loss.
-
-        targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
-        """
-        return None
+    def phases(self) -> Sequence[PhaseSpec]:
+        """Lists the phases of its training in their order, cross-entropy first, or what takes its place."""
+        return (CROSS_ENTROPY,)
 
     def with_config(self, changes: Mapping[str, object]) -> Self:
         """Copies the weights under a config with other values, in eval mode.
@@ -290,9 +200,9 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         other.load_state_dict(self.state_dict())
         return other.eval()
 
-    def explain(self, caption: CaptionSteps) -> Extras:  # noqa: ARG002
-        """Tells what its paper has beside the two maps; nothing by default."""
-        return Extras()
+    def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:  # noqa: ARG002
+        """Explains a caption by what its paper has beside the two maps; by nothing by default."""
+        return ()
 
     def map_edges(self, stream: str, side: int) -> Edges:
         """Says where the rows, and columns, of its spatial attention lie in what the network saw.

@@ -13,7 +13,17 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from extractors.features import Features, Stream, StreamSpec
-from models.captioner import InputDescription, Memory
+from models.memory import Memory
+
+
+class InputDescription(Protocol):
+    """Names an input and says its width (numbers a row or cell)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def width(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory, State, StepAttention
-
-#: From log-probabilities (R, V) and the true words (R,) to those that the next step is given.
-NextWord = Callable[[Tensor, Tensor], Tensor]
+from models.captioner import AnyCaptioner
+from models.memory import Memory, State, StepAttention
+from models.training_phase import NextWord
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ for _pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_pool, "1")
 
 ROOT = Path(__file__).resolve().parent.parent
+os.environ.setdefault("REELWORD_CACHE", str(ROOT / "data/cache"))  # networks are converted once for all runs
 
 #: The only reasons for which a test may be skipped; a skip for any other reason fails the run.
 ALLOWED_SKIPS = (

@@ -62,7 +62,11 @@ import ast, pathlib, sys
 
 for name, module in list(sys.modules.items()):
     if name.partition(".")[0] in {folders} and module.__file__:
-        for node in ast.walk(ast.parse(pathlib.Path(module.__file__).read_text())):
+        tree = ast.parse(pathlib.Path(module.__file__).read_text())
+        for block in [each for each in ast.walk(tree) if isinstance(each, ast.If)]:
+            if ast.unparse(block.test) == "TYPE_CHECKING":  # read by type checkers alone
+                block.body = []
+        for node in ast.walk(tree):
             imports = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             imports += [node.module] if isinstance(node, ast.ImportFrom) else []
             for package in {{name.partition(".")[0] for name in imports}} & ({absent} - set({folders})):
@@ -94,33 +98,45 @@ class Image:
     optional: tuple[str, ...] = ()
 
 
+SERVICE_COMMANDS = (
+    "app.__main__, app.cli.main, app.cli.completion, app.cli.service.api, app.cli.service.dead, "
+    "app.cli.service.doctor, app.cli.service.examination, app.cli.service.job_records, app.cli.service.jobs, "
+    "app.cli.service.keys, app.cli.service.serve, app.cli.service.worker"
+)
+CAPTION_COMMANDS = (
+    "app.cli.captioners, app.cli.installed_models, app.cli.model_listing, app.cli.models, "
+    "app.cli.videos.caption, app.cli.videos.extract, app.cli.videos.local_captions, app.cli.videos.search, "
+    "app.cli.videos.segments, app.cli.weight_files, app.cli.weights"
+)
 IMAGES = {
     "api": Image(
         ("api", "cli"),
         ("app",),
-        "app.__main__, app.cli.main, app.cli.doctor, app.api.application, app.serve.supervisor",
+        f"{SERVICE_COMMANDS}, app.api.application, app.serve.supervisor",
         single=(
             "extractors",
             "extractors.child_process",
             "extractors.errors",
             "models",
             "models.caption",
+            "models.decoding",
+            "models.decoding.options",
         ),
-        optional=("app.cli.doctor torch",),  # says what of it is installed
+        optional=("app.cli.service.examination torch",),  # says what of it is installed
     ),
     "worker": Image(
         ("serve", "cli", "pretrained"),
         ("app", "extractors", "models"),
-        "app.__main__, app.cli.main, app.cli.caption, app.cli.captioners, app.cli.doctor, app.cli.models, "
-        "app.cli.weights, app.pipeline.engine, app.worker.engine_child, app.worker.worker",
+        f"{SERVICE_COMMANDS}, {CAPTION_COMMANDS}, app.pipeline.engine, app.worker.engine.child, "
+        "app.worker.worker",
         CONVERT,
     ),
     "make serve": Image(
         ("api", "serve", "cli", "embedded"),
         ("app", "extractors", "models", "training", "weights"),
-        "app.__main__, app.cli.main, app.cli.caption, app.cli.doctor, app.cli.extract, app.cli.models, "
-        "app.cli.search, app.cli.weights, app.api.application, app.pipeline.engine, app.serve.supervisor, "
-        "app.worker.engine_child, app.worker.worker, extractors.catalog.tuned_pair, training.cli",
+        f"{SERVICE_COMMANDS}, {CAPTION_COMMANDS}, app.api.application, app.pipeline.engine, "
+        "app.serve.supervisor, app.worker.engine.child, app.worker.worker, extractors.catalog.tuned_pair, "
+        "app.cli.training.train, app.cli.training.evaluate",
         CONVERT,
     ),
 }

@@ -81,6 +81,11 @@ def reader(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reader:
         (folder / entry).symlink_to(root / entry)
     for entry in ("pyproject.toml", "constraints.txt"):
         (folder / entry).symlink_to(root / entry)
+    (root / "data" / "cache").mkdir(parents=True, exist_ok=True)
+    (folder / "data").mkdir()
+    (folder / "data" / "cache").symlink_to(
+        root / "data" / "cache"
+    )  # converted networks, kept from run to run
     path = os.environ["PATH"]
     if shutil.which("curl") is None:
         (folder / "bin").mkdir()

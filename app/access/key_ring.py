@@ -18,7 +18,6 @@ import structlog
 
 from app.access.keys import ApiKey, KeyStore, read_token
 from app.errors import QueueUnavailable
-from app.jobs.job import JobLimits
 
 FRESH_SECONDS = 3.0  #: in which what was read of keys and sessions is not read again
 #: The same where a token is of no key that is known, who waits for it: all who guess cost Redis ten reads a
@@ -66,11 +65,6 @@ class KeyRing:
     async def close_session(self, cookie: str) -> None:
         self._sessions.pop(cookie, None)
         await anyio.to_thread.run_sync(self.store.close_session, cookie)
-
-    def limits_of(self, key_id: str | None) -> JobLimits | None:
-        """Collects what the jobs of a key are limited to, whose request has been let in."""
-        key = None if key_id is None else self._keys.get(key_id)
-        return None if key is None else key.job_limits
 
     async def count(self) -> int:
         """Counts the keys that there are. Raises QueueUnavailable."""

@@ -27,12 +27,10 @@ from starlette.routing import Match
 from app import __version__
 from app.api import problems
 from app.api.dependencies import ApiDependencies, service_of
-from app.api.guards.audit import Audit
+from app.api.guards.access import COOKIE, CheckAccess, allow_origins
 from app.api.guards.connections import limited
-from app.api.guards.keys import COOKIE, RequireKey
-from app.api.guards.middleware import CheckAccess, CountRequests, HeadAsGet, SecurityHeaders, allow_origins
+from app.api.guards.request_watch import WatchRequests
 from app.api.problems import Problem, RequestError
-from app.api.request_tracing import TraceRequests
 from app.api.routes import (
     batches,
     captions,
@@ -46,8 +44,8 @@ from app.api.routes import (
     webhooks,
 )
 from app.api.routes import status as api_status
-from app.errors import QueueError, RecordUnreadable, TooManyJobs
-from app.jobs.sweeper import Sweeper
+from app.errors import InvalidCursor, OptionsRefused, QueueError, RecordUnreadable, TooManyJobs
+from app.jobs.keeping.sweeper import Sweeper
 from app.settings import Settings
 from app.terminal import advice_on_names, own_command
 
@@ -106,7 +104,8 @@ def create_app(settings: Settings) -> FastAPI:
     ):
         app.include_router(routes, responses=problems.openapi_default())
     app.mount("/static", StaticFiles(directory=STATIC))
-    app.add_exception_handler(RequestError, _request_error)
+    for refusal in (RequestError, OptionsRefused, InvalidCursor):
+        app.add_exception_handler(refusal, _request_error)
     app.add_exception_handler(QueueError, _queue_error)
     app.add_exception_handler(RecordUnreadable, _record_unreadable)
     app.add_exception_handler(TooManyJobs, _too_many_jobs)
@@ -114,15 +113,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(Exception, _internal_error)
-    app.add_middleware(RequireKey, service=service)  # the innermost: what is added later stands before it
-    app.add_middleware(CheckAccess, settings=settings)
+    app.add_middleware(CheckAccess, service=service)  # the innermost: what is added later stands before it
     allow_origins(app, settings)
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(Audit)
-    app.add_middleware(CountRequests, metrics=service.metrics)
-    app.add_middleware(HeadAsGet)
-    if service.tracing.is_on:
-        app.add_middleware(TraceRequests, tracing=service.tracing)
+    app.add_middleware(WatchRequests, metrics=service.metrics, tracing=service.tracing)
     return app
 
 
@@ -162,7 +155,7 @@ async def _say_where_no_key_is(service: ApiDependencies) -> None:
 
 
 async def _request_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
+    assert isinstance(error, problems.Refusal)
     if error.operator_hint and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning(error.code, path=request.url.path, detail=str(error), hint=error.operator_hint)
     return _answer(request, problems.describe(error, request.url.path), problems.headers_of(error))

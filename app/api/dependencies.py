@@ -19,14 +19,14 @@ from app.access.rates import Rates
 from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
 from app.api.receiving.batch_body import BatchTurns
-from app.api.receiving.disk_space import Room
+from app.api.receiving.upload import Room
 from app.feature_cache.feature_cache import FeatureCache
 from app.fetching.addresses import AllowedHosts
 from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.job_store import Jobs
-from app.jobs.kept_uploads import KeptUploads
+from app.jobs.keeping.kept_uploads import KeptUploads
 from app.jobs.queue import waiting
 from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, connect_async, redis_url
@@ -110,6 +110,9 @@ class ApiDependencies:
         Yields:
             What is to be told with it.
         """
+        if not self.tracing.is_on:
+            yield submission
+            return
         with self.tracing.span("submit", {"reelword.job.id": job_id}):
             parent = self.tracing.traceparent()
             yield submission if parent is None else submission.model_copy(update={"traceparent": parent})

@@ -13,14 +13,10 @@
     ├── OptionInQuery       422 option_in_query      beside a form or JSON options are no part of the address
     ├── UnknownField        422 unknown_field        known lists the fields
     ├── InvalidOption       422 invalid_option       known lists the values, where they can be listed
-    ├── CaptionerUnknown    422 unknown_captioner    known lists the captioners that live workers have
-    ├── InvalidMembers      422 invalid_members      captioners that cannot write together
     ├── KeyMissing          401 key_missing
     ├── KeyWrong            401 key_wrong            unknown, revoked or expired
     ├── KeyScopeTooSmall    403 key_scope            it may not do this
     ├── RateLimited         429 rate_limited
-    ├── PromptNotTaken      422 prompt_not_taken     known lists the captioners that take one
-    ├── OptionNotTaken      422 option_not_taken     who writes does not have the option, or not this value
     ├── IdempotencyMismatch 422 idempotency_mismatch the key belongs to another request
     ├── IdempotencyInProgress 409 idempotency_in_progress  the first request with the key still comes in
     ├── UnknownJob          404 unknown_job
@@ -36,7 +32,6 @@
     ├── TooManyItems        422 too_many_items       more videos than a batch may have
     ├── UnknownBatch        404 unknown_batch
     ├── TooManyBatches      503 too_many_batches     are being received at the moment
-    ├── InvalidCursor       422 invalid_cursor       no page of a list ended with it
     ├── BacklogFull         503 backlog_full
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
     ├── HostNotAllowed      400 host_not_allowed     asked for by a name that is not the service's
@@ -48,20 +43,31 @@
     ├── WebhooksOff         422 webhooks_off         the operator has set up no secret to sign them with
     └── StorageFull         507 storage_full
 
-Errors of the queue and of records (app/errors.py) are said the same way. A problem's ``type`` is
-``urn:reelword:problem:<code>``; codes are stable, sentences may change.
+Errors of the queue, of records and of options that no worker takes (app/errors.py) are said the same way. A
+problem's ``type`` is ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
-from app.errors import QueueError, RecordUnreadable, TooManyJobs
+from app.errors import (
+    CaptionerUnknown,
+    EmbeddingMissing,
+    InvalidCursor,
+    InvalidMembers,
+    OptionNotTaken,
+    OptionsRefused,
+    PromptNotTaken,
+    QueueError,
+    RecordUnreadable,
+    TooManyJobs,
+)
 from extractors.errors import ReelwordError
 
 MEDIA_TYPE = "application/problem+json"
@@ -200,20 +206,6 @@ class InvalidOption(RequestError):
     hint = "Correct the option or leave it out to get its default."
 
 
-class CaptionerUnknown(RequestError):
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
-    code = "unknown_captioner"
-    title = "No worker has this captioner"
-    hint = "Choose one of those listed under known; GET /models says more about them."
-
-
-class InvalidMembers(RequestError):
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
-    code = "invalid_members"
-    title = "These members cannot write together"
-    hint = "Choose members whose vocabularies and features GET /models shows to be the same."
-
-
 class KeyMissing(RequestError):
     status = HTTPStatus.UNAUTHORIZED
     code = "key_missing"
@@ -249,20 +241,6 @@ class RateLimited(RequestError):
     title = "The API key has sent too many requests"
     hint = "Wait as long as Retry-After says, and send fewer at a time."
     operator_hint = "Keys have their rates from python -m app keys add."
-
-
-class PromptNotTaken(RequestError):
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
-    code = "prompt_not_taken"
-    title = "This captioner takes no prompt"
-    hint = "Choose one of those listed under known, or leave the prompt out."
-
-
-class OptionNotTaken(RequestError):
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
-    code = "option_not_taken"
-    title = "This captioner does not take the option"
-    hint = "Leave the option out, or choose a captioner that has it."
 
 
 class IdempotencyMismatch(RequestError):
@@ -382,13 +360,6 @@ class TooManyBatches(RequestError):
     retry_after = 10
 
 
-class InvalidCursor(RequestError):
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
-    code = "invalid_cursor"
-    title = "The cursor cannot be read"
-    hint = "Take next of the page before as it is, or begin again without a cursor."
-
-
 class BacklogFull(RequestError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "backlog_full"
@@ -476,6 +447,28 @@ class StorageFull(RequestError):
     retry_after = 60
 
 
+#: What a route says that it answers with: whatever is wrong with a request, or with what it asks workers for.
+Refusal: TypeAlias = RequestError | OptionsRefused | InvalidCursor
+#: What may be wrong with any request that makes jobs.
+OF_SUBMISSIONS: tuple[type[Refusal], ...] = (
+    MalformedForm,
+    MalformedJson,
+    UploadStalled,
+    NotMultipart,
+    OptionInQuery,
+    UnknownField,
+    InvalidOption,
+    CaptionerUnknown,
+    EmbeddingMissing,
+    InvalidMembers,
+    PromptNotTaken,
+    OptionNotTaken,
+    WebhooksOff,
+    BacklogFull,
+    StorageFull,
+)
+
+
 def in_units(size: int) -> str:
     """Says a number of bytes in words: 512 MiB, 64 KiB, 300 bytes."""
     for unit, one in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
@@ -484,10 +477,11 @@ def in_units(size: int) -> str:
     return f"{size} bytes"
 
 
-def describe(error: RequestError, path: str) -> Problem:
+def describe(error: Refusal, path: str) -> Problem:
     """Makes the problem document of an error met while answering ``path``."""
-    found = problem(error.status, error.code, error.title, str(error), error.hint, path, error.known)
-    return found.model_copy(update={"causes": error.causes}) if isinstance(error, NotReady) else found
+    known = None if isinstance(error, InvalidCursor) else error.known
+    document = problem(error.status, error.code, error.title, str(error), error.hint, path, known)
+    return document.model_copy(update={"causes": error.causes}) if isinstance(error, NotReady) else document
 
 
 def describe_job_error(error: QueueError | RecordUnreadable | TooManyJobs, path: str) -> Problem:
@@ -532,7 +526,9 @@ def type_of(code: str) -> str:
     return f"urn:reelword:problem:{code}"
 
 
-def headers_of(error: RequestError) -> dict[str, str]:
+def headers_of(error: Refusal) -> dict[str, str]:
+    if not isinstance(error, RequestError):
+        return {}
     headers = {"Retry-After": error.retry_after, "WWW-Authenticate": error.challenge}
     own = {name: str(value) for name, value in headers.items() if value is not None}
     return {**error.headers, **own}
@@ -550,11 +546,11 @@ def queue_response(error: QueueError, path: str) -> Response:
     return JSONResponse(body, error.status, {"Retry-After": "5"}, media_type=MEDIA_TYPE)
 
 
-def openapi_responses(*errors: type[RequestError]) -> dict[int | str, dict[str, Any]]:
+def openapi_responses(*errors: type[Refusal]) -> dict[int | str, dict[str, Any]]:
     """Lists problems as FastAPI's ``responses=`` takes them, so that the documentation names every problem
     of a route.
     """
-    by_status: dict[int, list[type[RequestError]]] = {}
+    by_status: dict[int, list[type[Refusal]]] = {}
     for error in errors:
         by_status.setdefault(int(error.status), []).append(error)
     return {status: _openapi_response(kinds) for status, kinds in by_status.items()}
@@ -570,7 +566,7 @@ def openapi_default() -> dict[int | str, dict[str, Any]]:
     return {"default": {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}}
 
 
-def _openapi_response(kinds: Sequence[type[RequestError]]) -> dict[str, Any]:
+def _openapi_response(kinds: Sequence[type[Refusal]]) -> dict[str, Any]:
     examples = {
         kind.code: {
             "summary": kind.title,
@@ -583,4 +579,6 @@ def _openapi_response(kinds: Sequence[type[RequestError]]) -> dict[str, Any]:
         "description": "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds),
         "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
     }
-    return answer | ({"headers": RETRY_AFTER} if any(kind.retry_after for kind in kinds) else {})
+    return answer | (
+        {"headers": RETRY_AFTER} if any(getattr(kind, "retry_after", None) for kind in kinds) else {}
+    )

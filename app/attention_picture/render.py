@@ -1,5 +1,5 @@
-"""Draws the attention picture: the frames that were used in the order of time, what the captioner's own paper
-shows of it (captioner_panels.py), and a tile for each word (word_tiles.py).
+"""Draws the attention picture: the frames that were used in the order of time, what explains the caption as a
+whole (explanation_panels.py), and a tile for each word (word_tiles.py).
 
 Pillow only (the API draws too, and has neither numpy nor torch). Sizes are pixels.
 """
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from PIL import Image, ImageDraw, ImageFont
 
 from app.attention_picture import drawing, heatmap
-from app.attention_picture.captioner_panels import draw_captioner_panels
 from app.attention_picture.drawing import GAP, HEADLINE, INK, MARGIN, QUIET, SMALL
+from app.attention_picture.explanation_panels import draw_explanation_panels
 from app.attention_picture.word_tiles import (
     SPREAD,
     PictureSource,
     TileLayout,
     draw_word_rows,
+    find_bars,
     list_tile_frames,
     write_below,
 )
@@ -65,7 +66,7 @@ def draw_attention_picture(
     blocks = [
         drawing.draw_paragraph(" ".join(attention.words), HEADLINE, INK, width),
         _draw_strip(frames, frame_times, _lay_out_strip(len(frames), frames[0].size, width)),
-        *draw_captioner_panels(seen, width),
+        *draw_explanation_panels(seen, width),
         *draw_word_rows(seen, tiles),
         *([_draw_scale(width)] if attention.spatial is not None else []),
         drawing.draw_paragraph(_explain(attention), SMALL, QUIET, width),
@@ -82,8 +83,15 @@ def _lay_out_tiles(attention: AttentionDocument, times: Sequence[float], size: t
     # Few words still get a page wide enough for the headline and the legend.
     content = max(columns * (cell + GAP) - GAP, 900)
     frames = max((len(list_tile_frames(attention, word, times)) for word in range(words)), default=1)
-    has_bars = attention.extras.layers is not None
-    lines = max((len(write_below(attention, word, 0.0)) for word in range(words)), default=1)
+    has_bars = find_bars(attention) is not None
+    lines = max(
+        (
+            len(write_below(attention, word, moment, 0.0))
+            for word in range(words)
+            for moment, _ in list_tile_frames(attention, word, times)
+        ),
+        default=1,
+    )
     return TileLayout(content + 2 * MARGIN, tile, cell, columns, max(1, frames), has_bars, lines)
 
 
@@ -151,8 +159,8 @@ def _explain(attention: AttentionDocument) -> str:
         BoxAttention: "; lit boxes show which objects in it",
     }
     where = "" if attention.spatial is None else places[type(attention.spatial)]
-    many = attention.extras.selected is not None
-    which = "the key frames that were picked for it" if many else "the frame with its largest temporal weight"
+    many = any(attention.list_chosen(word) for word in range(len(attention.words)))
+    which = "the frames that were chosen for it" if many else "the frame with its largest temporal weight"
     return (
         f"Top: the frames that the captioner saw. Below, for each word, {which}{where}. The line under a "
         "frame is the clip from its first to its last second, with a segment for the part that each moment "
@@ -168,17 +176,4 @@ def _explain_spread(attention: AttentionDocument) -> str:
 
 
 def _explain_extras(attention: AttentionDocument) -> str:
-    extras = attention.extras
-    said = ""
-    if extras.branch is not None:
-        said += " ST is the share of what was followed through time, the rest is of one frame."
-    if extras.layers is not None:
-        said += f" The bars above a frame weigh the layers {', '.join(extras.layers.names)}."
-    if extras.refocus is not None:
-        said += " The line below the two steps shows by which weight the key frame was chosen."
-    if extras.candidates is not None:
-        said += " Candidates are ranked by how well they fit the video and how likely all members find them;"
-        said += " maps are the winner's."
-    if extras.members is not None:
-        said += f" Written by {', '.join(extras.members)} together; the maps are {extras.members[0]}'s."
-    return said
+    return "".join(f" {part.title}: {part.note}" for part in attention.extras if part.note)

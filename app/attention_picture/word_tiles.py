@@ -1,7 +1,7 @@
 """Draws a tile for each word, after STaTS figures 6 to 9: the frame that it looked at most, heat where in it.
 
-What a captioner has of its own is in the tile: G2L's key frames below each other, dualAFR's layers as bars
-above the frame (its figure 3), the shares of STaTS's branches below it.
+What explains a word is in its tile, by its kind: chosen moments below each other, weights over choices as
+bars above the frame or, of two choices, as a line below it, text below that.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from PIL import Image, ImageDraw
 
 from app.attention_picture import drawing, heatmap
 from app.attention_picture.drawing import ACCENT, FAINT, GAP, INK, MARGIN, QUIET, SMALL, WORD
-from models.caption import AttentionDocument, GridAttention
+from models.caption import AttentionDocument, GridAttention, TextExplanation, WeightsExplanation
 
-BARS, NAMES = 46, 18  #: heights of dualAFR's bars and of the layers' names below them
+BARS, NAMES = 46, 18  #: heights of bars and of the choices' names below them
 BELOW, LINE = 44, 21  #: room below a frame, for the line of moments and the time; and for one more line
 SPREAD = "spread over the whole clip"
 
@@ -29,7 +29,11 @@ class PictureSource:
     times: Sequence[float]
 
     def draw_moment(
-        self, moment: int, weights: Sequence[float] | None, size: tuple[int, int]
+        self,
+        moment: int,
+        weights: Sequence[float] | None,
+        size: tuple[int, int],
+        box: Sequence[float] | None = None,
     ) -> tuple[Image.Image, float]:
         """Draws a moment's frame with weights of its cells or boxes over it.
 
@@ -37,13 +41,18 @@ class PictureSource:
             moment: which.
             weights: of its cells or boxes, None for the frame alone.
             size: (width, height) of the picture.
+            box: a place to be outlined, x0 y0 x1 y1 in [0, 1].
 
         Returns:
             The picture and the frame's seconds.
         """
         frame = find_frame(self.attention, moment, self.times)
         picture = self.frames[frame].convert("RGB").resize(size, Image.Resampling.LANCZOS)
-        return overlay_attention(self.attention, weights, moment, picture), self.times[frame]
+        picture = overlay_attention(self.attention, weights, moment, picture)
+        if box is not None:
+            outline = [part * side for part, side in zip(box, (*size, *size), strict=True)]
+            ImageDraw.Draw(picture).rectangle(outline, outline=ACCENT, width=2)
+        return picture, self.times[frame]
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,7 @@ def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[
 def list_tile_frames(
     attention: AttentionDocument, word: int, frame_times: Sequence[float]
 ) -> list[tuple[int, int]]:
-    """Lists the frames of a word's tile: G2L's key frames, or the one that it looked at most.
+    """Lists the frames of a word's tile: those that were chosen for it, or the one that it looked at most.
 
     Args:
         attention: of the caption.
@@ -126,8 +135,7 @@ def list_tile_frames(
     Returns:
         (moment, frame) of each.
     """
-    if attention.extras.selected is not None and attention.extras.selected[word]:
-        chosen = [each.moment for each in attention.extras.selected[word]]
+    if chosen := [each.moment for each in attention.list_chosen(word)]:
         return [(moment, find_frame(attention, moment, frame_times)) for moment in chosen]
     most = find_most_attended(attention, word, frame_times)
     return [] if most is None else [most]
@@ -159,12 +167,14 @@ def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, t
     moments = [moment for moment, _ in list_tile_frames(seen.attention, word, seen.times)]
     if not moments:
         _draw_nothing(pen, (x, y), tiles.tile)
+    boxes = {each.moment: each.box for each in seen.attention.list_chosen(word)}
     for moment in moments:
-        picture, time = seen.draw_moment(moment, _find_places(seen.attention, word, moment), tiles.tile)
+        weights = _find_places(seen.attention, word, moment)
+        picture, time = seen.draw_moment(moment, weights, tiles.tile, boxes.get(moment))
         page.paste(picture, (x, y))
         y += tiles.tile[1]
         _draw_moments(pen, (left, y + 7), tiles.cell_width, seen.attention, word, moment)
-        for number, said in enumerate(write_below(seen.attention, word, time)):
+        for number, said in enumerate(write_below(seen.attention, word, moment, time)):
             fitted = drawing.fit_text(said, SMALL, tiles.cell_width + GAP - 6)
             drawing.draw_centred(pen, (centre, y + 18 + number * LINE), *fitted, QUIET)
         y += tiles.below
@@ -179,25 +189,27 @@ def _draw_moments(
     moment: int,
 ) -> None:
     """Draws the word's weights over the clip; no moment stands out where they are spread over all of it."""
-    marked = moment if attention.extras.selected is not None or not attention.is_spread(word) else None
+    marked = moment if attention.list_chosen(word) or not attention.is_spread(word) else None
     weights = attention.temporal[word]
     if weights:
         drawing.draw_timeline(pen, corner, width, weights, attention.clip_parts(), marked)
 
 
-def write_below(attention: AttentionDocument, word: int, time: float) -> list[str]:
-    """Writes the lines below a frame: its time, or that no moment stands out, and what STaTS has beside.
+def write_below(attention: AttentionDocument, word: int, moment: int, time: float) -> list[str]:
+    """Writes the lines below a frame: its time, or that no moment stands out, and what explains the word.
 
-    G2L's key frames were read whatever their weights, so that their times are always told.
+    Moments that were chosen were read whatever their weights, so that their times are always written.
 
     Args:
         attention: of the caption.
         word: its number.
+        moment: whose frame it is.
         time: of the frame, in seconds.
     """
-    is_spread = attention.is_spread(word)
-    lines = [] if is_spread and attention.extras.selected is None else [drawing.format_seconds(time)]
-    return [*lines, *([SPREAD] if is_spread else []), *_write_branch(attention, word)]
+    is_spread, chosen = attention.is_spread(word), attention.list_chosen(word)
+    lines = [] if is_spread and not chosen else [drawing.format_seconds(time)]
+    texts = [each.text for each in chosen if each.moment == moment and each.text]
+    return [*lines, *([SPREAD] if is_spread else []), *texts, *_write_explanations(attention, word)]
 
 
 def _find_places(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
@@ -206,29 +218,41 @@ def _find_places(attention: AttentionDocument, word: int, moment: int) -> Sequen
     return None if rows is None else rows[moment]
 
 
-def _write_branch(attention: AttentionDocument, word: int) -> list[str]:
-    """Writes for STaTS how much of the word came from following regions, the rest from the chosen frame."""
-    branch = attention.extras.branch
-    return [] if branch is None else [f"ST {100 * branch[word][0][0]:.0f} %"]
+def _write_explanations(attention: AttentionDocument, word: int) -> list[str]:
+    """Writes the first of two choices with its share, the second having the rest, and sentences."""
+    lines = []
+    for part in attention.extras:
+        if isinstance(part, WeightsExplanation) and part.choices and len(part.choices) == 2 and part.words:
+            weights = part.words[word]
+            lines += [] if weights is None else [f"{part.choices[0].name} {100 * weights[0]:.0f} %"]
+        if isinstance(part, TextExplanation) and part.words and (text := part.words[word]):
+            lines.append(text)
+    return lines
+
+
+def find_bars(attention: AttentionDocument) -> WeightsExplanation | None:
+    """Finds the weights that are drawn as bars: over three choices or more."""
+    parts = (part for part in attention.extras if isinstance(part, WeightsExplanation))
+    return next((part for part in parts if part.words and len(part.choices or []) > 2), None)
 
 
 def _draw_bars(
     pen: ImageDraw.ImageDraw, corner: tuple[int, int], width: int, attention: AttentionDocument, word: int
 ) -> None:
-    """Draws a bar a layer, as high as its weight of the whole height, the heaviest in ACCENT; names below."""
-    layers, (x, y) = attention.extras.layers, corner
-    weights = None if layers is None else layers.weights[word]
+    """Draws a bar a choice, as high as its weight of the whole, the heaviest in ACCENT; names below."""
+    bars, (x, y) = find_bars(attention), corner
+    weights = None if bars is None or bars.words is None else bars.words[word]
     pen.line((x, y + BARS, x + width, y + BARS), fill=FAINT, width=2)
-    if layers is None or weights is None:
+    if bars is None or weights is None:
         return
     step = width / len(weights)
-    for k, (name, weight) in enumerate(zip(layers.names, weights, strict=True)):
+    for k, (choice, weight) in enumerate(zip(bars.choices or [], weights, strict=True)):
         ink = ACCENT if weight == max(weights) else QUIET
         left = x + k * step + step * 0.2
         top = min(y + BARS * (1 - weight), y + BARS - 1)  # a weight of nothing is a line still
         pen.rectangle((left, top, left + step * 0.6, y + BARS - 1), fill=ink)
-        said = drawing.fit_text(name, NAMES - 5, step - 4)
-        drawing.draw_centred(pen, (x + (k + 0.5) * step, y + BARS + 3), *said, QUIET)
+        name = drawing.fit_text(choice.name, NAMES - 5, step - 4)
+        drawing.draw_centred(pen, (x + (k + 0.5) * step, y + BARS + 3), *name, QUIET)
 
 
 def overlay_attention(

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.settings import load_settings
-from app.terminal import complain, print_table, printable
+from app.terminal import complain, print_table, printable, say
 from extractors.errors import ReelwordError
 
 if TYPE_CHECKING:
-    from models.pretrained.installed import ModelFacts, PretrainedCard
+    from models.pretrained.installed import InstalledCaptioners, ModelFacts, PretrainedCard
 
-captioners = typer.Typer(
-    no_args_is_help=True, help="Add, list, remove and verify open pretrained captioners."
-)
+captioners = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As captioners list has it.", show_default=False)]
 COLUMNS = ("name", "family", "from", "on disk", "in memory", "licence")
+
+
+def _open() -> InstalledCaptioners:
+    from app.pipeline.installed_captioners import pretrained_captioners
+    from app.settings import load_settings
+
+    return pretrained_captioners(load_settings())
 
 
 @captioners.command()
@@ -38,34 +42,29 @@ def add(
     ] = None,
 ) -> None:
     """Bring a captioner here; a download that broke off goes on where it stopped."""
-    from app.pipeline.installed_captioners import pretrained_captioners
+    from app.settings import load_settings
 
-    settings = load_settings()
-    card = pretrained_captioners(settings).add(source, read_facts, name=name, offline=settings.offline)
-    print(printable(f"{card.name}: {describe(card)}"))
-    print("A worker that starts from now on loads it; python -m app models lists all.")
+    card = _open().add(source, read_facts, name=name, offline=load_settings().offline)
+    say(f"{card.name}: {describe(card)}")
+    say("A worker that starts from now on loads it; python -m app models lists all.")
 
 
 @captioners.command("list")
 def show(as_json: Annotated[bool, typer.Option("--json", help="Print the cards as JSON.")] = False) -> None:
     """List installed captioners with their source, size, memory and licence."""
-    from app.pipeline.installed_captioners import pretrained_captioners
-
-    cards = pretrained_captioners(load_settings()).list()
+    cards = _open().list()
     if as_json:
         print(json.dumps([card.model_dump(mode="json") for card in cards]))
     elif cards:
         print_table(COLUMNS, [_row(card) for card in cards])
     else:
-        print("No pretrained captioner is installed: python -m app captioners add OWNER/NAME brings one.")
+        say("No pretrained captioner is installed: python -m app captioners add OWNER/NAME brings one.")
 
 
 @captioners.command()
 def remove(name: Name) -> None:
     """Delete an installed captioner from the disk."""
-    from app.pipeline.installed_captioners import pretrained_captioners
-
-    pretrained_captioners(load_settings()).remove(name)
+    _open().remove(name)
     print(printable(f"{name} is removed."))
 
 
@@ -74,9 +73,7 @@ def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
 ) -> None:
     """Check every byte of the captioners that are named, or of all."""
-    from app.pipeline.installed_captioners import pretrained_captioners
-
-    folder = pretrained_captioners(load_settings())
+    folder = _open()
     chosen = names or [card.name for card in folder.list()]
     if failed := _each(chosen, folder.verify):
         raise typer.Exit(failed)

@@ -1,188 +1,65 @@
-"""Lists the captioners that are installed, and the stream sets that captioners can be fed with:
-``python -m app models``.
-
-Captioners are read from their checkpoints' metadata; of a stream set it is said what it lacks here.
-"""
+"""Declares ``python -m app models``; app/cli/model_listing.py prints."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from app.jobs.captioner_choice import default_captioner
-from app.jobs.captioner_info import ABOUT, CaptionerInfo
-from app.pipeline.installed_captioners import (
-    captioner_info,
-    combination_infos,
-    pretrained_captioners,
-    pretrained_info,
-)
-from app.settings import Settings
-from app.terminal import print_table
-from extractors.extractor import list_weights
-from extractors.pretrained.manifest import find_candidates
-from extractors.pretrained.weights_folder import WeightsFolder
-from extractors.windows import WindowOptions
-from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
-from models.stream_set import DEMO, STREAM_SETS, StreamInput, StreamSet
+import typer
 
-MIB = 2**20
-COUNTS = ("n", "right", "partly", "wrong")  #: of a card's numbers, those that count items
+from app.cli.model_options import FieldsOf
+from app.cli.server import ServerChoice
+
+if TYPE_CHECKING:
+    from app.cli.model_listing import Model
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+models = typer.Typer(invoke_without_command=True)
 
 
-def print_models(settings: Settings, *, as_json: bool) -> None:
-    """Prints the captioners that are installed, as a table or as one JSON document.
-
-    The one that writes where a job names none is marked.
-    """
-    weights = settings.weights
-    files = list_checkpoints(weights)
-    infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
-    alone = list(infos.values())
-    joint = combination_infos(alone, find_embedding(weights))
-    pretrained = {card.name: (card, pretrained_info(card)) for card in pretrained_captioners(settings).list()}
-    chosen = settings.captioner or default_captioner([*alone, *(info for _, info in pretrained.values())])
-    found = [describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
-    found += [_describe_info(info) for info in joint]
-    found += [{**_describe_info(info), "bytes": card.size} for card, info in pretrained.values()]
-    found = [{**each, "default": each["name"] == chosen} for each in found]
-    if as_json:
-        print(json.dumps(found))
-    elif found:
-        columns = ("captioner", "features", "size", "a 10 s clip", "scores (×100), clips judged by eye")
-        print_table(columns, [_format_row(each) for each in found])
-    else:
-        print("There is no captioner: train one with python -m app train stats.")
-
-
-def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
-    """Gathers what a checkpoint says of itself.
-
-    Args:
-        name: what the captioner is called here.
-        path: its checkpoint.
-        info: what was read of it, None where it cannot be read.
-
-    Returns:
-        A member of the JSON document; ``error`` says what is wrong with it.
-    """
-    own = {"file": str(path), "bytes": path.stat().st_size}
-    if info is not None:
-        streams = read_card(path).training.get("streams", DEMO.name)
-        return {**_describe_info(info), **own, "streams": streams}
-    try:
-        read_card(path)
-        error = f"{path} is damaged; fetch it again."
-    except CheckpointError as damage:
-        error = str(damage)
-    return {"name": name, **own, "error": error}
-
-
-def _read_info(name: str, path: Path) -> CaptionerInfo | None:
-    try:
-        return captioner_info(name, path)
-    except CheckpointError:
-        return None
-
-
-def _describe_info(info: CaptionerInfo) -> dict[str, Any]:
-    return {
-        "name": info.name, "captioner": info.kind, "about": ABOUT.get(info.kind, ""),
-        "features": {stream: spec["network"] for stream, spec in info.features.items()},
-        "extractors": list(info.extractors), "members": list(info.members) or None,
-        "parameters": info.parameters, "scores": info.scores,
-        "speed": None if info.speed is None else info.speed.model_dump(), "error": None,
-        "source": info.source or None, "licence": info.licence or None, "memory": info.memory,
-    }  # fmt: skip
-
-
-def print_sets(data: Path, *, as_json: bool) -> None:
-    """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
-    if as_json:
-        print(json.dumps([describe_set(each, data) for each in STREAM_SETS.values()]))
+@models.callback()
+def list_models(
+    context: typer.Context,
+    service: Annotated[ServerChoice, FieldsOf("Whose captioners")],
+    as_json: AsJson = False,
+    sets: Annotated[
+        bool, typer.Option("--sets", help="The stream sets that captioners can be fed with, alone.")
+    ] = False,
+) -> None:
+    """List captioners, a line each; show NAME tells the rest of one."""
+    if context.invoked_subcommand is not None:
         return
-    rows = [
-        (each.name, each.captioner, "\n".join(map(_format_input, each.inputs)),
-         ", ".join(find_missing_weights(each, data)) or "nothing")
-        for each in STREAM_SETS.values()
-    ]  # fmt: skip
-    print_table(("stream set", "for", "streams", "missing here"), rows)
+    if sets:
+        from app.cli.installed_models import print_sets
+        from app.settings import load_settings
+
+        print_sets(load_settings().data, as_json=as_json)
+        return
+    from app.cli.model_listing import print_models
+
+    print_models(_describe(service), as_json=as_json)
 
 
-def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
-    """Gives a stream set as JSON."""
-    return {
-        "name": wanted.name,
-        "captioner": wanted.captioner,
-        "source": wanted.source,
-        "streams": [
-            {"stream": each.stream, "extractor": each.extractor, "shape": each.shape, "regions": each.regions,
-             "use": each.use, "windows": _list_windows(each.windows)}
-            for each in wanted.inputs
-        ],
-        "missing": find_missing_weights(wanted, data),
-    }  # fmt: skip
+@models.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As models lists it.", show_default=False)],
+    service: Annotated[ServerChoice, FieldsOf("Whose captioners")],
+    as_json: AsJson = False,
+) -> None:
+    """Show a captioner whole: its features, scores by set of data, size, speed and source."""
+    from app.cli.model_listing import print_model
+
+    print_model(name, _describe(service), as_json=as_json)
 
 
-def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
-    """Names the weights of weights/manifest.toml that the set's extractors want and that are not here."""
-    folder = WeightsFolder.of(data)
-    names = dict.fromkeys(name for each in wanted.inputs for name in list_weights(each.extractor))
-    return [
-        name
-        for name in names
-        if not any(folder.locate(known) for known in find_candidates(name, folder.manifest))
-    ]
+def _describe(service: ServerChoice) -> list[Model]:
+    from app.settings import load_settings
 
+    settings = load_settings()
+    if (server := service.find(settings)) is not None:
+        from app.cli.model_listing import ask_models
 
-def _format_input(given: StreamInput) -> str:
-    windows = ", ".join(f"{name} {value}" for name, value in _list_windows(given.windows).items())
-    use = f" ({given.use})" if given.use else ""
-    return f"{given.stream}: {given.shape}{use}{f'; {windows}' if windows else ''}"
+        return ask_models(server)
+    from app.cli.installed_models import describe_models
 
-
-def _list_windows(windows: WindowOptions) -> dict[str, Any]:
-    return {name: value for name, value in asdict(windows).items() if value is not None}
-
-
-def _format_row(model: dict[str, Any]) -> tuple[str, ...]:
-    name = f"{model['name']} (default)" if model["default"] else model["name"]
-    if model["error"]:
-        return name, model["error"], _format_size(model), "", ""
-    features = ", ".join(f"{stream} ({network})" for stream, network in model["features"].items())
-    features = features or f"frames\n{model['source']}"
-    made_of = f"{', '.join(model['members'])}\n{features}" if model["members"] else features
-    return (
-        name,
-        made_of,
-        _format_size(model),
-        _format_speed(model),
-        "\n".join(_format_scores(model["scores"])),
-    )
-
-
-def _format_size(model: dict[str, Any]) -> str:
-    millions = f"{model['parameters'] / 1e6:.1f} M" if model.get("parameters") else ""
-    size = f"{model['bytes'] / MIB:.1f} MiB" if "bytes" in model else ""
-    memory = f"{model['memory'] / MIB:.0f} MiB in memory" if model.get("memory") else ""
-    return "\n".join(filter(None, (millions, size, memory)))
-
-
-def _format_speed(model: dict[str, Any]) -> str:
-    speed = model["speed"]
-    if speed is None:
-        return "not measured"
-    return f"{speed['feature_seconds']:.2f} + {speed['caption_seconds']:.2f} s"
-
-
-def _format_scores(scores: dict[str, Any]) -> list[str]:
-    """A line for each set of data: ``flickr8k val: cider 54.1, bleu4 22.3``."""
-    lines = []
-    for data, metrics in scores.items():
-        numbers = metrics.get("metrics", metrics) if isinstance(metrics, dict) else {"score": metrics}
-        known = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
-        said = [f"{name} {value:.{0 if name in COUNTS else 1}f}" for name, value in known.items()]
-        lines.append(f"{data}: {', '.join(said)}")
-    return lines
+    return describe_models(settings)

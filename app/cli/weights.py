@@ -1,174 +1,64 @@
-"""Lists, fetches, takes in and checks the networks' published weights: ``python -m app weights``.
-
-The options are in app/cli/main.py. Each function prints what it did and returns the exit code: 0 all well,
-1 something failed, 2 wrong usage.
-"""
+"""Declares ``python -m app weights``; app/cli/weight_files.py does it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+import typer
 
-from app.settings import Settings
-from app.terminal import complain, print_table, printable
-from extractors.pretrained.download import Downloader, fetch_weights
-from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
-from extractors.pretrained.manifest import Source, WeightsEntry, find_entry, read_manifest
-from extractors.pretrained.weights_folder import COMMAND, FileCheck, FoundWeights, WeightsFolder
+from extractors.media.errors import MissingFile
 
-#: How the table says where a file comes from.
-SOURCES: Mapping[Source, str] = {
-    "package": "package",
-    "url": "URL",
-    "file": "you bring it",
-    "repository": "repository",
-}
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
+]
+
+weights = typer.Typer(no_args_is_help=True)
 
 
-def print_weights(settings: Settings, *, as_json: bool) -> int:
-    """Prints all entries of the manifest, as a table or as one JSON document."""
-    folder = WeightsFolder(settings.data, settings.manifest)
-    described = [describe_weights(known, folder) for known in _read_manifest(folder)]
-    if as_json:
-        print(json.dumps(described))
-    else:
-        print_table(
-            ("name", "of", "source", "size", "here", "licence"), [_format_row(known) for known in described]
-        )
-    return 0
+@weights.command("list")
+def list_weights(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the weights of weights/manifest.toml: their source, licence, and whether they are here."""
+    from app.cli.weight_files import print_weights
+
+    print_weights(_load_settings(), as_json=as_json)
 
 
-def describe_weights(known: WeightsEntry, folder: WeightsFolder) -> dict[str, Any]:
-    """Gives the entry, and the file where it is here (not checked; verify does that)."""
-    file = folder.locate(known)
-    return {**known.model_dump(mode="json"), "file": None if file is None else str(file)}
+@weights.command()
+def get(names: Names) -> None:
+    """Download weights into the data folder; what broke off goes on where it stopped."""
+    from app.cli.weight_files import get_weights
+
+    raise typer.Exit(get_weights(names, _load_settings()))
 
 
-def get_weights(names: Sequence[str], settings: Settings) -> int:
-    """Brings files from their URLs, each with a progress bar on a terminal."""
-    folder = WeightsFolder(settings.data, settings.manifest)
+@weights.command()
+def add(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file you have.", show_default=False)],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Whose weights it is.")],
+) -> None:
+    """Copy a file of weights into the data folder, once the network can be built from it."""
+    if not file.is_file():
+        raise MissingFile(f"There is no file {file}.")
+    from app.cli.weight_files import add_weights
 
-    def bring(known: WeightsEntry) -> FoundWeights:
-        with _show_bar(known) as downloader:
-            return fetch_weights(known, folder, downloader, _make_check(known), offline=settings.offline)
-
-    return _do_each(names, folder, bring)
-
-
-def add_weights(file: Path, name: str, settings: Settings) -> int:
-    """Takes a file of the user's in.
-
-    Args:
-        file: the user's own, which stays where it is.
-        name: whose weights it is, by the manifest.
-        settings: where the data folder is.
-
-    Returns:
-        The exit code.
-    """
-    folder = WeightsFolder(settings.data, settings.manifest)
-    return _do_each([name], folder, lambda known: folder.add(file, known, _make_check(known)))
+    raise typer.Exit(add_weights(file, name, _load_settings()))
 
 
-def verify_weights(names: Sequence[str], settings: Settings) -> int:
-    """Checks the files that are named, or all that are here."""
-    folder = WeightsFolder(settings.data, settings.manifest)
+@weights.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+) -> None:
+    """Check every byte of the weights that are here, or of those that are named."""
+    from app.cli.weight_files import verify_weights
 
-    def check(known: WeightsEntry) -> FoundWeights:
-        file = folder.locate(known)
-        if file is None:
-            raise WeightsMissing(folder.describe_remedy(known))
-        return folder.check(known, file)
-
-    here = [known.name for known in _read_manifest(folder) if folder.locate(known) is not None]
-    if not names and not here:
-        print("There are no weights here: python -m app weights list shows what can be had.")
-    return _do_each(names or here, folder, check)
+    raise typer.Exit(verify_weights(names or [], _load_settings()))
 
 
-def _read_manifest(folder: WeightsFolder) -> tuple[WeightsEntry, ...]:
-    try:
-        return read_manifest(folder.manifest)
-    except ManifestDamaged as error:
-        complain(error.advice)
-        raise SystemExit(2) from error
+def _load_settings() -> Settings:
+    from app.settings import load_settings
 
-
-def _make_check(known: WeightsEntry) -> FileCheck:
-    """Builds the network, for which torch is loaded; most commands do without."""
-
-    def probe(file: Path) -> None:
-        from extractors.pretrained.load import check_loads
-
-        check_loads(known, file)
-
-    return probe
-
-
-def _do_each(
-    names: Sequence[str], folder: WeightsFolder, work: Callable[[WeightsEntry], FoundWeights]
-) -> int:
-    """Does it for each name; a failure costs that one alone, and is listed at the end."""
-    _read_manifest(folder)
-    try:
-        entries = [find_entry(name, folder.manifest) for name in names]
-    except UnknownWeights as unknown:
-        complain(str(unknown))
-        return 2
-    failed: list[tuple[str, WeightsError]] = []
-    for known in entries:
-        try:
-            print(printable(_say_found(work(known))), flush=True)
-        except WeightsError as error:
-            failed.append((known.name, error))
-    for name, failure in failed:
-        # some sentences name the very command; what the hint adds would be less
-        hint = "" if COMMAND in str(failure) else f" {failure.remedy}"
-        complain(f"{name}: {failure}{hint} [{failure.code}]")
-    return 1 if failed else 0
-
-
-def _say_found(found: FoundWeights) -> str:
-    """One line: where it is and how far it can be trusted."""
-    trust = f"sha256 {found.sha256[:12]}…"
-    if found.pinned and found.entry.sha256 is not None:
-        trust = f"sha256 {found.sha256}, of which {found.entry.sha256} is published; pinned here"
-    elif found.pinned:
-        trust = f"sha256 {found.sha256}, published nowhere; pinned here as seen first"
-    return f"{found.entry.name}: {found.file} ({trust})"
-
-
-@contextmanager
-def _show_bar(known: WeightsEntry) -> Iterator[Downloader]:
-    """A downloader that shows how far it is, on standard error, on a terminal only."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task(known.name, total=known.bytes)
-        yield Downloader(
-            progress=lambda done, total: progress.update(task, completed=done, total=total or known.bytes)
-        )
-
-
-def _format_row(known: dict[str, Any]) -> tuple[str, ...]:
-    """Licences in a word or two; the rest of what is said of them is in the manifest and in the JSON."""
-    source = SOURCES[known["source"]]
-    size = "?" if known["bytes"] is None else f"{known['bytes'] / 1e6:.0f} MB"
-    here = "yes" if known["file"] else "no"
-    serves = "" if known["network"] == known["name"] else known["network"]
-    return known["name"], serves, source, size, here, known["licence"].partition(" (")[0]
+    return load_settings()

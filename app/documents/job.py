@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job, Priority, Stage, State, Submission
-from app.jobs.kept_segments import KeptSegments, kept_by
+from app.jobs.keeping.kept_segments import KeptSegments, kept_by
 from app.jobs.queue_position import QueuePosition
 from models.caption import ScoredCaption
 
@@ -325,7 +325,9 @@ def kept_segments(job: Job, blobs: Blobs) -> KeptSegments | None:
 
 
 def _kept_in(job: Job, answer: Mapping[str, Any], blobs: Blobs) -> KeptSegments | None:
-    kept = None if job.state in ("canceled", "expired") else kept_by(answer)
+    if "segments" not in answer or job.state in ("canceled", "expired"):
+        return None
+    kept = kept_by(answer)
     if kept is None or job.state != "failed":
         return kept
     left = kept.at_the_end(blobs)

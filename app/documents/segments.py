@@ -10,8 +10,8 @@ from app.documents.job import Document, JobDocument, Media, Model, Note, documen
 from app.errors import RecordUnreadable
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job
-from app.jobs.kept_segments import KeptSegments
-from models.caption import AttentionDocument, ChosenMoment, ScoredCaption, Weights
+from app.jobs.keeping.kept_segments import KeptSegments
+from models.caption import AttentionDocument, ScoredCaption, Weights
 
 
 class SegmentDocument(Document):
@@ -95,24 +95,10 @@ def on_other_clock(attention: AttentionDocument, clock_of: Callable[[float], flo
         attention: of a clip.
         clock_of: from seconds of the clip to those of the other clock.
     """
-    extras = attention.extras
-
-    def moved(moment: ChosenMoment) -> ChosenMoment:
-        return moment.model_copy(update={"time": round(clock_of(moment.time), 4)})
 
     def all_moved(spans: list[Weights]) -> list[Weights]:
         return [[round(clock_of(time), 4) for time in span] for span in spans]
 
-    chosen = {
-        "selected": extras.selected and [[moved(each) for each in row] for row in extras.selected],
-        "default_key_frame": extras.default_key_frame and moved(extras.default_key_frame),
-        "key_frame": extras.key_frame and moved(extras.key_frame),
-    }
     times = {"times": all_moved(attention.times), "parts": attention.parts and all_moved(attention.parts)}
-    return attention.model_copy(update={**times, "extras": extras.model_copy(update=chosen)})
-
-
-def clock(seconds: float) -> str:
-    """Writes seconds as 0:00:04.5, however many."""
-    tenths = round(seconds * 10)
-    return f"{tenths // 36000}:{tenths // 600 % 60:02d}:{tenths // 10 % 60:02d}.{tenths % 10}"
+    extras = [part.on_clock(clock_of) for part in attention.extras]
+    return attention.model_copy(update={**times, "extras": extras})

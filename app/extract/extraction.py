@@ -194,7 +194,7 @@ class VideoExtraction:
             choose_device(plan.device),
             precision=plan.precision,
             threads=plan.settings.rows_side_by_side,
-            cache=plan.settings.data / "cache",
+            cache=plan.settings.cache_folder,
             weights=plan.weights,
             windows=plan.windows,
         )

@@ -7,6 +7,7 @@ run, eight digits made from the file's own path are added, so that no file ever 
 
 from __future__ import annotations
 
+import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import UsageError
-from extractors.media.containers.container import VIDEO_SUFFIXES
-from extractors.video_features.feature_files import path_digest
+from extractors.media.errors import MissingFile
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,26 @@ class InputVideo:
     @property
     def apart(self) -> InputVideo:
         """The same video by the name that no other one has."""
+        from extractors.video_features.feature_files import path_digest
+
         return InputVideo(self.file, f"{self.name}-{path_digest(self.file)}")
 
 
 def find_videos(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:
-    """Finds files as they are given, and those in folders to the bottom, each once; not in ``out``, where
-    results go.
+    """Finds files as they are given, and those in folders to the bottom, each once.
 
-    Raises UsageError where there is no video.
+    Nothing that is heavy to import is needed for it, so that a missing file is refused before models load.
+
+    Args:
+        paths: files, folders, and patterns that the shell has not replaced.
+        out: folder of results, which is not searched.
+
+    Raises:
+        MissingFile: one of them is not there.
+        UsageError: there is no video.
     """
     found: dict[str, InputVideo] = {}
-    for path in paths:
+    for path in (each for given in paths for each in _expand(given)):
         for each in _below(path, out) if path.is_dir() else [InputVideo(path, path.stem)]:
             found.setdefault(os.path.abspath(each.file), each)
     if not found:
@@ -51,7 +60,18 @@ def find_videos(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:
     return list(found.values())
 
 
+def _expand(path: Path) -> list[Path]:
+    if path.exists():
+        return [path]
+    matches = sorted(Path(each) for each in glob.iglob(str(path), recursive=True))
+    if not matches:
+        raise MissingFile(f"There is no file or folder called {path}.")
+    return matches
+
+
 def _below(folder: Path, out: Path | None) -> Iterator[InputVideo]:
+    from extractors.media.containers.container import VIDEO_SUFFIXES
+
     left_out = None if out is None else Path(os.path.abspath(out))
     for place, folders, files in os.walk(folder):
         inner = Path(place)
@@ -78,3 +98,20 @@ def name_apart(inputs: Sequence[InputVideo], owner: Callable[[InputVideo], str |
         renamed[each] = each if is_free else each.apart
         claimed.add(renamed[each].key)
     return [renamed[each] for each in inputs]
+
+
+def choose_names(videos: Sequence[InputVideo]) -> list[str]:
+    """Chooses a name for each video's pictures: its own, or name-2, name-3 … where that is taken.
+
+    Compared without case, since some file systems do.
+    """
+    taken: set[str] = set()
+    names = []
+    for video in videos:
+        name, number = video.name, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{video.name}-{number}"
+        taken.add(name.lower())
+        names.append(name)
+    return names

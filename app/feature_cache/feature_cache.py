@@ -5,29 +5,87 @@
 Many processes use one folder and need not agree: an entry appears whole by a rename, whoever has it open may
 read it to its end though it is removed, and what cannot be read is as good as absent. The time of a file is
 that of its last use, set here, since file systems are mounted without it. Nothing that goes wrong here may
-cost a job anything but the time to decode.
+cost a job anything but the time to decode. An entry is
+
+    mark | sha256 of the rest | length of the head, 8 bytes | head, JSON | frames | streams
+
+The head has the facts, and how long each of the others is.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from pydantic import ValidationError
 
-from app.feature_cache.kept_features import EntryDamaged, KeptFeatures
+from app.documents.job import Answer
 from app.jobs.blobs import Blobs
 from app.settings import Settings
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 SUFFIX = ".features"
 LARGEST_SHARE = 4  #: an entry takes this part of all the room at most
+MARK = b"reelword features 1\n"
+DIGEST_BYTES, LENGTH_BYTES = 32, 8
 log = structlog.get_logger(__name__)
+
+
+class EntryDamaged(Exception):
+    """Says that bytes are no entry of the cache, or not all of one."""
+
+
+@dataclass(frozen=True)
+class KeptFeatures:
+    """Holds what a caption is written from without opening the video."""
+
+    facts: Answer  #: ``media``, ``sampled`` and ``warnings`` of the job's answer
+    frames: tuple[bytes, ...]  #: JPEG files of those that the captioner saw, as a result keeps them
+    streams: bytes  #: the features, packed (extractors/video_features/packed_streams.py)
+
+    @property
+    def duration(self) -> float:
+        """Seconds of the video."""
+        return (self.facts.media.duration if self.facts.media else None) or 0.0
+
+    def pack(self) -> bytes:
+        """Makes one entry of it."""
+        facts = self.facts.model_dump(mode="json", include={"media", "sampled", "warnings"})
+        parts = [*self.frames, self.streams]
+        head = json.dumps({"facts": facts, "sizes": [len(part) for part in parts]}).encode()
+        rest = b"".join([len(head).to_bytes(LENGTH_BYTES, "big"), head, *parts])
+        return MARK + hashlib.sha256(rest).digest() + rest
+
+    @classmethod
+    def unpack(cls, data: bytes) -> KeptFeatures:
+        """Reads an entry. Raises EntryDamaged for what ``pack`` did not write."""
+        start = len(MARK) + DIGEST_BYTES
+        rest = memoryview(data)[start:]
+        if data[: len(MARK)] != MARK or hashlib.sha256(rest).digest() != data[len(MARK) : start]:
+            raise EntryDamaged("The bytes are not those that were written.")
+        try:
+            end = LENGTH_BYTES + int.from_bytes(rest[:LENGTH_BYTES], "big")
+            head = json.loads(bytes(rest[LENGTH_BYTES:end]))
+            *frames, streams = _split(rest[end:], head["sizes"])
+            return cls(Answer.model_validate(head["facts"]), tuple(frames), streams)
+        except (ValueError, KeyError, TypeError, ValidationError) as error:
+            raise EntryDamaged("The head means nothing to this version.") from error
+
+
+def _split(data: memoryview, sizes: Sequence[int]) -> list[bytes]:
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(bytes(data[start : start + size]))
+        start += size
+    return parts
 
 
 class FeatureCache:

@@ -5,7 +5,7 @@
     results/<job>/<token>/attention.png       their picture, drawn when first asked for
     results/<job>/<token>/frames/<k>.jpg      the frames that the captioner saw
     results/<job>/<token>/answer.json         an answer too large for Redis
-    results/<job>/<token>/segments/           of a film that is cut: app/jobs/kept_segments.py
+    results/<job>/<token>/segments/           of a film that is cut: app/jobs/keeping/kept_segments.py
 
 The token is that of the claim that wrote there, and the record says whose counts: a worker that wakes up
 after its lease harms no other's results. Results of versions before lie below the job itself.

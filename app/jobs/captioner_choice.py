@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from app.errors import (
-    CaptionerLacksOption,
-    CaptionerUnavailable,
+    CaptionerUnknown,
     EmbeddingMissing,
-    MembersDiffer,
-    PromptRefused,
+    InvalidMembers,
+    OptionNotTaken,
+    PromptNotTaken,
 )
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, CaptionOptions
@@ -133,8 +133,8 @@ class CaptionerChoices:
             options: what is asked for.
 
         Raises:
-            PromptRefused: a prompt, and who writes takes none.
-            CaptionerLacksOption: a class of video that nobody of them knows, or a search that a pretrained
+            PromptNotTaken: a prompt, and who writes takes none.
+            OptionNotTaken: a class of video that nobody of them knows, or a search that a pretrained
                 captioner does not have.
         """
         self._check_prompt(choice, options)
@@ -143,7 +143,7 @@ class CaptionerChoices:
         for info in infos:
             lacking = [name for name, why in WORD_RULES.items() if info.source and why(options)]
             if lacking:
-                raise CaptionerLacksOption(
+                raise OptionNotTaken(
                     f"{info.name} is a pretrained captioner, which does not have {lacking[0]}."
                 )
 
@@ -154,27 +154,30 @@ class CaptionerChoices:
         if not known:
             those = sorted(name for name, info in self._infos.items() if info.classes)
             others = f"those that do: {', '.join(those)}" if those else "none here does"
-            raise CaptionerLacksOption(f"{choice.captioner} knows no classes of videos (category); {others}.")
+            raise OptionNotTaken(f"{choice.captioner} knows no classes of videos (category); {others}.")
         if category >= known:
-            raise CaptionerLacksOption(
+            raise OptionNotTaken(
                 f"category is {category}, and {choice.captioner} knows the classes 0 to {known - 1}."
             )
 
     def _check_prompt(self, choice: CaptionerChoice, options: CaptionOptions) -> None:
         if options.prompt is not None and choice.captioner not in self.prompted:
             those = f"those that do: {', '.join(self.prompted)}" if self.prompted else "none here does"
-            raise PromptRefused(f"{choice.captioner} takes no prompt; {those}.")
+            raise PromptNotTaken(f"{choice.captioner} takes no prompt; {those}.", self.prompted)
 
     def check(self, choice: CaptionerChoice) -> None:
         """Checks that everybody is here who has to write, and that they can write together.
 
         Raises:
-            CaptionerUnavailable: one of them is not there.
+            CaptionerUnknown: one of them is not there.
             EmbeddingMissing: fusion has nothing to choose captions by.
-            MembersDiffer: the members cannot write together.
+            InvalidMembers: the members cannot write together.
         """
         if choice.captioner == FUSION and FUSION not in self._infos:
-            raise EmbeddingMissing("There is no semantic embedding, which fusion chooses captions by.")
+            raise EmbeddingMissing(
+                "There is no captioner fusion, as no semantic embedding is there to choose captions by.",
+                self.names,
+            )
         if choice.captioner not in self._infos:
             raise self._unknown(choice.captioner, self.names)
         for member in choice.members:
@@ -182,9 +185,9 @@ class CaptionerChoices:
                 raise self._unknown(member, self.alone)
         self._check_together(choice.captioner, choice.members)
 
-    def _unknown(self, name: str, known: list[str]) -> CaptionerUnavailable:
+    def _unknown(self, name: str, known: list[str]) -> CaptionerUnknown:
         said = f"There is no captioner called {name}; there are: {', '.join(known)}."
-        return CaptionerUnavailable(said, name, known)
+        return CaptionerUnknown(said, known)
 
     def _check_together(self, captioner: str, members: Iterable[str]) -> None:
         """Compares members: an ensemble averages probabilities of words, and members of a batch share
@@ -193,13 +196,13 @@ class CaptionerChoices:
         infos = [self._infos[name] for name in members]
         for info in infos:
             if captioner not in info.member_of:
-                raise MembersDiffer(
+                raise InvalidMembers(
                     f"{info.name} is a pretrained captioner with a vocabulary of its own, and an ensemble "
                     "averages the probabilities of the same words; fusion can have it as a member."
                 )
         for other in infos[1:]:
             if captioner == ENSEMBLE and other.vocabulary != infos[0].vocabulary:
-                raise MembersDiffer(
+                raise InvalidMembers(
                     f"{infos[0].name} and {other.name} were trained on different vocabularies, and an "
                     "ensemble averages the probabilities of the same words."
                 )
@@ -209,6 +212,6 @@ class CaptionerChoices:
                 identity = [spec.get(name) for name in IDENTITY]
                 first, known = specs.setdefault(stream, (info.name, identity))
                 if known != identity:
-                    raise MembersDiffer(
+                    raise InvalidMembers(
                         f"{first} and {info.name} were trained on different features called {stream}."
                     )

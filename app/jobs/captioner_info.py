@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from app.jobs.options import COMBINATIONS, FUSION
-
-#: A line about each kind of captioner, for ``GET /models``, the page and ``python -m app models``.
-ABOUT: Mapping[str, str] = {
-    "stats": "STaTS: weighs regions followed through time against regions of one chosen frame",
-    "g2l": "G2L: looks over all frames, then at the regions of the key frames that it picks for each word",
-    "refocus": "Refocus: watches from the middle frame, finds the key frame, and watches again from there",
-    "dual_afr": "dualAFR: chooses for each word a place and a level of abstraction of the network",
-    "vanilla": "Vanilla: two LSTMs over the mean of the video, without attention",
-    "temporal": "Temporal: two LSTMs that attend to moments",
-    "spatial": "Spatial: two LSTMs that attend to regions of all moments",
-    "fusion": "Fusion: members write, and the caption that fits the video best wins",
-    "ensemble": "Ensemble: members agree on every word by the mean of their probabilities",
-    "git": "GIT: a transformer that reads image tokens of a few frames and writes behind them",
-    "blip": "BLIP: a text decoder that attends across to the image tokens of the frames",
-    "vision_encoder_decoder": "Vision encoder-decoder: a language model that attends across to image tokens",
-    "video_language": "Video-language model: a chat model that is shown frames with their times",
-}
 
 
 class SpeedInfo(BaseModel):
@@ -46,34 +28,43 @@ class SpeedInfo(BaseModel):
 
 
 class CaptionerInfo(BaseModel):
-    """Describes a captioner that a worker has loaded.
-
-    kind: whose paper it is; of several as one, how they are combined. members: those by default of one that
-    combines. features: stream name → network, weights and preprocessing it was trained on. extractors: what
-    makes them. vocabulary: a digest of the words it knows. parameters: their number. scores: metric ×100 by
-    data set. seconds: of one default job, as its worker measured; None until then. source, licence: of a
-    pretrained one, where it came from and under which terms. memory: bytes that it is expected to take.
-    takes_prompt: whether it can be asked something, or goes on from words that it is given. classes: how many
-    classes of videos it knows, by which it can be told what a video is (``category``).
-    """
+    """Describes a captioner that a worker has loaded."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str
     weights_sha256: str
+    #: Stream name → network, weights and preprocessing it was trained on.
     features: dict[str, Any]
+    #: Whose paper it is; of several as one, how they are combined.
     kind: str = ""
+    #: What it does, in a line.
+    about: str = ""
+    #: The same in a visitor's words.
+    plain: str = ""
+    #: Of one that combines: its members by default.
     members: tuple[str, ...] = ()
+    #: What makes its streams.
     extractors: tuple[str, ...] = ()
+    #: A digest of the words it knows.
     vocabulary: str = ""
+    #: Their number.
     parameters: int | None = None
+    #: Metric × 100 by data set.
     scores: dict[str, Any] = {}
+    #: Of a 10 s clip, as its card has it.
     speed: SpeedInfo | None = None
+    #: Of one default job, as its worker measured; None until then.
     seconds: float | None = None
+    #: Of a pretrained one: where it came from.
     source: str = ""
+    #: Of a pretrained one: under which terms.
     licence: str = ""
+    #: Of a pretrained one: bytes that it is expected to take.
     memory: int | None = None
+    #: Whether it can be asked something, or goes on from words that it is given.
     takes_prompt: bool = False
+    #: How many classes of videos it knows, by which it can be told what a video is (``category``).
     classes: int = 0
 
     @property

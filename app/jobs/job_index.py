@@ -22,7 +22,7 @@ from typing import Any
 import redis
 import structlog
 
-from app.errors import CursorUnreadable, QueueUnavailable, RecordUnreadable
+from app.errors import InvalidCursor, QueueUnavailable, RecordUnreadable
 from app.jobs.job import Job, Keys, State
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 
@@ -73,7 +73,7 @@ class _Place:
                 return cls(int(score), job_id)
         except (binascii.Error, ValueError):
             pass
-        raise CursorUnreadable(f"The cursor {cursor[:64]!r} is none that a page of this list ended with.")
+        raise InvalidCursor(f"The cursor {cursor[:64]!r} is none that a page of this list ended with.")
 
     @property
     def cursor(self) -> str:
@@ -101,7 +101,7 @@ class JobIndex:
             cursor: ``next`` of the page before; None for the first.
 
         Raises:
-            CursorUnreadable: no page ended with this cursor.
+            InvalidCursor: no page ended with this cursor.
             QueueUnavailable: Redis is away.
         """
         place, ids, strays = self._find(wanted, limit, None if cursor is None else _Place.read(cursor))

@@ -24,7 +24,6 @@ from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
 from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
-from app.jobs.kept_segments import kept_by
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -514,8 +513,8 @@ class Jobs:
 
 def _segments_done(answer: Mapping[str, Any] | None) -> int | str:
     """Counts the segments of a film that are done; empty where nothing is said of them."""
-    kept = kept_by(answer or {})
-    return "" if kept is None else kept.done
+    kept = (answer or {}).get("segments")
+    return "" if kept is None else int(kept["done"])
 
 
 def _error_json(error: ReelwordError) -> str:

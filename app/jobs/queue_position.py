@@ -18,7 +18,7 @@ import redis
 
 from app.jobs.job import GROUP, PRIORITIES, Job, Keys, Priority
 from app.jobs.queue import NOBODY
-from app.jobs.redis_client import LuaScript, unavailable_if_away
+from app.jobs.redis_client import LuaScript, entry_number, unavailable_if_away
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 FRESH_SECONDS = 0.25  #: a snapshot is used so long
@@ -203,12 +203,6 @@ class QueuePositions:
             workers=workers,
             seconds_per_job=seconds_per_job(runs) or _measured_at_start(workers),
         )
-
-
-def entry_number(entry: str) -> tuple[int, int]:
-    """Reads the id of a stream's entry as numbers that can be compared."""
-    milliseconds, _, number = entry.partition("-")
-    return int(milliseconds), int(number)
 
 
 def seconds_per_job(runs: Sequence[str]) -> float | None:

@@ -171,3 +171,9 @@ def redis_url(settings: Settings) -> str:
             "Start make serve (in containers docker compose up), or set REELWORD_DATA to the folder that "
             "your server was started with."
         ) from error
+
+
+def entry_number(entry: str) -> tuple[int, int]:
+    """Reads the id of a stream's entry as numbers that can be compared."""
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 
 from app import __version__
 from app.documents.job import Answer, Model, Timings
-from app.errors import CaptionerLacksOption, CaptionerUnavailable, JobFailure, PromptRefused
+from app.errors import CaptionerUnknown, JobFailure, OptionNotTaken, PromptNotTaken
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
 from app.pipeline.engine_protocol import (
@@ -34,7 +34,6 @@ from extractors.media.request import DecodeRequest
 from extractors.video_features.packed_streams import count_bytes, pack_streams, unpack_streams
 from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
-from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import extract_together
 from models.pretrained.errors import OptionRefused
 from models.video_category import add_category
@@ -135,7 +134,7 @@ class Engine:
     def _plan(self, options: CaptionOptions) -> CaptionPlan | JobFailure:
         choice = options.choice
         if choice is None:
-            return CaptionerUnavailable("Nobody was chosen to write the caption.")
+            return CaptionerUnknown("Nobody was chosen to write the caption.")
         try:
             self._captioners.captioner_choices.check(choice)
             self._captioners.captioner_choices.check_options(choice, options)
@@ -156,8 +155,8 @@ class Engine:
             captions = _write(plan, videos, options[0])
         except OptionRefused as refused:
             if refused.option != "prompt":
-                return [CaptionerLacksOption(f"{refused.option} is refused: {refused.why}.")] * len(videos)
-            return [PromptRefused(f"The prompt is refused: {refused.why}.")] * len(videos)
+                return [OptionNotTaken(f"{refused.option} is refused: {refused.why}.")] * len(videos)
+            return [PromptNotTaken(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
             _answer(best_first, self._model(plan, video, own), Timings(**spent), video.streams)
@@ -200,7 +199,9 @@ def _alike(options: Sequence[CaptionOptions]) -> list[list[int]]:
     """Groups the places of options that differ in nothing but how a film is cut."""
     groups: dict[CaptionOptions, list[int]] = {}
     for place, each in enumerate(options):
-        groups.setdefault(each.model_copy(update={"segments": None}), []).append(place)
+        groups.setdefault(each.model_copy(update={"segments": None, "segment_captioner": None}), []).append(
+            place
+        )
     return list(groups.values())
 
 
@@ -230,15 +231,11 @@ def _write(
 
     What is drawn for a video then follows from its seed, whoever else is captioned beside it.
     """
-    told = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
-    groups = [[each] for each in told] if options.method == "sample" else [told]
-    written = [plan.caption(group, _decoding(options), options.prompt) for group in groups]
+    if options.category is not None:
+        videos = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
+    groups = [[each] for each in videos] if options.method == "sample" else [videos]
+    written = [plan.caption(group, options, options.prompt) for group in groups]
     return [best_first for of_group in written for best_first in of_group]
-
-
-def _decoding(options: CaptionOptions) -> DecodingOptions:
-    """Takes what is said of the search, by the names that decoding has for it."""
-    return DecodingOptions(**{field.name: getattr(options, field.name) for field in fields(DecodingOptions)})
 
 
 def _grey(request: DecodeRequest) -> Footage:

@@ -12,6 +12,7 @@ from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
 from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION
 from app.settings import Settings
 from extractors.files import digest_of, sha256_of
+from models.captioners.registry import find_captioner
 from models.checkpoint import (
     Card,
     Speed,
@@ -26,6 +27,25 @@ from models.combining.members import choose_members
 from models.feature_sources.stream_checks import describe_sampling, list_extractors
 from models.pretrained.installed import PROMPTED, InstalledCaptioners, PretrainedCard
 from models.video_category import list_extracted
+
+#: A line about each family of pretrained captioners.
+FAMILIES_ABOUT: Mapping[str, str] = {
+    "git": "GIT: a transformer that reads image tokens of a few frames and writes behind them",
+    "blip": "BLIP: a text decoder that attends across to the image tokens of the frames",
+    "vision_encoder_decoder": "Vision encoder-decoder: a language model that attends across to image tokens",
+    "video_language": "Video-language model: a chat model that is shown frames with their times",
+}
+#: A line about each combination, and one in a visitor's words.
+COMBINATIONS_ABOUT: Mapping[str, tuple[str, str]] = {
+    FUSION: (
+        "Fusion: members write, and the caption that fits the video best wins",
+        "Several captioners write, and the caption that fits the film best wins.",
+    ),
+    ENSEMBLE: (
+        "Ensemble: members agree on every word by the mean of their probabilities",
+        "Several captioners agree on each word.",
+    ),
+}
 
 
 def captioner_choices(settings: Settings) -> CaptionerChoices:
@@ -53,6 +73,7 @@ def pretrained_info(card: PretrainedCard) -> CaptionerInfo:
         name=card.name,
         weights_sha256=card.weights_sha256,
         kind=card.facts.family,
+        about=FAMILIES_ABOUT[card.facts.family],
         features={},
         parameters=card.facts.parameters,
         scores=dict(card.scores),
@@ -86,11 +107,14 @@ def captioner_info(name: str, path: Path, frames: int | None = None) -> Captione
         CheckpointError: the file cannot be read.
     """
     card = read_card(path)
+    description = find_captioner(card.captioner).description
     features = {stream: _feature_facts(card, stream, frames) for stream in list_extracted(card.streams)}
     return CaptionerInfo(
         name=name,
         weights_sha256=sha256_of(path),
         kind=card.captioner,
+        about=description.about,
+        plain=description.plain,
         features=features,
         extractors=list_extractors(card),
         vocabulary=read_vocabulary_digest(path),
@@ -129,11 +153,14 @@ def _joint(
     own_parameters: int = 0,
     scores: Mapping[str, object] | None = None,
 ) -> CaptionerInfo:
+    about, plain = COMBINATIONS_ABOUT[name]
     digests = [own_sha256, *(member.weights_sha256 for member in members)]
     return CaptionerInfo(
         name=name,
         weights_sha256=digest_of(digests),
         kind=name,
+        about=about,
+        plain=plain,
         members=tuple(member.name for member in members),
         features={stream: spec for member in members for stream, spec in member.features.items()},
         extractors=tuple(dict.fromkeys(each for member in members for each in member.extractors)),

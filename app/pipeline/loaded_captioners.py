@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from app.errors import EngineStartFailed, MembersDiffer
+from app.errors import EngineStartFailed, InvalidMembers
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
@@ -22,6 +22,7 @@ from app.pipeline.installed_captioners import (
 )
 from app.pipeline.semantic_space import LoadedSemanticSpace
 from app.settings import Settings
+from extractors.engines.kept_models import prune_models
 from extractors.errors import PackageMissing, name_missing_packages
 from extractors.files import digest_of, sha256_of
 from extractors.media.request import DecodeRequest
@@ -71,7 +72,8 @@ class LoadedCaptioners:
 
     def __init__(self, settings: Settings, device: str) -> None:
         folder = settings.weights
-        self._pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.data / "cache")
+        prune_models(settings.cache_folder, settings.cache_bytes)
+        self._pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.cache_folder)
         self._frames = settings.frames
         wanted = settings.captioner_names
         cards = pretrained_captioners(settings).list()
@@ -119,7 +121,7 @@ class LoadedCaptioners:
         return LoadedSemanticSpace(*self._embedding, self._embedding_sha256, self._pool)
 
     def plan(self, choice: CaptionerChoice) -> CaptionPlan:
-        """Returns one way to caption. Raises MembersDiffer."""
+        """Returns one way to caption. Raises InvalidMembers."""
         if choice.captioner in self.pretrained:
             return FramePlan(choice, self.pretrained[choice.captioner])
         writer, source = self.writer(choice), self.feature_source(choice)
@@ -128,20 +130,20 @@ class LoadedCaptioners:
         return StreamPlan(choice, writer, source)
 
     def writer(self, choice: CaptionerChoice) -> Writer:
-        """Returns who writes, made when first asked for. Raises MembersDiffer."""
+        """Returns who writes, made when first asked for. Raises InvalidMembers."""
         if choice not in self._writers:
             try:
                 writer = self._build(choice)
                 _ = writer.streams
             except (VocabulariesDiffer, StreamMismatch) as error:
-                raise MembersDiffer(f"These captioners cannot write together: {error}.") from error
+                raise InvalidMembers(f"These captioners cannot write together: {error}.") from error
             self._writers[choice] = writer
         return self._writers[choice]
 
     def feature_source(self, choice: CaptionerChoice) -> FeatureSource | CombinedFeatureSource:
         """Returns what feeds them: each extractor that they need, once; pretrained ones need none.
 
-        Raises MembersDiffer.
+        Raises InvalidMembers.
         """
         wanted = [self._stream_sets[name] for name in choice.writers if name not in self.pretrained]
         if choice.captioner == FUSION:
@@ -153,7 +155,7 @@ class LoadedCaptioners:
                     list(dict.fromkeys(wanted)), self._pool, self._frames
                 )
             except ValueError as error:
-                raise MembersDiffer(f"These captioners cannot be fed together: {error}.") from error
+                raise InvalidMembers(f"These captioners cannot be fed together: {error}.") from error
         return self._feature_sources[key]
 
     def requests(self) -> Mapping[str, DecodeRequest]:

@@ -68,7 +68,7 @@ def load_semantic_space(settings: Settings) -> LoadedSemanticSpace | None:
     if path is None:
         return None
     device = choose_device(settings.device)
-    pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.data / "cache")
+    pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.cache_folder)
     return LoadedSemanticSpace(*load_embedding(path, device), sha256_of(path), pool)
 
 

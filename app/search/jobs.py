@@ -15,7 +15,7 @@ from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job
 from app.jobs.job_store import Jobs
-from app.jobs.kept_segments import frame_key
+from app.jobs.keeping.kept_segments import frame_key
 from app.jobs.redis_client import connect, redis_url, unavailable_if_away
 from app.search.moments import Found, Moment, rank
 from app.segments.neighbours import SemanticSpace

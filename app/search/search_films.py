@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.documents.segments import clock
 from app.errors import JobFailure, UsageError
+from app.extract.inputs import find_videos
 from app.jobs.options import CaptionOptions
 from app.pipeline.semantic_space import load_semantic_space
 from app.search.contact_sheet import contact_sheet
 from app.search.films import moments_of_film
 from app.search.jobs import search_jobs
 from app.search.moments import Found, Moment, rank
+from app.segments.cutting import segment_options
 from app.segments.film_captioner import FilmCaptioner
-from app.segments.loading import find_films, load_film_captioner, segment_options
+from app.segments.loading import load_film_captioner
 from app.settings import Settings
-from app.terminal import complain, print_table, printable_json
+from app.terminal import clock, complain, print_table, printable_json
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.files import atomic_write
@@ -61,7 +62,7 @@ def search_films(
         UsageError: no film, a captioner that there is not, or a file that cannot be written.
         EngineStartFailed: the models do not load.
     """
-    films = find_films(paths, None)
+    films = find_videos(paths, None)
     captioner = captioner or load_film_captioner(
         settings, CaptionOptions(attention=False), segment_options(request.segments)
     )

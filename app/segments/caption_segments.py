@@ -22,8 +22,7 @@ from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignor
 from extractors.decoder.decoder import Decoder
 from extractors.features import Footage, Frames
 from extractors.media.errors import NoFrames
-from extractors.media.request import Decoded, DecodeRequest, Limits, cut_clip
-from extractors.media.video import Video
+from extractors.media.request import Decoded, DecodeRequest, Limits, Video, cut_clip
 from extractors.shots.held_frames import most_typical
 from extractors.shots.segment import Segment, SegmentFrames, SegmentOptions, SegmentPlan
 from extractors.shots.segment_reader import read_segments
@@ -99,7 +98,7 @@ def caption_segments(
         JobFailure: why the engine cannot caption.
     """
     limits = limits or Limits()
-    options = engine.info.resolve(options)
+    options = engine.info.resolve(options.of_segments)
     request = engine.info.request_for(options.choice)
     with closing(Decoder()) as own:  # which starts no process before it is asked for something
         source = _FilmReader(path, request, limits, decoder, second or own)
@@ -203,10 +202,10 @@ def _growing_batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
 
 
 def _segment_caption(each: SegmentFrames, answer: EngineAnswer) -> SegmentCaption:
-    footage = each.footage
-    sampled = footage.pts + each.segment.start
+    footage, shown = each.footage, each.footage.shown_frames
+    sampled = shown.pts + each.segment.start
     return SegmentCaption(
-        each.segment, answer, sampled, footage.pixels, footage.pixels[each.picture], each.film
+        each.segment, answer, sampled, shown.pixels, footage.pixels[each.picture], each.film
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.documents.job import Media, Model, Note
-from app.documents.segments import FilmDocument, SegmentDocument, clock, on_film_clock
+from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
 from app.segments.caption_segments import SegmentCaption, SegmentEngine, caption_segments
@@ -25,10 +25,9 @@ from app.segments.journal import FilmEnd, FilmJournal, KnownSegment, film_key, o
 from app.segments.neighbours import SemanticSpace, join_alike
 from app.segments.summary import summarize
 from app.settings import Settings
-from app.terminal import printable
+from app.terminal import clock, printable
 from extractors.decoder.decoder import Decoder
-from extractors.media.request import Limits
-from extractors.media.video import Video
+from extractors.media.request import Limits, Video
 from extractors.shots.segment import SegmentOptions
 from models.caption import AttentionDocument
 

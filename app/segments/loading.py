@@ -5,13 +5,10 @@ Models are loaded when the first film needs them.
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Sequence
 from functools import cached_property, partial
-from pathlib import Path
 
-from app.errors import CaptionerUnavailable, JobFailure, UsageError, sentence
-from app.extract.inputs import InputVideo, find_videos
+from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
@@ -22,8 +19,8 @@ from app.settings import Settings
 from extractors.features import Frames
 from extractors.files import sha256_of
 from extractors.shots.segment import SegmentOptions
+from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import CheckpointError, find_embedding
-from models.stream_set import UnknownStreamSet
 
 
 class LazyEngine:
@@ -82,9 +79,10 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
     """Lists the captioner that will write, or its members, with digests, and what they look at."""
     try:
         choices = captioner_choices(settings)
-        names = choices.resolve(options).writers if choices.alone else ()
+        asked = dict.fromkeys((options, options.of_segments)) if choices.alone else ()
+        names = dict.fromkeys(name for each in asked for name in choices.resolve(each).writers)
         infos = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
-    except CaptionerUnavailable as failure:  # which lists those that there are
+    except CaptionerUnknown as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
         raise UsageError(failure.advice) from failure
@@ -112,22 +110,3 @@ def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> 
         return SegmentOptions.parse(text, shortest, longest)
     except ValueError as error:
         raise UsageError(sentence(str(error))) from error
-
-
-def find_films(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:
-    """Finds videos: files, in folders to the bottom, and by patterns that the shell has not replaced.
-
-    Args:
-        paths: as they were given.
-        out: folder of results, which is not searched.
-
-    Raises:
-        UsageError: there is no video.
-    """
-    return find_videos([each for path in paths for each in _expanded(path)], out)
-
-
-def _expanded(path: Path) -> list[Path]:
-    if path.exists() or not glob.has_magic(str(path)):
-        return [path]
-    return sorted(Path(each) for each in glob.iglob(str(path), recursive=True)) or [path]

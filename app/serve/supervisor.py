@@ -27,6 +27,7 @@ from app.jobs.job import Keys
 from app.jobs.queue import release_dead_worker, waiting, worker_prefix
 from app.jobs.redis_client import connect
 from app.jobs.worker_registry import WorkerRegistry
+from app.serve.address import announce_address
 from app.serve.embedded_redis import RedisServer
 from app.serve.supervised_process import Backoff, SupervisedProcess
 from app.settings import Settings
@@ -50,7 +51,7 @@ def serve(settings: Settings) -> None:
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    with open_redis(settings) as server:
+    with open_redis(settings) as server, announce_address(settings.data, address_of(settings.host, port)):
         Supervisor(settings, port, server).run(over)
 
 
@@ -91,7 +92,7 @@ class Supervisor:
         url = server.url if server else str(settings.redis_url)
         self._client, self._keys = connect(url, 0.5, ANSWER_SECONDS), Keys(settings.namespace)
         self._registry = WorkerRegistry(self._client, self._keys)
-        self._address = _address_of(settings.host, port)
+        self._address = address_of(settings.host, port)
         environment = {"REDIS_URL": url, "REELWORD_PORT": str(port), "REELWORD_DATA": str(settings.data)}
         if settings.streams is not None:
             environment["REELWORD_STREAMS"] = settings.streams
@@ -203,7 +204,7 @@ class StartReport:
         return missing
 
 
-def _address_of(host: str, port: int) -> str:
+def address_of(host: str, port: int) -> str:
     """Says where a browser on this machine finds what listens on ``host``."""
     reachable = ON_THIS_MACHINE.get(host, host)
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"

@@ -8,18 +8,18 @@ segments, and a captioner that looks at frames itself, are read from the file ea
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
 from app.documents.job import Media, Timings
-from app.feature_cache.feature_cache import FeatureCache
-from app.feature_cache.kept_features import KeptFeatures
+from app.feature_cache.feature_cache import FeatureCache, KeptFeatures
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits
+from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
-from app.worker.attempt import Attempt
+from app.worker.attempt import Answered, Attempt, Clip
 from extractors.files import sha256_of
 from extractors.shots.segment import LONG_FILM
 
@@ -37,55 +37,58 @@ class FeatureReuse:
     def __init__(self, settings: Settings, blobs: Blobs) -> None:
         self._cache, self._blobs, self._decoder = FeatureCache(settings, blobs), blobs, settings.decoder
 
-    def find(self, run: Attempt, engine: EngineInfo) -> bool:
-        """Looks for the features of a run whose options are filled in, and gives it what else is kept.
+    def key_of(self, job: Job, options: CaptionOptions, engine: EngineInfo) -> tuple[str, str] | None:
+        """Names a video's features by the file's digest and all else; None where there are none to be kept.
 
         Args:
-            run: gets its key in the cache, and where they are found its features and facts.
+            job: whose file it is.
+            options: the job's, with who writes filled in.
             engine: that will caption it.
-
-        Returns:
-            Whether it can be captioned as it is.
 
         Raises:
             BlobMissingError: its file had to be read, and is not there.
         """
-        run.feature_key = None if run.claim.job.submission.validate_only else self._key(run, engine)
-        found = None if run.feature_key is None else self._cache.find(*run.feature_key)
-        if found is None or not _fits(run, found):
-            return False
-        log.info("features found in the cache", job=run.claim.job.id)
-        run.features = found
-        run.answer = found.facts.model_copy(update={"timings": Timings(decode=0.0)})
-        return True
+        basis = engine.feature_basis(options.choice) if self._cache.is_on else None
+        if basis is None:
+            return None
+        sha256 = job.submission.sha256 or self._digest(job)
+        return None if sha256 is None else (sha256, f"{self._decoder}\n{basis}")
 
-    def distrust(self, run: Attempt) -> None:
-        """Forgets the features that a run failed with, so that its next attempt reads the file."""
-        if run.features is not None and run.feature_key is not None:
-            self._cache.forget(run.feature_key[0])
-            run.features = None
+    def find(self, job: Job, options: CaptionOptions, key: tuple[str, str]) -> KeptFeatures | None:
+        """Finds the features of a job's video, with what else is known of it.
 
-    def keep(self, run: Attempt, frames: Sequence[bytes], answer: EngineAnswer) -> None:
+        Args:
+            job: whose video it is.
+            options: the job's.
+            key: of ``key_of``.
+
+        Returns:
+            What the job can be captioned from as it is; None where its file has to be read.
+        """
+        features = self._cache.find(*key)
+        if features is None or not _fits(job, options, features):
+            return None
+        log.info("features found in the cache", job=job.id)
+        facts = features.facts.model_copy(update={"timings": Timings(decode=0.0)})
+        return replace(features, facts=facts)
+
+    def distrust(self, attempt: Attempt) -> None:
+        """Forgets the features that an attempt failed with, so that the next one reads the file."""
+        if isinstance(attempt.contents, Clip | Answered) and attempt.clip.is_cached:
+            assert attempt.clip.feature_key is not None
+            self._cache.forget(attempt.clip.feature_key[0])
+            attempt.contents = None
+
+    def keep(self, clip: Clip, answer: EngineAnswer) -> None:
         """Keeps what an answer was written from.
 
         Args:
-            run: that has been answered.
-            frames: JPEG files of those that the captioner saw.
+            clip: that has been answered.
             answer: has the packed streams, where they are to be kept.
         """
-        if run.feature_key is None or answer.packed_streams is None:
-            return
-        facts = run.answer.model_copy(update={"timings": None})
-        self._cache.keep(*run.feature_key, KeptFeatures(facts, tuple(frames), answer.packed_streams))
-
-    def _key(self, run: Attempt, engine: EngineInfo) -> tuple[str, str] | None:
-        """Names the features by the file's digest and all else; None where there are none to be kept."""
-        assert run.options is not None
-        basis = engine.feature_basis(run.options.choice) if self._cache.is_on else None
-        if basis is None:
-            return None
-        sha256 = run.claim.job.submission.sha256 or self._digest(run.claim.job)
-        return None if sha256 is None else (sha256, f"{self._decoder}\n{basis}")
+        if clip.feature_key is not None and answer.packed_streams is not None:
+            facts = clip.facts.model_copy(update={"timings": None})
+            self._cache.keep(*clip.feature_key, KeptFeatures(facts, clip.stills, answer.packed_streams))
 
     def _digest(self, job: Job) -> str | None:
         """Reads the file, where it lies on a disk: from an object store it would come twice."""
@@ -95,15 +98,14 @@ class FeatureReuse:
             return sha256_of(path)
 
 
-def _fits(run: Attempt, found: KeptFeatures) -> bool:
-    """Tells whether a run may be answered from what is kept: of a clip, or a film that is not to be cut.
+def _fits(job: Job, options: CaptionOptions, features: KeptFeatures) -> bool:
+    """Returns whether a job may be answered from what is kept: of a clip, or a film that is not to be cut.
 
     What the limits of its sender's key refuse is left to the decoder, which says why.
     """
-    assert run.options is not None
-    allowed, media = run.claim.job.submission.limits or JobLimits(), found.facts.media or Media()
-    is_allowed = found.duration <= (allowed.seconds or math.inf)
+    allowed, media = job.submission.limits or JobLimits(), features.facts.media or Media()
+    is_allowed = features.duration <= (allowed.seconds or math.inf)
     pixels = (media.width or 0) * (media.height or 0)
     if not is_allowed or pixels > (allowed.pixels or math.inf):
         return False
-    return run.options.segments == "none" or found.duration < LONG_FILM
+    return options.segments == "none" or features.duration < LONG_FILM

@@ -19,8 +19,8 @@ from app.jobs.blobs import Blobs
 from app.jobs.job_store import Claim, Jobs, Refusal
 from app.jobs.queue import Offer, Queue
 from app.settings import Settings
+from app.worker.job_ends import remove_blob
 from app.worker.job_runner import JobRunner
-from app.worker.results import remove_blob
 
 MOST_FETCHES = 16  #: videos that are fetched side by side
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  #: seconds between looks for more while there is work
@@ -53,6 +53,7 @@ class Intake:
     ) -> None:
         self._jobs, self._queue, self._blobs, self._runner = jobs, queue, blobs, runner
         self._settings, self._worker, self._between = settings, worker, between
+        self._readers = settings.decoder_count
         self._pause = SHORTEST_PAUSE
         self._is_stopping = False
         self._nobody_waits, self._goes_on = threading.Event(), threading.Event()
@@ -117,7 +118,7 @@ class Intake:
 
     def _room(self, is_idle: bool) -> int:
         """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""
-        hand, readers, batch = self._runner.hand, self._settings.decoder_count, self._settings.batch_jobs
+        hand, readers, batch = self._runner.hand, self._readers, self._settings.batch_jobs
         fetched = hand.count("fetch")
         if hand.has_last or hand.count("film") or fetched >= MOST_FETCHES:
             return 0

@@ -1,4 +1,4 @@
-"""Ends attempts on the record and in the job's trace, or starts the next one of a job that has another.
+"""Ends attempts on the record, with what they have found out in the blobs, or starts the next one.
 
 A job that shared the batch which died goes on within the attempt it had; one that was alone starts its next
 attempt, or has failed where it had its last.
@@ -6,47 +6,47 @@ attempt, or has failed where it had its last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
+from PIL import Image
 
 from app.errors import DeadlineExceeded, JobFailure, QueueUnavailable, WorkerFault
 from app.jobs.blobs import Blobs
-from app.jobs.job_store import Claim, Jobs
+from app.jobs.job_store import ANSWER_LIMIT, Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer
-from app.settings import Settings
-from app.tracing.spans import Attribute, FinishedSpan
 from app.worker.attempt import Attempt
 from app.worker.feature_reuse import FeatureReuse
-from app.worker.film_segments import film_answer
-from app.worker.results import delete_blobs, frame_jpeg, remove_blob, store_large_answer, store_result
 from app.worker.watchdog import Watchdog
 from extractors.errors import ReelwordError
 
+FRAME_SIDE = 480  #: longest side of a kept frame, in pixels
+FRAME_QUALITY = 85
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class JobEnds:
-    """Ends the attempts of one worker; an attempt is ended by the thread that has it.
+    """Ends the attempts of one worker; an attempt is ended by the thread that has it."""
 
-    jobs: the records. blobs: where uploads and results lie. watch: keeps the leases until then. settings: of
-    times. reuse: keeps the features of what has been captioned.
-    """
+    jobs: Jobs  #: the records
+    blobs: Blobs  #: where uploads and results lie
+    watch: Watchdog  #: keeps the leases until then
+    job_seconds: float  #: the longest run of a job
+    keeps_uploads: bool  #: whether an upload outlives its job
+    reuse: FeatureReuse  #: keeps the features of what has been captioned
 
-    jobs: Jobs
-    blobs: Blobs
-    watch: Watchdog
-    settings: Settings
-    reuse: FeatureReuse
-
-    def again(self, run: Attempt, cause: ReelwordError, *, was_shared: bool = False) -> bool:
+    def again(self, attempt: Attempt, cause: ReelwordError, *, was_shared: bool = False) -> bool:
         """Goes on to the next attempt at once.
 
         Args:
-            run: whose child has died, or met an error.
+            attempt: whose child has died, or met an error.
             cause: what is recorded where no attempt is left.
             was_shared: whether that may be another job's fault; then it has the same attempt once more.
 
@@ -54,144 +54,154 @@ class JobEnds:
             False where the job has ended or is no longer ours.
         """
         with self.watch.pause():
-            if run.stopped:
-                self.settle_if_stopped(run)
+            if attempt.stopped:
+                self.settle_if_stopped(attempt)
                 return False
-            taken = self.jobs.claim_again(run.claim, cause, was_shared=was_shared)
+            taken = self.jobs.claim_again(attempt.claim, cause, was_shared=was_shared)
             if isinstance(taken, Claim):
                 log.warning("job starts again", job=taken.job.id, attempt=taken.job.attempt, why=str(cause))
-                run.begin_again(taken)
-                self.reuse.distrust(run)
+                attempt.begin_again(taken)
+                self.reuse.distrust(attempt)
                 return True
-            self.watch.release(run)
+            self.watch.release(attempt)
         log.warning("job is not run again", job=taken.job_id, why=taken.reason, cause=str(cause))
-        run.error = cause if taken.reason == "exhausted" else None
+        attempt.error = cause if taken.reason == "exhausted" else None
         if taken.reason in ("canceled", "exhausted"):
-            remove_blob(self.blobs, run.claim.job.upload)
-        run.is_settled = True
+            remove_blob(self.blobs, attempt.claim.job.upload)
+        attempt.settle()
         return False
 
-    def finish(self, run: Attempt, answer: EngineAnswer | JobFailure) -> bool:
+    def finish(self, attempt: Attempt, answer: EngineAnswer | JobFailure) -> bool:
         """Writes the result; False where writing met an error and the job is to run again."""
-        if self.settle_if_stopped(run):
+        if self.settle_if_stopped(attempt):
             return True
         if isinstance(answer, JobFailure):
-            self.fail(run, answer)
+            self.fail(attempt, answer)
             return True
         try:
-            self._succeed(run, answer)
+            self._succeed(attempt, answer)
         except QueueUnavailable:
             raise
         except Exception:
-            log.exception("the job's result could not be kept", job=run.claim.job.id)
-            return not self.again(run, WorkerFault("The worker met an error while it kept the result."))
+            log.exception("the job's result could not be kept", job=attempt.claim.job.id)
+            return not self.again(attempt, WorkerFault("The worker met an error while it kept the result."))
         return True
 
-    def _succeed(self, run: Attempt, answer: EngineAnswer) -> None:
-        if run.film is not None:
-            answer = film_answer(run, answer)
-        frames = seen_frames(run)
-        store_result(self.blobs, run.claim.results, frames, answer.attention)
-        whole = run.record(run.answer.joined_with(answer.answer))
-        self.end_well(run, store_large_answer(self.blobs, run.claim.results, whole))
-        self.reuse.keep(run, frames, answer)
+    def _succeed(self, attempt: Attempt, answer: EngineAnswer) -> None:
+        if attempt.film is not None:
+            answer = attempt.film.answer_of(answer)
+        store_result(self.blobs, attempt.claim.results, attempt.clip.stills, answer.attention)
+        whole = attempt.record(attempt.facts.joined_with(answer.answer))
+        self.end_well(attempt, store_large_answer(self.blobs, attempt.claim.results, whole))
+        self.reuse.keep(attempt.clip, answer)
 
-    def end_well(self, run: Attempt, record: Mapping[str, Any]) -> None:
+    def end_well(self, attempt: Attempt, record: Mapping[str, Any]) -> None:
         """Ends the job as succeeded, on the record."""
-        job = run.claim.job
-        self.watch.release(run)
-        is_ours = self.jobs.succeed(run.claim, record)
-        run.is_settled = True
+        job = attempt.claim.job
+        self.watch.release(attempt)
+        is_ours = self.jobs.succeed(attempt.claim, record)
+        attempt.settle()
         log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=record.get("caption"))
         if not is_ours:
-            remove_blob(self.blobs, run.claim.results)
-        elif self.settings.upload_seconds == 0:
+            remove_blob(self.blobs, attempt.claim.results)
+        elif not self.keeps_uploads:
             remove_blob(self.blobs, job.upload)
 
-    def fail(self, run: Attempt, error: ReelwordError) -> None:
+    def fail(self, attempt: Attempt, error: ReelwordError) -> None:
         """Ends the job as failed, on the record."""
-        self.watch.release(run)
-        run.error = error
-        is_ours = self.jobs.fail(run.claim, error, run.record())
-        run.is_settled = True
+        self.watch.release(attempt)
+        attempt.error = error
+        is_ours = self.jobs.fail(attempt.claim, error, attempt.record())
+        attempt.settle()
         log.warning(
-            "job failed", job=run.claim.job.id, code=error.code, message=str(error), hint=error.operator_hint
+            "job failed",
+            job=attempt.claim.job.id,
+            code=error.code,
+            message=str(error),
+            hint=error.operator_hint,
         )
         if is_ours:
-            remove_blob(self.blobs, run.claim.job.upload)
+            remove_blob(self.blobs, attempt.claim.job.upload)
 
-    def settle_if_stopped(self, run: Attempt) -> bool:
-        """Ends, on the record, a run that the watch has stopped; returns whether it is over."""
-        if run.stopped is None or run.is_settled:
-            return run.is_settled
-        if run.stopped == "deadline":
-            self.fail(run, DeadlineExceeded(self._lateness(run)))
-        elif run.stopped == "canceled":
-            self.jobs.stop(run.claim)
-            delete_blobs(self.blobs, run.claim.job.id)
-        elif run.stopped == "handed back":
-            self.jobs.hand_back(run.claim)
-        run.is_settled = True
+    def settle_if_stopped(self, attempt: Attempt) -> bool:
+        """Ends, on the record, an attempt that the watch has stopped; returns whether it is over."""
+        if attempt.stopped is None or attempt.is_settled:
+            return attempt.is_settled
+        if attempt.stopped == "deadline":
+            self.fail(attempt, DeadlineExceeded(self._lateness(attempt)))
+        elif attempt.stopped == "canceled":
+            self.jobs.stop(attempt.claim)
+            delete_blobs(self.blobs, attempt.claim.job.id)
+        elif attempt.stopped == "handed back":
+            self.jobs.hand_back(attempt.claim)
+        attempt.settle()
         return True
 
-    def _lateness(self, run: Attempt) -> str:
-        seconds = self.settings.job_seconds
-        if run.film is None:
-            return f"The job ran longer than {seconds:g} seconds ({run.stage})."
-        return f"No segment of the film was done within {seconds:g} seconds ({run.stage})."
+    def _lateness(self, attempt: Attempt) -> str:
+        seconds = self.job_seconds
+        if attempt.film is None:
+            return f"The job ran longer than {seconds:g} seconds ({attempt.stage})."
+        return f"No segment of the film was done within {seconds:g} seconds ({attempt.stage})."
 
-    def hand_back(self, run: Attempt) -> None:
+    def hand_back(self, attempt: Attempt) -> None:
         """Puts the job back into the queue, unless it has ended."""
-        run.stopped = run.stopped or "handed back"
-        self.settle_if_stopped(run)
+        attempt.stopped = attempt.stopped or "handed back"
+        self.settle_if_stopped(attempt)
 
 
-def seen_frames(run: Attempt) -> tuple[bytes, ...]:
-    """Makes JPEG files of the frames that the captioner sees, or takes those that are kept."""
-    if run.features is not None:
-        return run.features.frames
-    if run.stills is None:
-        assert run.decoded is not None
-        run.stills = tuple(frame_jpeg(pixels) for pixels in run.decoded.frames.pixels)
-    return run.stills
+def frame_jpeg(pixels: NDArray[np.uint8]) -> bytes:
+    """Makes a JPEG of a frame uint8 (H, W, 3), made smaller where it is large."""
+    picture = Image.fromarray(pixels)
+    picture.thumbnail((FRAME_SIDE, FRAME_SIDE))
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=FRAME_QUALITY)
+    return buffer.getvalue()
 
 
-def spans_of(run: Attempt) -> list[FinishedSpan]:
-    """Makes the spans of a worker's turn at a job; the first turn tells of the queue as well."""
-    job, end = run.claim.job, run.ended_at or run.began_at
-    about: dict[str, Attribute] = {"reelword.job.id": job.id, "reelword.job.priority": job.priority}
-    turn = FinishedSpan(
-        "job", run.began_at, end, about | _outcome(run), children=_stages(run, end), error=_fault(run)
-    )
-    if run.first_attempt > 1:
-        return [turn]
-    queued = FinishedSpan("queue", job.created_at, max(job.created_at, job.started_at or end), about)
-    return [queued, turn]
+def remove_blob(blobs: Blobs, key: str) -> None:
+    """Removes what nobody needs any more; what the store refuses now is left to the sweeps."""
+    try:
+        blobs.remove(key)
+    except Exception:
+        log.exception("a blob that nobody needs could not be removed", key=key)
 
 
-def _stages(run: Attempt, end: float) -> list[FinishedSpan]:
-    """Makes a span of each stage; it lasts until the next one begins."""
-    ends = [began for _, began in run.marks[1:]] + [end]
-    return [FinishedSpan(stage, began, ended) for (stage, began), ended in zip(run.marks, ends, strict=True)]
+def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: str | None) -> None:
+    """Stores the frames and, where there is one, the attention document.
+
+    Args:
+        blobs: where files of jobs lie.
+        folder: key that they go below, the attempt's own.
+        frames: JPEG files of those that the captioner saw.
+        attention: the document as JSON, None where it was not asked for.
+    """
+    files = {f"{folder}/frames/{number}.jpg": frame for number, frame in enumerate(frames)}
+    if attention is not None:
+        files[f"{folder}/attention.json"] = attention.encode()
+    blobs.write_all(files)
 
 
-def _outcome(run: Attempt) -> dict[str, Attribute]:
-    options = run.options or run.claim.job.options
-    found: dict[str, Attribute] = {
-        "reelword.job.attempt": run.claim.job.attempt,
-        "reelword.job.outcome": _said(run),
-        "reelword.worker": run.claim.worker,
-    }
-    return found | ({"reelword.captioner": options.captioner} if options.captioner else {})
+def store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Stores an answer that is too large for Redis as a blob.
+
+    Args:
+        blobs: where files of jobs lie.
+        folder: key that it goes below, the attempt's own.
+        record: all of it.
+
+    Returns:
+        What goes on the record: the answer, or its media facts and the key of the blob.
+    """
+    text = json.dumps(record)
+    if len(text) <= ANSWER_LIMIT:
+        return record
+    key = f"{folder}/answer.json"
+    blobs.write(key, text.encode())
+    kept = {name: record[name] for name in ("media", "segments") if record.get(name) is not None}
+    return {"blob": key, "timings": record.get("timings", {}), **kept}
 
 
-def _said(run: Attempt) -> str:
-    if run.error is not None:
-        return "failed"
-    if run.stopped is not None:
-        return run.stopped
-    return "succeeded" if run.is_settled else "lost"
-
-
-def _fault(run: Attempt) -> str | None:
-    return None if run.error is None else f"{run.error.code}: {run.error}"
+def delete_blobs(blobs: Blobs, job_id: str) -> None:
+    """Removes all of a job's blobs, its upload included."""
+    blobs.remove(f"uploads/{job_id}")
+    blobs.remove(f"results/{job_id}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -24,15 +25,15 @@ from app.jobs.job_store import Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
 from app.tracing.spans import Tracing
-from app.worker.attempt import Attempt
-from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
+from app.worker.attempt import Answered, Attempt, Film
+from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
 from app.worker.feature_reuse import FeatureReuse
-from app.worker.film_segments import FilmSegments
-from app.worker.job_ends import JobEnds, spans_of
+from app.worker.job_ends import JobEnds
 from app.worker.jobs_in_hand import JobsInHand, Place
-from app.worker.read_ahead import ReadAhead, move_on
-from app.worker.url_fetches import UrlFetches
-from app.worker.video_reader import VideoReader, engine_failure, read_until_it_works
+from app.worker.reading.film_segments import FilmSegments
+from app.worker.reading.read_ahead import ReadAhead, VideoReader, engine_failure, move_on, read_until_it_works
+from app.worker.reading.url_fetches import UrlFetches
+from app.worker.turn_spans import spans_of
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.media.request import Limits
@@ -72,7 +73,8 @@ class JobRunner:
         self.hand = JobsInHand(settings.read_ahead_bytes, self._let_go)
         reuse = FeatureReuse(settings, blobs)
         limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
-        self._ends = JobEnds(jobs, blobs, watch, settings, reuse)
+        keeps_uploads = settings.upload_seconds > 0
+        self._ends = JobEnds(jobs, blobs, watch, settings.job_seconds, keeps_uploads, reuse)
         readers = [
             VideoReader(decoder, blobs, watch, self._ends, reuse, self.hand, self._known_engine, limits)
             for decoder in decoders
@@ -120,9 +122,9 @@ class JobRunner:
             claim: the job.
             is_last: whether no other job may be in hand meanwhile.
         """
-        run = Attempt(claim, is_last=is_last)
-        self._watch.hold(run)
-        self._ahead.begin(run)
+        attempt = Attempt(claim, is_last=is_last)
+        self._watch.hold(attempt)
+        self._ahead.begin(attempt)
 
     def turn(self, patience: float) -> bool:
         """Captions what is ready, together; returns whether there was anything within ``patience`` seconds.
@@ -140,9 +142,9 @@ class JobRunner:
         try:
             self._info = self._engine.start()
             self._taken = self.hand.take_batch(self._settings.batch_jobs, patience)
-            batch = [run for run in self._taken if self._is_to_run(run)]
+            batch = self._runnable(self._taken)
             if batch and batch[0].film is not None:
-                self._caption_film(batch[0])
+                self._caption_film(batch[0], batch[0].film)
             elif batch:
                 self._caption(batch)
         except Exception:
@@ -155,68 +157,72 @@ class JobRunner:
         self._watch.stop_all()
         mine = [*self._taken, *self.hand.take_all()]
         try:
-            for run in mine:
-                self._ends.hand_back(run)
+            for attempt in mine:
+                self._ends.hand_back(attempt)
         finally:
-            for run in mine:
-                self.hand.drop(run)
+            for attempt in mine:
+                self.hand.drop(attempt)
             self.hand.wait_until_empty(ENDING_SECONDS)
 
-    def _is_to_run(self, run: Attempt) -> bool:
-        """Whether the engine is to have it: a stopped one ends, one without frames is read again."""
-        if self._ends.settle_if_stopped(run):
-            self.hand.drop(run)
-            return False
-        if run.film is None and not run.has_video:
-            self.hand.put(run, "read")
-            return False
-        return True
+    def _runnable(self, taken: Sequence[Attempt]) -> list[Attempt]:
+        """Returns those that the engine can have: a stopped one ends, one that is not read goes to be
+        read.
+        """
+        runnable = []
+        for attempt in taken:
+            if self._ends.settle_if_stopped(attempt):
+                self.hand.drop(attempt)
+            elif attempt.contents is None:
+                self.hand.put(attempt, "read")
+            else:
+                runnable.append(attempt)
+        return runnable
 
     def _caption(self, batch: Sequence[Attempt]) -> None:
         """Captions a batch and passes it on; what died of it is run again, each job alone."""
         answers = self._ask(batch)
         if isinstance(answers, JobFailure):
-            for run in batch:
-                if self._ends.again(run, answers, was_shared=len(batch) > 1):
-                    self.hand.put(run, "caption")
+            for attempt in batch:
+                if self._ends.again(attempt, answers, was_shared=len(batch) > 1):
+                    self.hand.put(attempt, "caption")
                 else:
-                    self.hand.drop(run)
+                    self.hand.drop(attempt)
             return
-        for run, answer in zip(batch, answers, strict=True):
-            run.reply = answer
-            self.hand.put(run, "finish")
+        for attempt, answer in zip(batch, answers, strict=True):
+            attempt.contents = Answered(attempt.clip, answer)
+            self.hand.put(attempt, "finish")
 
     def _ask(self, batch: Sequence[Attempt]) -> Sequence[EngineAnswer | JobFailure] | JobFailure:
         """Has the engine caption a batch; returns what each is told, or what has gone wrong with all."""
 
         def report(stage: Stage, share: float) -> None:
-            for run in batch:
-                run.set_stage(stage, share)
+            for attempt in batch:
+                attempt.set_stage(stage, share)
 
         self._engine.start()
         report("extract", 0.0)
-        videos = [run.video for run in batch]
-        options = [run.options for run in batch if run.options is not None]
-        keep = [place for place, run in enumerate(batch) if run.is_kept]
+        clips = [attempt.clip for attempt in batch]
+        videos, options = [clip.video for clip in clips], [clip.options for clip in clips]
+        keep = [place for place, clip in enumerate(clips) if clip.feature_key and not clip.is_cached]
         try:
             with self._watch.guard(batch, self._engine.kill, self._settings.cancel_grace):
                 return self._engine.run(videos, options, report, keep)
         except EngineDied as death:
-            log.warning("engine died", jobs=[run.claim.job.id for run in batch], how=str(death))
+            log.warning("engine died", jobs=[attempt.claim.job.id for attempt in batch], how=str(death))
             return engine_failure(death)
         except EngineRaised as fault:
             return engine_failure(fault)
 
     def _finish_all(self) -> None:
         """Keeps results while the engine goes on: the store may be far away."""
-        while (run := self.hand.take("finish")) is not None:
-            move_on(run, self._finish, self.hand)
+        while (attempt := self.hand.take("finish")) is not None:
+            move_on(attempt, self._finish, self.hand)
 
-    def _finish(self, run: Attempt) -> Place | None:
-        assert run.reply is not None
-        return None if self._ends.finish(run, run.reply) else "caption"
+    def _finish(self, attempt: Attempt) -> Place | None:
+        assert isinstance(attempt.contents, Answered)
+        return None if self._ends.finish(attempt, attempt.contents.reply) else "caption"
 
-    def _caption_film(self, run: Attempt) -> None:
+    def _caption_film(self, attempt: Attempt, film: Film) -> None:
         """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments.
 
         Nothing but films is in hand: the others are handed back.
@@ -226,26 +232,27 @@ class JobRunner:
         for other in others:
             self._ends.hand_back(other)
             self.hand.drop(other)
-        while read_until_it_works(run, self._read_film, self._ends) and not self._ends.settle_if_stopped(run):
-            answers = self._ask([run])
+        read = partial(self._read_film, film)
+        while read_until_it_works(attempt, read, self._ends) and not self._ends.settle_if_stopped(attempt):
+            answers = self._ask([attempt])
             if isinstance(answers, JobFailure):
-                is_over = not self._ends.again(run, answers)
+                is_over = not self._ends.again(attempt, answers)
             else:
-                is_over = self._ends.finish(run, answers[0])
+                is_over = self._ends.finish(attempt, answers[0])
             if is_over:
                 break
-        self.hand.drop(run)
+        self.hand.drop(attempt)
 
-    def _read_film(self, run: Attempt) -> None:
+    def _read_film(self, film: Film, attempt: Attempt) -> None:
         """Captions the film's segments, and reads what sums it up."""
         self._engine.start()
-        run.set_stage("decode")
-        with self._blobs.local(run.claim.job.upload) as path:
-            self._films.caption(run, path)
+        attempt.set_stage("decode")
+        with self._blobs.local(attempt.claim.job.upload) as path:
+            self._films.caption(attempt, film, path)
 
-    def _let_go(self, run: Attempt) -> None:
+    def _let_go(self, attempt: Attempt) -> None:
         """Ends the beats of a job that is out of hand, and tells of its turn."""
-        self._watch.release(run)
-        run.forget_frames()
+        self._watch.release(attempt)
         if self._tracing.is_on:
-            self._tracing.record(run.claim.job.submission.traceparent, spans_of(run))
+            self._tracing.record(attempt.claim.job.submission.traceparent, spans_of(attempt))
+        attempt.close()

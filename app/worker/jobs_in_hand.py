@@ -69,17 +69,17 @@ class JobsInHand:
     def has_last(self) -> bool:
         """Whether one of them is not to be joined by others."""
         with self._changed:
-            return any(run.is_last for run in self._places)
+            return any(attempt.is_last for attempt in self._places)
 
-    def put(self, run: Attempt, place: Place) -> None:
+    def put(self, attempt: Attempt, place: Place) -> None:
         """Has an attempt, a new one or one that the caller has taken, wait there."""
         with self._changed:
-            self._places[run] = place
-            if place == "caption" and run.is_alone:
-                self._waiting[place].appendleft(run)  # what it is run alone for is soon known
+            self._places[attempt] = place
+            if place == "caption" and attempt.is_alone:
+                self._waiting[place].appendleft(attempt)  # what it is run alone for is soon known
             else:
-                self._waiting[place].append(run)
-            self._since[run] = time.monotonic()
+                self._waiting[place].append(attempt)
+            self._since[attempt] = time.monotonic()
             self._tell()
 
     def take(self, place: Place) -> Attempt | None:
@@ -112,9 +112,9 @@ class JobsInHand:
                 return [ready.popleft()]
             left = self._since[ready[0]] + COMPANION_SECONDS - time.monotonic()
             self._changed.wait_for(lambda: len(ready) >= most or not self._is_any_read(), max(0.0, left))
-            together = [run for run in ready if not run.is_alone][:most]
-            for run in together:
-                ready.remove(run)
+            together = [attempt for attempt in ready if not attempt.is_alone][:most]
+            for attempt in together:
+                ready.remove(attempt)
             return together
 
     def _is_anything_ready(self) -> bool:
@@ -136,20 +136,20 @@ class JobsInHand:
     def take_all(self) -> list[Attempt]:
         """Takes everything that nobody works on."""
         with self._changed:
-            runs = [run for waiting in self._waiting.values() for run in waiting]
+            attempts = [attempt for waiting in self._waiting.values() for attempt in waiting]
             for waiting in self._waiting.values():
                 waiting.clear()
-            return runs
+            return attempts
 
-    def drop(self, run: Attempt) -> None:
+    def drop(self, attempt: Attempt) -> None:
         """Lets go of an attempt that has ended, and of its frames."""
         with self._changed:
-            is_new = self._places.pop(run, None) is not None
-            self._since.pop(run, None)
-            self._bytes.pop(run, None)
+            is_new = self._places.pop(attempt, None) is not None
+            self._since.pop(attempt, None)
+            self._bytes.pop(attempt, None)
             self._tell()
         if is_new:
-            self._on_end(run)
+            self._on_end(attempt)
 
     def wait_for_move(self, moves: int, seconds: float) -> None:
         """Waits until something has moved since ``moves``, or so long."""
@@ -163,28 +163,28 @@ class JobsInHand:
             self._failure = None
             return is_empty
 
-    def admit(self, run: Attempt, size: int) -> None:
-        """Counts bytes of frames of ``run``, and waits while there are too many.
+    def admit(self, attempt: Attempt, size: int) -> None:
+        """Counts bytes of frames of ``attempt``, and waits while there are too many.
 
         The job that began first never waits, nor one that has been stopped. Waiting takes none of its time.
         """
         with self._changed:
-            self._bytes.setdefault(run, 0)
-            if not self._is_admitted(run, size):
-                run.pause()
-                while not self._is_admitted(run, size):
+            self._bytes.setdefault(attempt, 0)
+            if not self._is_admitted(attempt, size):
+                attempt.clock.pause()
+                while not self._is_admitted(attempt, size):
                     self._changed.wait(LOOK_SECONDS)
-                run.resume()
-            self._bytes[run] += size
+                attempt.clock.resume()
+            self._bytes[attempt] += size
 
-    def _is_admitted(self, run: Attempt, size: int) -> bool:
-        is_first = next(iter(self._bytes)) is run
-        return is_first or run.stopped is not None or sum(self._bytes.values()) + size <= self._most_bytes
+    def _is_admitted(self, attempt: Attempt, size: int) -> bool:
+        is_first = next(iter(self._bytes)) is attempt
+        return is_first or attempt.stopped is not None or sum(self._bytes.values()) + size <= self._most_bytes
 
-    def forget_frames(self, run: Attempt) -> None:
-        """Counts the frames of ``run`` no more: it has none, or reads them anew."""
+    def forget_frames(self, attempt: Attempt) -> None:
+        """Counts the frames of ``attempt`` no more: it has none, or reads them anew."""
         with self._changed:
-            self._bytes.pop(run, None)
+            self._bytes.pop(attempt, None)
             self._tell()
 
     def fail(self, error: BaseException) -> None:

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from app.documents.job import Answer
 from app.errors import QueueUnavailable
 from app.jobs.job_store import Jobs
+from app.jobs.keeping.kept_segments import KeptSegments
 from app.settings import Settings
-from app.worker.attempt import Attempt
+from app.worker.attempt import NO_FACTS, Attempt
 
 ADVERTISE_SECONDS = 2.0
 log = structlog.get_logger(__name__)
@@ -26,12 +28,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class _GuardedChild:
-    """Holds what a child works on, and how it is killed. kill_at: when, once all of its runs are stopped."""
+    """Holds what a child works on, and how it is killed."""
 
-    runs: Sequence[Attempt]
+    attempts: Sequence[Attempt]
     kill: Callable[[], None]
-    grace: float
-    kill_at: float | None = None
+    grace: float  #: seconds that it may take to end by itself where its jobs are canceled
+    kill_at: float | None = None  #: when it is killed, once all of its attempts are stopped
     is_killed: bool = False
 
     def kill_once(self) -> None:
@@ -39,23 +41,23 @@ class _GuardedChild:
             self.kill()
             self.is_killed = True
 
-    def kill_if_for_nobody(self) -> None:
-        """Kills a child whose runs are all stopped; one with canceled jobs has its grace to end by itself."""
-        if not all(run.stopped for run in self.runs):
+    def kill_if_all_stopped(self) -> None:
+        """Kills a child whose attempts are all stopped; canceled ones give it its grace to end by itself."""
+        if not all(attempt.stopped for attempt in self.attempts):
             return
         if self.kill_at is None:
-            is_cancel = all(run.stopped == "canceled" for run in self.runs)
+            is_cancel = all(attempt.stopped == "canceled" for attempt in self.attempts)
             self.kill_at = time.monotonic() + (self.grace if is_cancel else 0.0)
         if time.monotonic() >= self.kill_at:
             self.kill_once()
 
     def check_time(self, seconds: float) -> None:
-        late = [run for run in self.runs if run.elapsed > seconds]
-        if late and len(self.runs) > 1:  # one of them hangs; which one shows when each runs alone
+        late = [attempt for attempt in self.attempts if attempt.clock.seconds > seconds]
+        if late and len(self.attempts) > 1:  # one of them hangs; which one shows when each goes alone
             self.kill_once()
             return
-        for run in late:
-            run.stopped = run.stopped or "deadline"
+        for attempt in late:
+            attempt.stopped = attempt.stopped or "deadline"
 
 
 class Watchdog:
@@ -78,7 +80,7 @@ class Watchdog:
         self._jobs, self._settings = jobs, settings
         self._advertise, self._show_life = advertise, show_life
         self._guard = threading.RLock()
-        self._held: list[Attempt] = []
+        self._held: dict[Attempt, tuple[Answer, KeptSegments | None]] = {}  # and what the record has of it
         self._children: list[_GuardedChild] = []
         self._leave_at: float | None = None
         self._over = threading.Event()
@@ -97,58 +99,62 @@ class Watchdog:
         if self._leave_at is None:
             self._leave_at = time.monotonic() + within
 
-    def hold(self, run: Attempt) -> None:
-        """Renews the lease of ``run`` from now on."""
+    def hold(self, attempt: Attempt) -> None:
+        """Renews the lease of ``attempt`` from now on."""
         with self._guard:
-            self._held = [*self._held, run]
+            self._held = {**self._held, attempt: (NO_FACTS, None)}
 
     @contextmanager
-    def guard(self, runs: Sequence[Attempt], kill: Callable[[], None], grace: float = 0.0) -> Iterator[None]:
-        """Limits the time of ``runs`` while a child works on them, and kills it when all of them are stopped.
+    def guard(
+        self, attempts: Sequence[Attempt], kill: Callable[[], None], grace: float = 0.0
+    ) -> Iterator[None]:
+        """Limits the time of attempts while a child works on them, and kills it when all of them are stopped.
 
         Args:
-            runs: what the child works on; no other child does.
+            attempts: what the child works on; no other child does.
             kill: ends the child at once.
             grace: seconds that a child with canceled jobs may take to end by itself; a new one is dear.
         """
-        child = _GuardedChild(list(runs), kill, grace)
+        child = _GuardedChild(list(attempts), kill, grace)
         with self._guard:
             self._children = [*self._children, child]
-            for run in runs:
-                run.resume()
+            for attempt in attempts:
+                attempt.clock.resume()
         try:
             yield
         finally:
             with self._guard:
                 self._children = [other for other in self._children if other is not child]
-                for run in runs:
-                    run.pause()
+                for attempt in attempts:
+                    attempt.clock.pause()
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Sends no beat meanwhile: for changing a run's claim, or ending it."""
+        """Sends no beat meanwhile: for changing an attempt's claim, or ending it."""
         with self._guard:
             yield
 
     def stop_all(self) -> None:
-        """Has all runs in hand go back to the queue, and ends the children that work on them at once."""
+        """Has all attempts in hand go back to the queue, and ends the children that work on them at once."""
         with self._guard:
-            for run in self._held:
-                run.stopped = run.stopped or "handed back"
+            for attempt in self._held:
+                attempt.stopped = attempt.stopped or "handed back"
             for child in self._children:
-                child.kill_if_for_nobody()
+                child.kill_if_all_stopped()
 
-    def release(self, run: Attempt) -> None:
-        """Ends the beats of a run that has ended, or is about to."""
+    def release(self, attempt: Attempt) -> None:
+        """Ends the beats of an attempt that has ended, or is about to."""
         with self._guard:
-            self._held = [held for held in self._held if held is not run]
+            self._held = {held: told for held, told in self._held.items() if held is not attempt}
 
-    def beat(self, run: Attempt) -> None:
-        """Tells the record at once how far a run is, rather than with the next beat, where Redis answers."""
+    def beat(self, attempt: Attempt) -> None:
+        """Tells the record at once how far an attempt is, rather than with the next beat, where Redis
+        answers.
+        """
         with self._guard:
             try:
-                if not run.stopped:
-                    self._beat(run)
+                if not attempt.stopped:
+                    self._beat(attempt)
             except QueueUnavailable as error:
                 log.warning("no beat: redis is away", reason=str(error))
 
@@ -164,7 +170,7 @@ class Watchdog:
             except QueueUnavailable as error:
                 log.warning("no beat: redis is away", reason=str(error))
             except Exception:
-                log.exception("the watch stumbled and goes on")
+                log.exception("the watch met an error and goes on")
 
     def _tick(self) -> None:
         with self._guard:
@@ -172,23 +178,25 @@ class Watchdog:
                 child.check_time(self._settings.job_seconds)
             self._check_leaving()
             for child in self._children:
-                child.kill_if_for_nobody()
-            for run in [run for run in self._held if not run.stopped]:
-                self._beat(run)
+                child.kill_if_all_stopped()
+            for attempt in [attempt for attempt in self._held if not attempt.stopped]:
+                self._beat(attempt)
 
-    def _beat(self, run: Attempt) -> None:
-        known = (run.answer, run.kept)
-        news = None if known[0] is run.reported[0] and known[1] is run.reported[1] else run.record()
-        pulse = self._jobs.beat(run.claim, run.stage, run.progress, news, has_gained=run.has_gained)
+    def _beat(self, attempt: Attempt) -> None:
+        known, reported = (attempt.facts, attempt.kept), self._held.get(attempt, (NO_FACTS, None))
+        news = None if known[0] is reported[0] and known[1] is reported[1] else attempt.record()
+        has_gained = attempt.film is not None and attempt.film.has_gained
+        pulse = self._jobs.beat(attempt.claim, attempt.stage, attempt.progress, news, has_gained=has_gained)
         if pulse == "go":
-            run.reported = known
+            if attempt in self._held:
+                self._held[attempt] = known
             return
-        run.stopped = pulse
-        log.info("job stopped", job=run.claim.job.id, why=pulse, stage=run.stage)
+        attempt.stopped = pulse
+        log.info("job stopped", job=attempt.claim.job.id, why=pulse, stage=attempt.stage)
         if pulse == "canceled":  # said at once: the child may take its grace to end
-            self._jobs.stop(run.claim)
+            self._jobs.stop(attempt.claim)
 
     def _check_leaving(self) -> None:
         if self._leave_at is not None and time.monotonic() >= self._leave_at:
-            for run in self._held:
-                run.stopped = run.stopped or "handed back"
+            for attempt in self._held:
+                attempt.stopped = attempt.stopped or "handed back"

@@ -2,9 +2,10 @@
 
 This process loads no model and opens no media. It owns decoders (media is hostile) and an engine (native
 code can crash or hang), and can lose each without losing a job: app/worker/job_runner.py says how. Threads
-beside take jobs (app/worker/intake.py), read their videos ahead of the engine (app/worker/read_ahead.py), and
-keep the leases and end what is canceled or out of time (app/worker/watchdog.py). Asked to stop, it
-takes nothing new, gives the jobs in hand a moment to finish and hands the others back.
+beside take jobs (app/worker/intake.py), read their videos ahead of the engine
+(app/worker/reading/read_ahead.py), and keep the leases and end what is canceled or out of time
+(app/worker/watchdog.py). Asked to stop, it takes nothing new, gives the jobs in hand a moment to finish and
+hands the others back.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from app.feature_cache.feature_cache import FeatureCache
 from app.jobs.blobs import Blobs
 from app.jobs.job import Keys
 from app.jobs.job_store import Jobs
+from app.jobs.keeping.sweeper import Sweeper
 from app.jobs.queue import Queue, worker_prefix
 from app.jobs.redis_client import connect, redis_url
-from app.jobs.sweeper import Sweeper
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 from app.tracing.connection import connect_tracing
-from app.worker.engine_process import EngineProcess
+from app.worker.engine.process import EngineProcess
 from app.worker.intake import UNEXPECTED_PAUSE, Intake
+from app.worker.job_ends import delete_blobs
 from app.worker.job_runner import JobRunner
-from app.worker.results import delete_blobs
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 
@@ -111,7 +112,7 @@ class Worker:
         self._intake.stop()
         self._runner.leave()
         self._watch.leave(within=self._settings.drain_seconds)
-        if not self._engine.is_ready:
+        if not self._engine.is_ready or self._intake.nobody_waits:  # it loads, or measures between jobs
             self._engine.kill()
 
     def _work_until_stopped(self) -> None:
@@ -128,7 +129,7 @@ class Worker:
     def _turn(self) -> None:
         try:
             self._runner.turn(TURN_SECONDS)
-            if self._intake.nobody_waits:
+            if self._intake.nobody_waits and not self._is_stopping:
                 self._engine.measure_next()
                 self._advertise()
                 self._intake.go_on()

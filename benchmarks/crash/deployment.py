@@ -24,7 +24,7 @@ import psutil
 import redis
 
 from app.jobs.job import Keys
-from app.jobs.sweeper import STAGED_AGE
+from app.jobs.keeping.sweeper import STAGED_AGE
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
 from benchmarks.crash.colours import COLOURS, draw
@@ -64,9 +64,6 @@ class Deployment:
         self._process: subprocess.Popen[str] | None = None
         self._clips = {name: draw(folder / f"{name}.mp4", colour) for name, colour in COLOURS.items()}
         self.data.mkdir()
-        cache = ROOT / "data" / "cache"  # a converted network is kept from run to run
-        cache.mkdir(parents=True, exist_ok=True)
-        (self.data / "cache").symlink_to(cache)
 
     # ---- its processes ----
 

@@ -100,7 +100,7 @@ def went_ahead(service: Deployment, ids: Sequence[str], lapse: float, last: floa
 def engine_killed(service: Deployment) -> Iterator[Finding]:
     job_id = service.submit("slow")
     service.wait_until_at_work(job_id)
-    (engine,) = service.pids("app.worker.engine_child", service.worker_pid(job_id))
+    (engine,) = service.pids("app.worker.engine.child", service.worker_pid(job_id))
     os.kill(engine, signal.SIGKILL)
     again = service.wait_for(job_id, lambda job: job["attempt"] == 2)
     yield seconds("its job is on its next attempt after", again, 1.0)
@@ -177,7 +177,7 @@ def poison(service: Deployment) -> Iterator[Finding]:
 
 def poison_among_eight(service: Deployment) -> Iterator[Finding]:
     """Engines are stopped first: until they go on, each worker reads ahead as much as it may."""
-    engines = service.pids("app.worker.engine_child")
+    engines = service.pids("app.worker.engine.child")
     for pid in engines:
         os.kill(pid, signal.SIGSTOP)
     others = [service.submit("plain") for _ in range(2 * WORKERS)]

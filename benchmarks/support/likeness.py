@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torchvision.ops import box_iou
 
-from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_rows import WindowRows
 
 #: Two boxes are one that moved a little.
 SAME = 0.8

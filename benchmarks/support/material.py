@@ -15,8 +15,8 @@ from extractors.features import Audio, Frames
 from extractors.media.decode import Sampling, decode_here
 from extractors.media.request import DecodeRequest
 from extractors.preprocessing.images import to_device
-from extractors.windowing.batching import WindowRows, join_rows, move_to_cpu
 from extractors.windowing.window_extractor import WindowExtractor
+from extractors.windowing.window_rows import WindowRows, join_rows, move_to_cpu
 
 HEIGHT, WIDTH = 256, 340
 #: Of a clip so much is looked at.

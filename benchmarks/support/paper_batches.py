@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from models.captioner import AnyCaptioner, InputDescription
-from models.captioners.registry import captioner_class
-from models.inputs import Batch
-from models.stream_set import StreamInput, find_stream_set
+from models.captioner import AnyCaptioner
+from models.captioners.registry import captioner_class, find_stream_set
+from models.inputs import Batch, InputDescription
+from models.stream_set import StreamInput
 from models.vocabulary import Vocabulary, pad_captions
 from training.batches.training_batch import TrainingBatch
-from training.recipes.paper_recipes import PAPER_RUNS, PaperRun, find_paper_run
+from training.recipes.paper_recipes import PaperRun, find_paper_run, list_paper_runs
 from training.recipes.recipe import Recipe
 
 #: Rows of time of a video of 10 s at the papers' strides, and words that are known.
@@ -24,7 +24,11 @@ FEW_MOMENTS, FEW_WORDS, FEW_VIDEOS = 4, 40, 2
 
 def list_paper_captioners() -> dict[str, str]:
     """Returns each captioner with a recipe of its paper that has nothing but streams for inputs."""
-    return {captioner: recipe for recipe, captioner in PAPER_RUNS if not recipe.endswith(("-hard", "-class"))}
+    return {
+        captioner: recipe
+        for recipe, captioner in list_paper_runs()
+        if not recipe.endswith(("-hard", "-class"))
+    }
 
 
 @dataclass(frozen=True, eq=False)

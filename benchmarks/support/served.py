@@ -20,7 +20,7 @@ READY = "Reelword is ready at "
 PATIENCE = 300.0  #: seconds for jobs that were sent to end
 #: Words of a command line → what the process is, the first that fits.
 ROLES: Mapping[str, str] = {
-    "app.worker.engine_child": "engine",
+    "app.worker.engine.child": "engine",
     "extractors.decoder": "decoder",
     "app worker": "worker",
     "app api": "api",
@@ -33,7 +33,7 @@ class ServedInstance:
     """Is a running ``serve``; as a context manager it is stopped at the end.
 
     Args:
-        data: its data folder, made where it is not there. Converted networks are kept with the checkout's.
+        data: its data folder, made where it is not there.
         environment: settings beside those of this process.
     """
 
@@ -42,7 +42,7 @@ class ServedInstance:
         self.address, self.start_seconds = "", 0.0
 
     def __enter__(self) -> ServedInstance:
-        keep_converted_networks(self._data)
+        self._data.mkdir(parents=True, exist_ok=True)
         given = {
             "REELWORD_DATA": str(self._data),
             "REDIS_URL": "",
@@ -101,15 +101,6 @@ class ServedInstance:
     def client(self) -> httpx.Client:
         """Opens a client of its API."""
         return httpx.Client(base_url=self.address, timeout=60)
-
-
-def keep_converted_networks(data: Path) -> None:
-    """Links a data folder's cache to the checkout's, so that networks are not converted for each run."""
-    cache = ROOT / "data" / "cache"
-    cache.mkdir(parents=True, exist_ok=True)
-    data.mkdir(parents=True, exist_ok=True)
-    if not (data / "cache").exists():
-        (data / "cache").symlink_to(cache)
 
 
 def post_clip(client: httpx.Client, video: bytes) -> tuple[str, float]:

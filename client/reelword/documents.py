@@ -168,6 +168,7 @@ class Captioner(Document):
     name: str
     kind: str = ""
     about: str = ""
+    plain: str = ""
     members: list[str] | None = None
     scores: dict[str, Any] = Field(default_factory=dict)
     seconds: float | None = None
@@ -185,8 +186,9 @@ class Models(Document):
 class Attention(Document):
     """Tells where the captioner looked for each word.
 
-    times, parts: [moment], start and end in seconds. temporal: [word][moment], each row sums to one; None for
-    a word that had none. spatial: weights within each moment over a grid's cells or over boxes.
+    times, parts: [moment], start and end in seconds. temporal: [word][moment], each row sums to one; None
+    for a word that had none. spatial: weights within each moment over a grid's cells or over boxes. extras:
+    parts of the kinds moments, weights, text and table, which explain the caption beside the maps.
     """
 
     words: list[str]
@@ -196,4 +198,4 @@ class Attention(Document):
     entropy: list[float | None] | None = None
     spread: list[bool] | None = None
     spatial: dict[str, Any] | None = None
-    extras: dict[str, Any] = Field(default_factory=dict)
+    extras: list[dict[str, Any]] = Field(default_factory=list)

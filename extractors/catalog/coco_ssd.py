@@ -23,8 +23,8 @@ from extractors.networks.labels import COCO_90
 from extractors.preprocessing.images import shrink_or_enlarge
 from extractors.pretrained.load import SEEDED, build_seeded, find_weights
 from extractors.pretrained.tensorflow import read_constants
-from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor, describe_windows
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 
 NAME, NETWORK = "coco_ssd", "ssd-mobilenet-v2-coco"

@@ -21,14 +21,13 @@ from extractors.detection.regions import Regions, pad_regions
 from extractors.detection.two_stage import FirstStage, SecondStage, StageRunners, TwoStage
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions, UnknownExtractor
-from extractors.features import StreamSpec
-from extractors.frame_size import Resizing
+from extractors.features import Resizing, StreamSpec
 from extractors.networks.labels import COCO_80
 from extractors.preprocessing.detection import to_bgr_planes
 from extractors.pretrained.load import load_pretrained
 from extractors.pretrained.parameters import Checkpoint
-from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor, describe_windows
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 
 

@@ -4,7 +4,7 @@
 ROI align (He et al., 2017, arXiv:1703.06870), as captioners are fed that join several networks to one set of
 objects.
 Both streams have their own clock: a row of the map gets the boxes of the row that covers its middle, or else
-of the nearest. Where a map's cells do not tile the picture evenly (extractors/preprocessing/cell_edges.py),
+of the nearest. Where a map's cells do not tile the picture evenly (extractors/preprocessing/images.py),
 boxes are measured by the cells' own edges. A network that saw only the middle of the frame knows nothing of
 what is beside it: boxes are cut to that view, and those that lie outside are masked.
 """
@@ -23,7 +23,7 @@ from extractors.detection.boxes import clip_boxes, have_area
 from extractors.detection.roi import roi_align_cells
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import Stream, StreamSpec, View
-from extractors.preprocessing.cell_edges import Edges, find_cell_edges, make_even_edges
+from extractors.preprocessing.images import Edges, find_cell_edges, make_even_edges
 
 PREFIX = "roi:"
 #: Streams of maps are called after their extractor, but for the oldest.

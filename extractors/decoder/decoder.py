@@ -20,9 +20,8 @@ from extractors.child_process import DISCARDED, LinkedProcess
 from extractors.decoder.messages import LONGEST_MESSAGE, TAKEN, pack_request, unpack_part
 from extractors.errors import PackageMissing
 from extractors.media import errors
-from extractors.media.collect import collect_stream
 from extractors.media.request import Decoded, DecodeRequest, Limits
-from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart
+from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, collect_stream
 
 Reader = Literal["pyav", "decord"]
 

@@ -19,12 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import Audio
-from extractors.frame_size import FrameSize, Resizing
-from extractors.media.errors import MediaError, error_from_code
-from extractors.media.request import DecodeRequest, Limits
+from extractors.features import Audio, FrameSize, Resizing
+from extractors.media.errors import MediaError, MediaWarning, error_from_code
+from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
-from extractors.media.video import MediaWarning, Video
 from extractors.windows import Sampling, Windows
 
 LONGEST_MESSAGE = 16 << 20  # times of two million frames never travel, those of the sampled ones do
@@ -54,12 +52,13 @@ def unpack_request(message: bytes) -> tuple[str, DecodeRequest, Limits]:
 
 
 def _parse_request(asked: dict[str, Any]) -> DecodeRequest:
-    sampling, part = asked.pop("sampling"), asked.pop("part")
+    sampling, shown, part = asked.pop("sampling"), asked.pop("shown"), asked.pop("part")
     windows = tuple(Windows(**each) for each in asked.pop("windows"))
     rates = tuple(Sampling(**each) for each in asked.pop("rates"))
     sizes = tuple(_parse_frame_size(**each) for each in asked.pop("sizes"))
     return DecodeRequest(
         sampling=None if sampling is None else Sampling(**sampling),
+        shown=None if shown is None else Sampling(**shown),
         part=None if part is None else tuple(part),
         windows=windows,
         rates=rates,

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchvision.ops import batched_nms
 
 from extractors.detection.boxes import clip_boxes, have_area
-from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_rows import WindowRows
 
 
 @dataclass(frozen=True)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import logging
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, partial
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
 from extractors.engines.engine import NetworkEngine, Precision, UnbuiltModule, built
-from extractors.files import atomic_write, sha256_of
+from extractors.engines.kept_models import MODEL_FILE, KeptModel, digest_of_source, lock_model, note_use
+from extractors.files import atomic_write
 
 # Importing OpenVINO would report to its maker's statistics: without the reporter it takes a silent stand-in.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
@@ -31,7 +30,6 @@ import openvino  # noqa: E402
 
 __all__ = ["openvino"]
 
-MODEL_FILE = "model.xml"
 HINTS = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}
 
 log = logging.getLogger(__name__)
@@ -63,19 +61,24 @@ class OpenVinoEngine(NetworkEngine):
         free: tuple[int, ...] = (0,),
     ) -> None:
         self.precision = precision or fastest_precision()
-        model = _find_model(module, example, key, folder, free)
         hints = {
             "INFERENCE_PRECISION_HINT": HINTS[self.precision],
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": threads,
         }
-        self._compile = partial(openvino.Core().compile_model, model, "CPU", hints)
-        self._threads = threads
+        self._hints, self._threads = hints, threads
+        self._find_model: Callable[[], openvino.Model] = partial(
+            _find_model, module, example, key, folder, free
+        )
+        if isinstance(module, nn.Module):  # which its owner may change before the first rows come
+            model = self._find_model()
+            self._find_model = lambda: model
 
     @cached_property
     def _requests(self) -> list[openvino.InferRequest]:
-        """Compiles the model when the first rows come: of several networks most jobs need one."""
-        compiled = self._compile()
+        """Finds and compiles the model when the first rows come: of several networks most jobs need one."""
+        compiled = openvino.Core().compile_model(self._find_model(), "CPU", self._hints)
+        del self._find_model  # the network that it was made of is in memory no longer
         return [compiled.create_infer_request() for _ in range(self._threads)]
 
     def outputs(self, pixels: Tensor) -> tuple[Tensor, ...]:
@@ -112,44 +115,42 @@ def fastest_precision() -> Precision:
     return "bf16" if "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES") else "fp32"
 
 
-class KeptModel(BaseModel):
-    """Says which folder has the converted model of a network, and which sources the network is written in."""
-
-    folder: str
-    sources: dict[str, str]  #: module → sha256 of its file
-
-    @property
-    def is_current(self) -> bool:
-        """Whether all sources are what they were when the network was converted."""
-        return all(_digest_of_source(name) == digest for name, digest in self.sources.items())
-
-
 def _find_model(
     module: nn.Module | UnbuiltModule, example: Tensor, key: str, folder: Path, free: tuple[int, ...]
 ) -> openvino.Model:
-    """Reads the converted model that is kept for the key; else builds the network and converts it."""
+    """Reads the converted model that is kept for the key; else builds the network and converts it.
+
+    Of processes that want the same model at once one converts, and the others wait for it.
+    """
     facts = _facts_of(example, key, free)
     note = folder / f"{hashlib.sha256(facts).hexdigest()[:16]}.json"
-    kept = _read_note(note)
-    if kept is not None and (folder / kept.folder).exists() and kept.is_current:
-        try:
-            return openvino.Core().read_model(folder / kept.folder / MODEL_FILE)
-        except RuntimeError:
-            pass  # damaged: load_or_convert says so and makes it anew
-    network = built(module)
-    sources = _sources_of(network)
-    named = hashlib.sha256(facts + json.dumps(sources, sort_keys=True).encode()).hexdigest()[:16]
-    model = load_or_convert(network, example, folder / named, free)
-    with suppress(OSError), atomic_write(note) as unfinished:  # where nothing can be kept, that has been said
-        unfinished.write_text(KeptModel(folder=named, sources=sources).model_dump_json())
+    with lock_model(note):
+        model = _read_kept(note)
+        return _convert_and_note(built(module), example, facts, note, free) if model is None else model
+
+
+def _read_kept(note: Path) -> openvino.Model | None:
+    """Reads the model that a note names; None where it is not there, out of date or damaged."""
+    kept = KeptModel.read(note)
+    if kept is None or not kept.is_current or not (note.parent / kept.folder).exists():
+        return None
+    try:
+        model = openvino.Core().read_model(note.parent / kept.folder / MODEL_FILE)
+    except RuntimeError:
+        return None  # load_or_convert says so and makes it anew
+    note_use(note)
     return model
 
 
-def _read_note(note: Path) -> KeptModel | None:
-    try:
-        return KeptModel.model_validate_json(note.read_bytes())
-    except (OSError, ValidationError):
-        return None
+def _convert_and_note(
+    network: nn.Module, example: Tensor, facts: bytes, note: Path, free: tuple[int, ...]
+) -> openvino.Model:
+    sources = _sources_of(network)
+    name = hashlib.sha256(facts + json.dumps(sources, sort_keys=True).encode()).hexdigest()[:16]
+    model = load_or_convert(network, example, note.parent / name, free)
+    with suppress(OSError), atomic_write(note) as unfinished:  # where nothing can be kept, that has been said
+        unfinished.write_text(KeptModel(folder=name, sources=sources).model_dump_json())
+    return model
 
 
 def load_or_convert(
@@ -216,18 +217,4 @@ def _facts_of(example: Tensor, key: str, free: tuple[int, ...]) -> bytes:
 def _sources_of(module: nn.Module) -> dict[str, str]:
     """Digests the files that the module's classes are written in, torch's own left out."""
     names = {type(part).__module__ for part in module.modules()}
-    return {name: _digest_of_source(name) for name in sorted(names) if name.split(".")[0] != "torch"}
-
-
-def _digest_of_source(name: str) -> str:
-    """Digests a module's file; empty where there is none."""
-    module = sys.modules.get(name)
-    file = getattr(module, "__file__", None) or getattr(_spec_of(name), "origin", None)
-    return sha256_of(Path(file)) if file and Path(file).is_file() else ""
-
-
-def _spec_of(name: str) -> ModuleSpec | None:
-    try:
-        return importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None
+    return {name: digest_of_source(name) for name in sorted(names) if name.split(".")[0] != "torch"}

@@ -22,8 +22,8 @@ from extractors.media.containers.container import (
     open_media,
     read_packets,
 )
+from extractors.media.errors import MediaWarning
 from extractors.media.frame_reader import MediaSource
-from extractors.media.video import MediaWarning
 
 # Smaller steps between blocks are rounding of times; larger ones are real silence.
 SMALLEST_GAP = 0.1

@@ -4,7 +4,7 @@
     probe    decode the first frame: size, rotation, depth    extractors/media/probe.py
     choose   which frames are on screen at the asked times    extractors/media/request.py
     read     jump to them, or decode in order                 extractors/media/frame_reader.py
-    report   what was found, lost, missing                    extractors/media/report.py
+    report   what was found, lost, missing                    extractors/media/probe.py
 
 The choice is made from the index where that can be trusted, and its frames are handed over as they come.
 Where decoding shows other frames than the index promised, the rest is read without handing anything over,
@@ -25,13 +25,12 @@ from dataclasses import replace
 import numpy as np
 from av.video.frame import VideoFrame
 
-from extractors.features import Audio
-from extractors.frame_size import FrameSize
+from extractors.features import Audio, FrameSize
 from extractors.media import errors
 from extractors.media.audio import read_audio
-from extractors.media.collect import collect_stream
 from extractors.media.containers.packet_index import PacketIndex, read_index
 from extractors.media.display import Display, FrameConverter
+from extractors.media.errors import MediaWarning
 from extractors.media.frame_reader import (
     DecodePass,
     JumpMissed,
@@ -41,13 +40,19 @@ from extractors.media.frame_reader import (
     read_in_order,
     share_read_by_jumps,
 )
-from extractors.media.probe import Probe, probe_media
-from extractors.media.report import make_report
+from extractors.media.probe import Probe, make_report, probe_media
 from extractors.media.request import Decoded, DecodeRequest, Limits
-from extractors.media.stills.pillow import is_picture, stream_picture
-from extractors.media.stream_parts import Sizes, StreamEnd, StreamPart, StreamStart, split_into_chunks
+from extractors.media.stills.picture_format import is_picture
+from extractors.media.stills.pillow import stream_picture
+from extractors.media.stream_parts import (
+    Sizes,
+    StreamEnd,
+    StreamPart,
+    StreamStart,
+    collect_stream,
+    split_into_chunks,
+)
 from extractors.media.timeline import Timeline, timeline_of_index, timeline_of_reading
-from extractors.media.video import MediaWarning
 from extractors.windows import Sampling
 
 __all__ = ["Audio", "DecodeRequest", "Decoded", "Limits", "Sampling", "decode_here", "stream_here"]

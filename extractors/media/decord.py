@@ -18,13 +18,13 @@ import numpy as np
 from extractors.media.containers.packet_index import PacketIndex
 from extractors.media.decode import examine, make_end, stream_here
 from extractors.media.display import Display
+from extractors.media.errors import MediaWarning
 from extractors.media.frame_reader import DecodePass, MediaSource
 from extractors.media.probe import Probe
 from extractors.media.request import DecodeRequest, Limits
-from extractors.media.stills.pillow import is_picture
+from extractors.media.stills.picture_format import is_picture
 from extractors.media.stream_parts import StreamEnd, StreamPart, StreamStart, split_into_chunks
 from extractors.media.timeline import timeline_of_index
-from extractors.media.video import MediaWarning
 
 LONGEST_SECONDS = 120.0
 

@@ -31,6 +31,8 @@ says what to do. ``docs/decoding.md`` lists them all.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from extractors.errors import ReelwordError, leaves
 
 
@@ -164,3 +166,13 @@ def error_from_code(code: str, message: str) -> MediaError:
         if leaf.code == code:
             return leaf(message)
     return DecoderCrashed(f"The decoding process reported an unknown error: {code}.")
+
+
+@dataclass(frozen=True)
+class MediaWarning:
+    """Holds something that the reader of a caption should know about the file; it did not stop the
+    decoding.
+    """
+
+    code: str
+    message: str

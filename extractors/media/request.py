@@ -1,22 +1,53 @@
-"""Defines what a decode is asked for and what it returns, and chooses the frames."""
+"""Defines what a decode is asked for and what it returns: frames, and facts about the file; chooses
+frames.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import Audio, Footage, Frames
-from extractors.frame_size import FrameSize
-from extractors.media.errors import NoFrames
-from extractors.media.video import MediaWarning, Video
+from extractors.features import Audio, Footage, Frames, FrameSize
+from extractors.media.errors import MediaWarning, NoFrames
 from extractors.windows import Sampling, Windows, find_shown_frames
 
 # A rate asks for what is on screen, and times that are rounded show some frame twice: not worth a word.
 LEAST_OF_A_RATE = 0.5
 CHUNK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Video:
+    """Holds the facts about one file; times are seconds from the first shown frame."""
+
+    container: str
+    codec: str
+    duration: float
+    width: int  #: pixels as displayed, rotation and pixel aspect applied
+    height: int
+    rotation: int  #: degrees counter-clockwise that the frames were turned by, one of 0, 90, 180, 270
+    fps: float | None  #: nominal rate that the container claims, None where it claims none
+    fps_average: float  #: frames ÷ duration
+    frames: int  #: shown frames found
+    frames_expected: int | None  #: what the header claims, None where it claims nothing
+    frames_counted: bool  #: True where ``frames`` was counted by decoding all of them, False by packets
+    frames_lost: int  #: packets that were tried and could not be decoded
+    times_estimated: bool  #: True where the file has no usable times and they were made from the rate
+    has_audio: bool
+    audio_codec: str | None = None
+    audio_channels: int | None = None
+    audio_rate: int | None = None
+    warnings: tuple[MediaWarning, ...] = ()
+
+    def media(self) -> dict[str, Any]:
+        """Makes the ``media`` member of a job's answer."""
+        facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "warnings"}
+        rounded = {name: round(facts[name], 6) for name in ("duration", "fps_average")}
+        return {**facts, **rounded}
 
 
 def choose_by_windows(
@@ -124,6 +155,7 @@ class DecodeRequest:
     sizes: in which extractors are to be handed the frames beside ``short_side``'s, so that what one sees
     does not depend on what others need.
     chunk_bytes: pixels that a stream hands over at a time, a single frame at least.
+    shown: which of the frames a visitor is shown where windows take many, None for all.
     """
 
     sampling: Sampling | None = field(default_factory=Sampling)
@@ -134,6 +166,7 @@ class DecodeRequest:
     sizes: tuple[FrameSize, ...] = ()
     chunk_bytes: int = CHUNK_BYTES
     rates: tuple[Sampling, ...] = ()
+    shown: Sampling | None = None
 
     def __post_init__(self) -> None:
         given = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
@@ -209,9 +242,11 @@ class DecodeRequest:
         smaller = [FrameSize(each) for each in sides if each != side]
         sizes = dict.fromkeys([*(size for each in distinct for size in each.sizes), *smaller])
         sampling = None if rates else first.sampling
+        shown = [each.shown or (None if each.windows else each.sampling) for each in distinct]
         return replace(
             first,
             sampling=sampling,
+            shown=None if None in shown else shown[0],
             short_side=side,
             windows=tuple(windows),
             rates=tuple(rates),
@@ -255,19 +290,22 @@ class Decoded:
     """All frames and the sound of one request.
 
     audio is None where none was asked for or the file has none (``video.has_audio`` tells).
-    sized: the same frames in each of the request's ``frame_sizes`` but the first.
+    sized: the same frames in each of the request's ``frame_sizes`` but the first. shown: the request's.
     """
 
     video: Video
     frames: Frames
     audio: Audio | None = None
     sized: Mapping[FrameSize, NDArray[np.uint8]] = field(default_factory=dict)
+    shown: Sampling | None = None
 
     @property
     def footage(self) -> Footage:
         """Frames and sound without the decode report."""
         frames = self.frames
-        return Footage(frames.pixels, frames.pts, frames.duration, frames.fps, self.audio, self.sized)
+        return Footage(
+            frames.pixels, frames.pts, frames.duration, frames.fps, self.audio, self.sized, self.shown
+        )
 
 
 def cut_clip(footage: Footage, start: float, end: float) -> Footage:

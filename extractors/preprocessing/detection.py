@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extractors.frame_size import Resizing
+from extractors.features import Resizing
 from extractors.preprocessing.images import resize
 
 

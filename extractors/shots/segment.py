@@ -12,8 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from extractors.features import Footage
-from extractors.frame_size import FrameSize
+from extractors.features import Footage, FrameSize
 from extractors.media.request import DecodeRequest
 from extractors.windows import Windows
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extractors.features import Footage
+from extractors.media.request import Video
 from extractors.media.stream_parts import FrameChunk, StreamPart, StreamStart
-from extractors.media.video import Video
 from extractors.shots.cut_detector import CutDetector, JudgedFrame
 from extractors.shots.held_frames import HeldFrames, most_typical
 from extractors.shots.segment import Segment, SegmentFrames, SegmentOptions, SegmentPlan

@@ -23,12 +23,10 @@ from torch import Tensor
 
 from extractors.decoder.decoder import Decoder
 from extractors.extractor import AnyExtractor
-from extractors.features import Stream
-from extractors.frame_size import FrameSize
+from extractors.features import FrameSize, Stream
 from extractors.media.errors import MediaError
-from extractors.media.request import DecodeRequest, Limits
+from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
-from extractors.media.video import Video
 from extractors.preprocessing.images import to_device
 from extractors.video_features.extractor_group import ExtractorGroup, streamed_size
 from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
@@ -218,9 +216,10 @@ class _VideoInWork:
     def _extract_windows(self, chunk: FrameChunk) -> None:
         self._sampled.append(chunk.pts)
         pixels = _ChunkPixels(dict(zip(self._sizes, chunk.pixels, strict=True)))
-        for batcher, cutter, pending in zip(self.batchers, self._cutters, self._pending, strict=True):
-            frames = pixels.of(batcher.extractor)
-            pending.view = batcher.extractor.view(*frames.shape[1:3])
+        of_each = zip(self.group.frames, self.batchers, self._cutters, self._pending, strict=True)
+        for extractor, batcher, cutter, pending in of_each:
+            frames = pixels.of(extractor)
+            pending.view = extractor.view(*frames.shape[1:3])
             for stack in cutter.push(frames, chunk.pts, chunk.until):
                 batcher.add(stack, pending)
             if pending.error is not None:

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from extractors.extractor import AnyExtractor, DerivedExtractor, SoundExtractor
-from extractors.features import Stream
-from extractors.frame_size import FrameSize
+from extractors.features import FrameSize, Stream
 from extractors.media.request import DecodeRequest
 from extractors.windowing.window_extractor import WindowExtractor
 

@@ -15,9 +15,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
@@ -26,10 +25,10 @@ from safetensors.numpy import save_file
 from extractors.errors import ReelwordError
 from extractors.features import WHOLE, Stream, StreamSpec
 from extractors.files import atomic_write, sha256_of
+from extractors.video_features.packed_streams import Arrays, collect_arrays
 from extractors.windows import Windows
 
 FORMAT = "reelword-features-1"
-Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
 class FeaturesDamaged(ReelwordError, ValueError):
@@ -260,21 +259,6 @@ class SafetensorsForm:
 def load(file: Path) -> SavedFeatures:
     """Load the features of one safetensors file, checked to the byte. Raises FeaturesDamaged."""
     return SafetensorsForm().read(file.parent, file.stem)
-
-
-def collect_arrays(streams: Mapping[str, Stream]) -> Arrays:
-    """Collect every array of the streams under ``STREAM.MEMBER``."""
-    arrays: Arrays = {}
-    for name, stream in streams.items():
-        arrays[f"{name}.values"] = stream.values.contiguous().numpy()
-        arrays[f"{name}.start"], arrays[f"{name}.end"] = stream.start, stream.end
-        if stream.boxes is not None:
-            arrays[f"{name}.boxes"] = stream.boxes.contiguous().numpy()
-        if stream.mask is not None:
-            arrays[f"{name}.mask"] = stream.mask.contiguous().numpy()
-        if stream.view != WHOLE:
-            arrays[f"{name}.view"] = np.array(stream.view)
-    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
 def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from extractors.files import atomic_write
 from extractors.video_features.feature_files import (
-    Arrays,
     FeatureHeader,
     FeaturesDamaged,
     SavedFeatures,
     check_arrays,
-    collect_arrays,
     join_streams,
 )
+from extractors.video_features.packed_streams import Arrays, collect_arrays
 
 #: What the public extractor calls the same vectors; any other stream's key is its own name.
 PUBLIC_KEYS: Mapping[str, str] = {

@@ -8,30 +8,34 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import save
 from safetensors.torch import load
 from torch import Tensor
 
-from extractors.features import Features, Stream, StreamSpec
-from extractors.video_features.feature_files import collect_arrays
+from extractors.features import WHOLE, Features, Stream, StreamSpec
+
+Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
 def pack_streams(streams: Features) -> bytes:
-    """Pack the streams of one video."""
+    """Packs the streams of one video."""
     tags = {name: {"spec": asdict(each.spec), "view": each.view} for name, each in streams.items()}
     return json.dumps(tags).encode() + b"\n" + save(collect_arrays(streams))
 
 
 def unpack_streams(data: bytes) -> dict[str, Stream]:
-    """Make streams of what ``pack_streams`` has packed. Raises ValueError for anything else."""
+    """Makes streams of what ``pack_streams`` has packed. Raises ValueError for anything else."""
     head, _, rest = data.partition(b"\n")
     tags, tensors = json.loads(head), load(rest)
     return {name: _stream(name, tag, tensors) for name, tag in tags.items()}
 
 
 def count_bytes(streams: Features) -> int:
-    """Count the bytes of the streams' values and boxes, which are nearly all of what is packed."""
+    """Counts the bytes of the streams' values and boxes, which are nearly all of what is packed."""
     tensors = [each for stream in streams.values() for each in (stream.values, stream.boxes)]
     return sum(each.nbytes for each in tensors if each is not None)
 
@@ -50,3 +54,18 @@ def _stream(name: str, tag: Mapping[str, object], tensors: Mapping[str, Tensor])
         tensors.get(f"{name}.mask"),
         (x0, y0, x1, y1),
     )
+
+
+def collect_arrays(streams: Mapping[str, Stream]) -> Arrays:
+    """Collects every array of the streams under ``STREAM.MEMBER``."""
+    arrays: Arrays = {}
+    for name, stream in streams.items():
+        arrays[f"{name}.values"] = stream.values.contiguous().numpy()
+        arrays[f"{name}.start"], arrays[f"{name}.end"] = stream.start, stream.end
+        if stream.boxes is not None:
+            arrays[f"{name}.boxes"] = stream.boxes.contiguous().numpy()
+        if stream.mask is not None:
+            arrays[f"{name}.mask"] = stream.mask.contiguous().numpy()
+        if stream.view != WHOLE:
+            arrays[f"{name}.view"] = np.array(stream.view)
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}

@@ -3,18 +3,16 @@
 WindowCutter   cuts the windows of one video out of its frames and forgets each frame that none will need
 Batcher        describes windows of all videos together, as many at a time as the extractor likes
 PendingRows    collects the rows of one video's windows until its streams can be made
-WindowRows     the rows of some windows
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,72 +20,34 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extractors.features import WHOLE, Stream, StreamSpec, View
+from extractors.windowing.memory_halving import describe_within_memory
+from extractors.windowing.window_rows import WindowRows, make_stream
 from extractors.windows import TICK, Cut
-
-if TYPE_CHECKING:
-    from extractors.windowing.window_extractor import WindowExtractor
-
-log = logging.getLogger(__name__)
 
 # Small frames are enlarged when they are prepared: a chunk of them at once would be a hundred times as large.
 FRAMES_AT_ONCE = 32
 
 
-@dataclass(frozen=True, eq=False)
-class WindowRows:
-    """Feature rows of N windows, in their order, on any device: one stream's share.
-
-    values: float16/32 (N, C), or (N, K, C) of grid cells (row by row) or boxes.
-    boxes: float32 (N, K, 4), x0 y0 x1 y1 in [0, 1] of the displayed frame, or None for a grid.
-    mask: bool (N, K), False where a box is padding, or None where all are real.
+class WindowDescriber(Protocol):
+    """Declares what is asked of an extractor that looks at windows
+    (extractors/windowing/window_extractor.py).
     """
 
-    values: Tensor
-    boxes: Tensor | None = None
-    mask: Tensor | None = None
+    name: str
+    spec: StreamSpec
+    batch: int
 
+    def prepare(self, frames: Tensor) -> Tensor:
+        """Resizes or cuts frames."""
 
-def move_to_cpu(rows: Mapping[str, WindowRows]) -> dict[str, WindowRows]:
-    """Move rows to where streams are kept."""
-    return {
-        name: WindowRows(
-            row.values.cpu(),
-            None if row.boxes is None else row.boxes.cpu(),
-            None if row.mask is None else row.mask.cpu(),
-        )
-        for name, row in rows.items()
-    }
-
-
-def join_rows(rows: Sequence[WindowRows]) -> WindowRows:
-    """Join batches of one stream, one behind the other."""
-    boxes = [row.boxes for row in rows if row.boxes is not None]
-    masks = [row.mask for row in rows if row.mask is not None]
-    values = torch.cat([row.values for row in rows])
-    return WindowRows(values, torch.cat(boxes) if boxes else None, torch.cat(masks) if masks else None)
-
-
-def make_stream(rows: WindowRows, cut: Cut, spec: StreamSpec, view: View = WHOLE) -> Stream:
-    """Make a stream of rows once the times of their windows are known.
-
-    Args:
-        rows: of all windows of a video.
-        cut: the windows; padded ones are masked.
-        spec: the name tag of the stream.
-        view: the part of the frames that was looked at.
-
-    Returns:
-        The stream.
-    """
-    real = torch.from_numpy(~cut.padded)
-    mask = real if rows.mask is None else rows.mask & real[:, None]
-    return Stream(rows.values, cut.start, cut.end, spec, boxes=rows.boxes, mask=mask, view=view)
+    def describe(self, stacks: Tensor) -> Mapping[str, WindowRows]:
+        """Turns windows into rows by stream name."""
 
 
 class WindowCutter:
     """Cuts one video into windows for one extractor. Holds the prepared frames of one window, and a few."""
 
-    def __init__(self, extractor: WindowExtractor, cut: Cut) -> None:
+    def __init__(self, extractor: WindowDescriber, cut: Cut) -> None:
         self._extractor, self._cut = extractor, cut
         self._due = cut.instants + TICK
         self._held: dict[int, Tensor] = {}
@@ -140,7 +100,7 @@ class PendingRows:
     seconds: its share of the batches' time.
     """
 
-    extractor: WindowExtractor
+    extractor: WindowDescriber
     cut: Cut
     view: View = WHOLE
     error: Exception | None = None
@@ -198,7 +158,7 @@ class Batcher:
     seconds: spent describing so far.
     """
 
-    def __init__(self, extractor: WindowExtractor) -> None:
+    def __init__(self, extractor: WindowDescriber) -> None:
         self.extractor = extractor
         self.seconds = 0.0
         self._most = extractor.batch
@@ -242,7 +202,9 @@ class Batcher:
         if not stacks:
             return
         began = time.perf_counter()
-        rows_of_batch = self._compute_rows(stacks)
+        rows_of_batch, fitting = describe_within_memory(self.extractor.describe, stacks)
+        if fitting < len(stacks):
+            self._most = fitting
         spent = time.perf_counter() - began
         self.seconds += spent
         begin = 0
@@ -250,16 +212,3 @@ class Batcher:
             pending.take(rows_of_batch, begin, len(own))
             pending.seconds += spent * len(own) / len(stacks)
             begin += len(own)
-
-    def _compute_rows(self, stacks: list[Tensor]) -> dict[str, WindowRows]:
-        """Describes windows; where a GPU has too little memory for them, in halves, and so from then on."""
-        try:
-            return move_to_cpu(self.extractor.describe(torch.stack(stacks)))
-        except torch.OutOfMemoryError:
-            if len(stacks) == 1:
-                raise
-        self._most = half = len(stacks) // 2
-        log.warning("%s: %d windows at a time from now on, the GPU is full", self.extractor.name, half)
-        torch.cuda.empty_cache()
-        parts = [self._compute_rows(part) for part in (stacks[:half], stacks[half:])]
-        return {name: join_rows([part[name] for part in parts]) for name in parts[0]}

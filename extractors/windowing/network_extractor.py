@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from extractors.engines.engine import NetworkEngine, Precision
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
-from extractors.features import StreamSpec, View
-from extractors.frame_size import Resizing
+from extractors.features import Resizing, StreamSpec, View
 from extractors.networks.labels import find_labels
 from extractors.preprocessing.images import ResizeAndCrop
-from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor, describe_windows
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 
 #: The largest number of float16; beyond it there is only infinity.

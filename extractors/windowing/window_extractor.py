@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from extractors.features import WHOLE, Frames, Stream, StreamSpec, View
-from extractors.frame_size import FrameSize, Resizing
+from extractors.features import WHOLE, Frames, FrameSize, Resizing, Stream, StreamSpec, View
 from extractors.preprocessing.images import to_device
-from extractors.windowing.batching import Batcher, PendingRows, WindowCutter, WindowRows
+from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 
 
@@ -46,7 +47,7 @@ class WindowExtractor(ABC):
         """Tells ``prepare``'s first resizing of whole frames; None where it resizes none."""
         return None
 
-    @property
+    @cached_property
     def frame_size(self) -> FrameSize:
         """The size in which frames may be handed to it without changing what ``prepare`` makes of them."""
         return FrameSize(self.short_side, self.resizing)

@@ -16,7 +16,8 @@ import torch
 
 from extractors.features import StreamSpec
 from lab.ablations.row import EVAL_SETS, RECIPE, EvalSetName
-from models.stream_set import combine_stream_sets, find_stream_set
+from models.captioners.registry import find_stream_set
+from models.stream_set import combine_stream_sets
 from models.vocabulary import Vocabulary
 from training.batches.picture_batches import PictureBatches, TrainingItem
 from training.batches.picture_inputs import SELECTION_SET, PictureInputs, read_cards

@@ -8,13 +8,15 @@ from typing import Any, Protocol
 
 import torch
 
-from models.captioner import AnyCaptioner, StepAttention
+from models.captioner import AnyCaptioner
+from models.captioners.refocus.network import RefocusMemory
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.combining.ensemble import Ensemble
 from models.combining.reranking import Reranker
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
 from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
+from models.memory import StepAttention
 from models.vocabulary import EOS, pad_captions
 from training.batches.loading import find_device, move_to
 
@@ -67,10 +69,9 @@ class SingleReader:
         memory = self.captioner.encode_batches(order_inputs(self.captioner, batches))
         if not self.step_1:
             return memory
-        earlier = self.captioner.earlier_memory(memory)
-        if earlier is None:
+        if not isinstance(memory, RefocusMemory):
             raise TypeError(f"{self.captioner.name} has no first step; only refocus has")
-        return earlier
+        return memory.first_step()
 
 
 @dataclass(frozen=True, eq=False)

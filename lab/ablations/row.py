@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner
-from models.captioners.registry import captioner_class
+from models.captioners.registry import find_captioner
 from models.vocabulary import Vocabulary
-from training.recipes.demo_recipes import DEMO, DEMO_CONFIGS
+from training.recipes.demo_recipes import DEMO
 
 #: The held-out pictures as stills, or each as one of several shots (corpus.py).
 EvalSetName = Literal["stills", "shots"]
@@ -42,9 +42,10 @@ class TrainingSpec:
 
     def build(self, vocabulary: Vocabulary) -> AnyCaptioner:
         """Builds the captioner with random weights."""
-        demo = DEMO_CONFIGS[self.captioner]()
+        captioner = find_captioner(self.captioner)
+        demo = captioner.make_demo_config()
         config = type(demo).model_validate({**dict(demo), **self.config})
-        built: AnyCaptioner = captioner_class(self.captioner)(config, vocabulary)
+        built: AnyCaptioner = captioner.kind(config, vocabulary)
         return built
 
 

@@ -22,7 +22,7 @@ from lab.ablations.word_weights import copy_words
 from models.captioner import AnyCaptioner
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from training.optimization.learner import TrainedNetwork
-from training.optimization.refocus_phases import RefocusPhases, has_refocus_phases
+from training.optimization.phases import go_through
 from training.optimization.run_folder import TrainingRun
 from training.optimization.trainer import BestScore, Trainer
 from training.optimization.validation import PictureValidation
@@ -56,8 +56,7 @@ def build_recipe(job: AblationJob, plan: AblationPlan) -> Recipe:
         "seed": job.seed,
         "warmup": min(RECIPE.warmup, max(1, steps // 8)),
         "validate_every": max(1, steps // SAVES),
-        "first_step_steps": steps // 4,
-        "combined_steps": steps - steps // 4,
+        "phases": {"first_step": steps // 4, "combined": steps - steps // 4},
         "soft_weight": 0.5 if plan.teachers else 0.0,
     }
     own = job.row.make.recipe if isinstance(job.row.make, TrainingSpec) else {}
@@ -115,7 +114,7 @@ def _train(
     assert isinstance(job.row.make, TrainingSpec)
     started, run = time.monotonic(), TrainingRun(folder, corpus.device)
     batches = corpus.make_batches(recipe, job.family.videos)
-    watched = PictureValidation(corpus.held_out[:WATCHED], recipe.decoding.options)
+    watched = PictureValidation(corpus.held_out[:WATCHED], recipe.search)
     captioner = build_captioner(job.row.make, corpus, job.seed, words)
     _take_steps(Trainer(recipe, batches, watched, run, _keep_none, corpus.precision), captioner)
     state = run.load()
@@ -132,11 +131,10 @@ def _train(
 
 
 def _take_steps(trainer: Trainer, captioner: AnyCaptioner) -> None:
-    if has_refocus_phases(captioner):
-        phases = RefocusPhases(trainer)
-        phases.train_first_step(captioner)
-        phases.train_combined(captioner)
-    else:
+    own = [spec for spec in captioner.phases if spec.name in trainer.recipe.phases]
+    for spec in own:
+        go_through(spec, trainer, captioner)
+    if not own:
         trainer.train(captioner)
 
 

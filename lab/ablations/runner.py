@@ -14,10 +14,10 @@ from lab.ablations.row_training import TrainedRow, locate_checkpoint, train_row
 from lab.ablations.scoring import score_row
 from lab.ablations.word_weights import load_word_weights
 from models.captioner import AnyCaptioner
+from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import WEIGHTS, Checkpoint, load_checkpoint, load_embedding, read_card
 from models.combining.reranking import LIKELIHOOD_WEIGHT
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
-from models.stream_set import UnknownStreamSet
 from training.batches.loading import find_device
 
 EMBEDDING = "semantic_embedding.safetensors"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lab.ablations.corpus import AblationCorpus, JudgedPictures
 from lab.ablations.readers import Reader, SingleReader, Words
 from lab.ablations.results import EvalSetScores
-from models.captioner import StepAttention
+from models.memory import StepAttention
 from training.batches.loading import move_to
 from training.batches.pseudo_video import stack_samples
 from training.batches.training_batch import autocast

@@ -1,6 +1,6 @@
 """Averages several checkpoints' weights to one captioner's.
 
-    python -m lab.checkpoints.average_weights A B … --out FILE
+    python -m lab average A B … --out FILE
 
 Captioners that went on from one checkpoint, each on its own data or with its own seed, lie close enough for
 the mean of their weights to be a captioner too. It costs what one of them costs, and what each has learned by
@@ -28,8 +28,6 @@ from models.checkpoint import (
     save_checkpoint,
 )
 from models.stream_set import DEMO
-
-app = typer.Typer(add_completion=False)
 
 
 def average_checkpoints(checkpoints: Sequence[Checkpoint]) -> tuple[Any, Card]:
@@ -71,14 +69,13 @@ def _make_card(cards: Sequence[Card]) -> Card:
     )
 
 
-@app.command()
-def main(
+def average(
     checkpoints: Annotated[
         list[str], typer.Argument(help="Captioners by name, or checkpoint files; twice named counts twice.")
     ],
     out: Annotated[Path, typer.Option(help="Where the averaged checkpoint is written.")],
 ) -> None:
-    """Writes one checkpoint; its card names all runs, and has no scores until it is evaluated."""
+    """Average checkpoints to one; its card names all runs, and has no scores until it is evaluated."""
     if len(checkpoints) < 2:
         raise typer.BadParameter("name two checkpoints or more")
     try:
@@ -89,7 +86,3 @@ def main(
         raise typer.BadParameter(str(error)) from error
     save_checkpoint(out, captioner, card)
     typer.echo(f"averaged checkpoint: {out}")
-
-
-if __name__ == "__main__":
-    app()

@@ -1,6 +1,6 @@
 """Compares checkpoints on held-out pictures.
 
-    python -m lab.checkpoints.compare_checkpoints A B … --data DATA
+    python -m lab compare A B … --data DATA
 
 A run keeps the best of many states by one way of decoding, and the best of many is partly luck: its score
 says more of the choice than of the captioner. So captioners of different runs are compared by CIDEr-D over
@@ -43,8 +43,6 @@ WAYS = tuple(
 LONGEST = 21
 #: Pictures that are captioned together.
 GROUP = 50
-
-app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,13 +125,12 @@ def _load_held_out(cards: Sequence[Card], data: Path, cache: Path) -> list[Train
     return held_out
 
 
-@app.command()
-def main(
+def compare(
     checkpoints: Annotated[list[str], typer.Argument(help="Captioners by name, or checkpoint files.")],
     data: Annotated[Path, typer.Option(help="Folder with the training sets.")],
     cache: Annotated[Path, typer.Option(help="Where features are kept.")] = Path("data/cache"),
 ) -> None:
-    """Prints each one's marks, and how they differ from the first one's."""
+    """Compare checkpoints on held-out pictures, each with the first one."""
     try:
         loaded = {name: load_captioner(name) for name in checkpoints}
         judged = HeldOutPictures.from_items(
@@ -152,7 +149,3 @@ def main(
         reported = f"{difference:+.2f} ± {deviation:.2f}"
         table.add_row(name, f"{found.cider.mean():.2f}", reported, f"{found.nats_a_word:.4f}")
     Console().print(table)
-
-
-if __name__ == "__main__":
-    app()

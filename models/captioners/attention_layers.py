@@ -44,7 +44,7 @@ def weigh_tanh(w: nn.Linear, x: Tensor, scale: int) -> Tensor:
 
 
 class AdditiveAttention(nn.Module):
-    """Scores places by att(h, x) = wᵀ tanh(W_h h + W_x x + b), eq. 2 of STaTS (Bahdanau's attention).
+    """Scores places by att(h, x) = wᵀ tanh(W_h h + W_x x + b) (Bahdanau's attention).
 
     The keys W_x x + b do not depend on the words, so they are computed once a video and every
     row (beam, sample, caption) of that video scores against the same tensor.
@@ -76,9 +76,9 @@ class AdditiveAttention(nn.Module):
 
 
 class BilinearAttention(nn.Module):
-    """Scores places by att(h, x) = wᵀ tanh((W_h h) ⊙ (W_x x) + b): eq. 3 of G2L, eqs. 8 and 14 of refocus.
+    """Scores places by att(h, x) = wᵀ tanh((W_h h) ⊙ (W_x x) + b).
 
-    Keys are W_x x, computed once a video. A bias outside the tanh (refocus prints one) would shift all
+    Keys are W_x x, computed once a video. A bias outside the tanh, which a paper may print, would shift all
     scores alike and cancel in the softmax, so there is none.
 
     Args:

@@ -1,4 +1,4 @@
-"""Scores how well a caption fits a video (section 2.3 of the paper of models/captioners/vatex/network.py).
+"""Scores how well a caption fits a video (section 2.3 of the paper in models/captioners/vatex).
 
 A video-semantic embedding, trained on the same captions, scores what any captioners wrote against the video;
 models/combining/reranking.py lets the best caption win.
@@ -21,9 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.captioner import InputDescription
-from models.captioners.vatex.network import VatexConfig
-from models.inputs import Batch, InputStream, average_frames, collate_inputs
+from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
 from models.vocabulary import Vocabulary
 
 
@@ -32,7 +30,11 @@ class SemanticEmbeddingConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    streams: tuple[InputStream, ...] = VatexConfig().pooled
+    streams: tuple[InputStream, ...] = (
+        InputStream(name="resnext101", width=2048),
+        InputStream(name="ir_csn", width=2048),
+        InputStream(name="vggish", width=128),
+    )
     words: int = 300
     joint: int = 512
     margin: float = 0.2

@@ -15,7 +15,7 @@ import torch
 
 from extractors.errors import ReelwordError
 from extractors.features import Features, Frames, StreamSpec
-from models.caption import CandidateCaption, Caption
+from models.caption import Caption, ExplanationPart, TableColumn, TableExplanation, TableRow, TextExplanation
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import Card, Checkpoint
 from models.combining.ensemble import Ensemble, EnsembleMemory
@@ -38,6 +38,16 @@ if TYPE_CHECKING:
 
 #: One of ours, or one that reads frames.
 FusionMember: TypeAlias = "Checkpoint | AnyPretrainedCaptioner"
+#: Of what is shown of a fusion.
+CANDIDATE_COLUMNS = [
+    TableColumn(name="captioner", title="captioner", role="aside"),
+    TableColumn(name="beam", title="beam", role="aside"),
+    TableColumn(name="text", title="caption", role="text"),
+    TableColumn(name="score", title="its captioner's score", role="data"),
+    TableColumn(name="relevance", title="relevance to the film", role="data"),
+    TableColumn(name="likelihood", title="likelihood by all members", role="data"),
+    TableColumn(name="merit", title="merit", role="measure"),
+]
 CANDIDATES = 5  #: captions that each member sends into a fusion, or as many as its beam has
 
 
@@ -161,7 +171,7 @@ class FusedWriter:
             for member in self._checkpoints:
                 check_streams(member, video)
         most = {"beam": options.beam_size, "greedy": 1}.get(options.method, CANDIDATES)
-        each = replace(options, num_captions=min(CANDIDATES, most))
+        each = options.changed(num_captions=min(CANDIDATES, most))
         written: dict[str, WrittenOutput] = {
             name: _CheckpointOutput.of(DecodedBatch.by(member.captioner, features, lead_stream(member), each))
             if isinstance(member, Checkpoint)
@@ -207,9 +217,11 @@ class AveragedWriter:
         first = next(iter(self.members.values()))
         written = DecodedBatch.by(self._ensemble, features, lead_stream(first), options)
         assert isinstance(written.memory, EnsembleMemory)
-        reported = replace(written, captioner=first.captioner, memory=written.memory.members[0])
+        reported = replace(
+            written, captioner=first.captioner, memory=written.memory.members[0], is_alone=False
+        )
         return [
-            [_with_extras(each, **self._own_extras) for each in reported.captions(video)]
+            [_with_part(each, self._explain_members()) for each in reported.captions(video)]
             for video in range(len(features))
         ]
 
@@ -217,10 +229,15 @@ class AveragedWriter:
     def _ensemble(self) -> Ensemble:
         return Ensemble([member.captioner for member in self.members.values()])
 
-    @property
-    def _own_extras(self) -> dict[str, object]:
-        """Names the members; what refocus writes alone is not what the ensemble wrote."""
-        return {"members": list(self.members), "step_1": None, "step_2": None}
+    def _explain_members(self) -> TextExplanation:
+        first, names = next(iter(self.members)), list(self.members)
+        listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else first
+        return TextExplanation(
+            name="members",
+            title="Written together",
+            caption=f"{listed} agreed on every word. Where it looked is shown as {first} saw it.",
+            items=names,
+        )
 
 
 def vocabulary_of(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -248,29 +265,40 @@ def _to_captions(
     """Picks the best captions of one video; the first has its attention, and all candidates beside it."""
     best, *others = found.candidates[: options.num_captions]
     winner = written[best.captioner].caption(video, best, with_attention=True)
-    candidates = [_candidate_caption(candidate) for candidate in found.candidates]
     return [
-        _with_extras(winner, candidates=candidates),
+        _with_part(winner, _explain_candidates(found.candidates)),
         *(written[each.captioner].caption(video, each, with_attention=False) for each in others),
     ]
 
 
-def _candidate_caption(candidate: Candidate) -> CandidateCaption:
-    return CandidateCaption(
-        captioner=candidate.captioner,
-        beam=candidate.beam,
-        text=join(candidate.words) if candidate.text is None else candidate.text,
-        score=round(candidate.hypothesis.score, 5),
-        relevance=round(candidate.relevance, 5),
-        likelihood=round(candidate.likelihood, 5),
-        merit=round(candidate.merit, 5),
+def _explain_candidates(candidates: Sequence[Candidate]) -> TableExplanation:
+    """Shows all that competed, the best first."""
+    return TableExplanation(
+        name="candidates",
+        title="Captions that competed",
+        note="Several captioners wrote; the caption that fits the film best, and that all of them find "
+        "likely, won. The maps are the winner's.",
+        columns=CANDIDATE_COLUMNS,
+        caption=[_describe_candidate(candidate) for candidate in candidates],
     )
 
 
-def _with_extras(found: Caption, **extras: object) -> Caption:
-    """Adds what its writer shows to a caption; one without attention shows nothing."""
-    attention = found.attention
+def _describe_candidate(candidate: Candidate) -> TableRow:
+    return {
+        "captioner": candidate.captioner,
+        "beam": candidate.beam,
+        "text": join(candidate.words) if candidate.text is None else candidate.text,
+        "score": round(candidate.hypothesis.score, 5),
+        "relevance": round(candidate.relevance, 5),
+        "likelihood": round(candidate.likelihood, 5),
+        "merit": round(candidate.merit, 5),
+    }
+
+
+def _with_part(caption: Caption, part: ExplanationPart) -> Caption:
+    """Adds a part to what a caption's attention shows; one without attention shows nothing."""
+    attention = caption.attention
     if attention is None:
-        return found
-    more = attention.model_copy(update={"extras": attention.extras.model_copy(update=extras)})
-    return found.model_copy(update={"attention": more})
+        return caption
+    more = attention.model_copy(update={"extras": [*attention.extras, part]})
+    return caption.model_copy(update={"attention": more})

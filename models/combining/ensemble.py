@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.captioner import AnyCaptioner, Captioner, InputDescription, Memory, State, StepAttention
-from models.inputs import Batch, order_inputs
+from models.captioner import AnyCaptioner, Captioner
+from models.inputs import Batch, InputDescription, order_inputs
+from models.memory import Memory, State, StepAttention
 
 
 class EnsembleConfig(BaseModel):

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from extractors.errors import ReelwordError
+from models.captioners.registry import list_captioners
 from models.checkpoint import WEIGHTS, list_checkpoints, read_card, read_vocabulary_digest
 
 FUSION, ENSEMBLE = "fusion", "ensemble"
-#: Captioners that are no member unless they are named: vanilla looks nowhere, and is there to compare with.
-LEFT_OUT = frozenset({"vanilla"})
 
 
 class WrongMembers(ReelwordError, ValueError):
@@ -64,7 +63,7 @@ def choose_members(kind: str, captioners: Sequence[MemberFactsT]) -> list[Member
     All of ``captioners`` but those that are there to compare with, unless there is nobody else. An ensemble
     is of two or more that know the same words: the largest number of them.
     """
-    members = [each for each in captioners if each.kind not in LEFT_OUT] or list(captioners)
+    members = [each for each in captioners if _joins_unasked(each.kind)] or list(captioners)
     if kind != ENSEMBLE:
         return members
     alike = _of_one_vocabulary(members)
@@ -79,6 +78,12 @@ def check_members(names: Sequence[str]) -> tuple[str, ...]:
     if twice := [name for name in dict.fromkeys(members) if members.count(name) > 1]:
         raise WrongMembers(f"members name {twice[0]} more than once: name each captioner once")
     return members
+
+
+def _joins_unasked(kind: str) -> bool:
+    """Finds out whether captioners of a kind are members without being named; pretrained ones are."""
+    registered = list_captioners().get(kind)
+    return registered is None or registered.description.joins_unasked
 
 
 def _of_one_vocabulary(captioners: Sequence[MemberFactsT]) -> list[MemberFactsT]:

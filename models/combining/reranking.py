@@ -21,12 +21,13 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioner import AnyCaptioner, Memory
+from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.decoding.constraints import FUNCTION_WORDS
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
 from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
+from models.memory import Memory
 from models.vocabulary import pad_captions
 
 #: What a mean log-probability counts against a cosine: docs/results/demo-checkpoints.md, on held-out
@@ -182,7 +183,7 @@ class Reranker:
         Raises:
             ValueError: ``options`` allow fewer captions.
         """
-        options = replace(options, num_captions=candidates)
+        options = options.changed(num_captions=candidates)
         with torch.no_grad():
             outputs = {
                 name: DecodedOutput.by(member, member.encode(features), options)
@@ -194,7 +195,7 @@ class Reranker:
         self, batches: Mapping[str, Batch], options: DecodingOptions
     ) -> list[RankedCandidates]:
         """Captions and ranks the same of one batch a stream; all beams of each member compete."""
-        options = replace(options, num_captions=options.beam_size)
+        options = options.changed(num_captions=options.beam_size)
         outputs = {
             name: DecodedOutput.by(member, member.encode_batches(order_inputs(member, batches)), options)
             for name, member in self.members.items()

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory
+from models.captioner import AnyCaptioner
 from models.decoding.constraints import Constraints
 from models.decoding.options import DecodingOptions, LengthPenalty, apply_temperature
 from models.decoding.partial_captions import PartialCaptions, SearchResult
+from models.memory import Memory
 from models.vocabulary import EOS
 
 

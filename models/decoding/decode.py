@@ -22,12 +22,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.captioner import AnyCaptioner
 from models.decoding.beam import search_beams
 from models.decoding.constraints import Constraints
 from models.decoding.options import DecodingOptions, LengthPenalty
 from models.decoding.partial_captions import PartialCaptions, SearchResult
 from models.decoding.sampling import sample, search_by_sampling, search_greedily
+from models.memory import Memory, StepAttention
 
 __all__ = ["DecodingOptions", "Hypothesis", "LengthPenalty", "decode", "sample"]
 

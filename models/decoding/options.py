@@ -1,73 +1,122 @@
-"""Says and checks what can be asked of decoding: beams or draws, lengths and their weight, temperature."""
+"""Declares what can be asked of decoding: beams or draws, lengths and their weight, temperature.
+
+This is the one declaration of these options: the HTTP form and the job's record (app/jobs/options.py), the
+options of the command line and the search in a recipe are made of it. It imports no torch, as the API's image
+carries it.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from operator import eq
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from torch import Tensor
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-@dataclass(frozen=True)
-class DecodingOptions:
-    """Says how words are chosen. Raises ValueError, naming the option, for what cannot be done.
+def rare(default: Any, description: str, **bounds: Any) -> Any:
+    """Declares an option that is left out of what is written of a search where it has its default.
+
+    What was written before the option existed reads the same, and so do the names of caches made of it.
+    """
+    is_default: Callable[[Any], bool] = partial(eq, default)
+    return Field(default, description=description, exclude_if=is_default, **bounds)
+
+
+class DecodingOptions(BaseModel):
+    """Holds how words are chosen. Raises ValidationError, naming the option, for what cannot be done.
 
     Names follow self-critical.pytorch, except that ``length_penalty`` may be a plain exponent.
     """
 
-    method: Literal["beam", "greedy", "sample"] = "beam"
-    beam_size: int = 5  # beams a video; read by "beam" alone
-    num_captions: int = 1  # captions returned a video, best first; 1 for "greedy"
-    max_length: int = 20  # tokens at most; a caption that has not ended by then is cut, its end unscored
-    length_penalty: float | str = 0.7  # score = log-probability / n^A, or "wu_A", "avg_A": LengthPenalty
-    temperature: float = 1.0  # divides the log-probabilities, which are then normalised again
-    top_k: int | None = None  # "sample": draw among the k likeliest words
-    top_p: float | None = None  # "sample": draw among the fewest words that hold this much probability
-    seed: int | None = None  # "sample": makes the draws repeatable for the same batch
-    suppress_unk: bool = True  # never write <unk>
-    block_trigrams: bool = False  # never write three words in a row that stand in the caption already
-    decoding_constraint: bool = False  # never the same word twice in a row
-    name_once: bool = True  # no word twice but those that name nothing: constraints.FUNCTION_WORDS
-    remove_bad_endings: bool = False  # never end after an article or a preposition: constraints.BAD_ENDINGS
-    group_size: int = 1  # "beam": number of groups of diverse beam search, each of beam_size / group_size
-    diversity_lambda: float = 0.5  # what a word loses for each earlier group's beam that chose it
-    fusion_rule: Literal["merit", "relevance"] = "merit"  # of fusion: models/combining/reranking.py
-    attention: bool = True  # return the attention of every word
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    def __post_init__(self) -> None:
-        for name in ("beam_size", "num_captions", "max_length", "group_size"):
-            self._require(name, _is_count(getattr(self, name)), "an integer of at least 1")
-        self._require("method", self.method in ("beam", "greedy", "sample"), "'beam', 'greedy' or 'sample'")
-        self._require("fusion_rule", self.fusion_rule in ("merit", "relevance"), "'merit' or 'relevance'")
-        temperature, lam = self.temperature, self.diversity_lambda
-        self._require("temperature", _is_number(temperature) and temperature > 0, "a number above 0")
-        self._require("seed", self.seed is None or _is_integer(self.seed), "an integer or None")
-        self._require("diversity_lambda", _is_number(lam) and lam >= 0, "a number of at least 0")
-        LengthPenalty.parse(self.length_penalty)
-        self._check_beams()
-        self._check_sampling()
+    method: Literal["beam", "greedy", "sample"] = rare(
+        "beam", "How words are chosen: by a beam, greedily, or drawn at random (sample)."
+    )
+    beam_size: int = Field(5, ge=1, description="Hypotheses kept at each word; 1 is greedy search.")
+    num_captions: int = Field(1, ge=1, description="How many captions, best first; at most beam_size.")
+    # tokens; a caption that has not ended by then is cut, its end unscored
+    max_length: int = Field(20, ge=1, description="Most words in a caption.")
+    # or "wu_A", "avg_A": LengthPenalty
+    length_penalty: float | str = Field(
+        0.7,
+        description="Captions are ranked by log-probability / length ** length_penalty.",
+    )
+    temperature: float = rare(
+        1.0, "Divides log-probabilities: below 1 sharper, above 1 flatter.", gt=0, allow_inf_nan=False
+    )
+    top_k: int | None = rare(None, "sample: draw among the k likeliest words.", ge=1)
+    top_p: float | None = rare(
+        None, "sample: draw among the fewest likeliest words that hold this probability.", gt=0, le=1
+    )
+    # repeats for the same batch of videos
+    seed: int | None = rare(None, "sample: the same seed draws the same captions again.", ge=0)
+    suppress_unk: bool = rare(True, "Never write the mark of an unknown word.")
+    block_trigrams: bool = rare(False, "Never write three words in a row twice.")
+    decoding_constraint: bool = rare(False, "Never write a word twice in a row.")
+    # constraints.FUNCTION_WORDS
+    name_once: bool = rare(True, "Write no word twice but those that name nothing.")
+    # constraints.BAD_ENDINGS
+    remove_bad_endings: bool = rare(False, "Never end after an article or a preposition.")
+    # each group has beam_size / group_size beams
+    group_size: int = rare(1, "Groups of diverse beam search; a divisor of beam_size.", ge=1)
+    diversity_lambda: float = rare(
+        0.5, "What a word loses for each earlier group's beam that chose it.", ge=0, allow_inf_nan=False
+    )
+    # models/combining/reranking.py
+    fusion_rule: Literal["merit", "relevance"] = rare(
+        "merit", "fusion: candidates are ranked by merit, or by relevance alone as the paper does."
+    )
+    attention: bool = Field(True, description="Keep, for each word, where the captioner looked.")
 
-    def _check_beams(self) -> None:
-        most = {"beam": self.beam_size, "greedy": 1}.get(self.method, self.num_captions)
-        self._require("num_captions", self.num_captions <= most, f"at most {most} with {self.method!r}")
-        if self.group_size > 1:
-            self._require("group_size", self.method == "beam", "1 unless method is 'beam'")
-            divides = self.beam_size % self.group_size == 0
-            self._require("group_size", divides, f"a divisor of beam_size, {self.beam_size}")
+    def changed(self, **changes: Any) -> Self:
+        """Returns the same search with some options changed. Raises ValidationError."""
+        return type(self)(**{**dict(self), **changes})
 
-    def _check_sampling(self) -> None:
-        for name in ("top_k", "top_p"):
-            given = getattr(self, name) is not None
-            self._require(name, not given or self.method == "sample", "None unless method is 'sample'")
-        self._require("top_k", self.top_k is None or _is_count(self.top_k), "an integer of at least 1")
-        allowed = self.top_p is None or (_is_number(self.top_p) and 0 < self.top_p <= 1)
-        self._require("top_p", allowed, "above 0 and at most 1")
+    @field_validator("length_penalty")
+    @classmethod
+    def _penalty_can_be_read(cls, penalty: float | str) -> float | str:
+        LengthPenalty.parse(penalty)
+        return penalty
 
-    def _require(self, name: str, holds: bool, wanted: str) -> None:
-        if not holds:
-            raise ValueError(f"{name} must be {wanted}; it is {getattr(self, name)!r}")
+    @model_validator(mode="after")
+    def _draws_are_of_the_method_sample(self) -> Self:
+        for name in ("top_k", "top_p", "seed"):
+            if getattr(self, name) is not None and self.method != "sample":
+                raise ValueError(f"{name} is for drawn words: add method sample, or leave {name} out")
+        return self
+
+    @model_validator(mode="after")
+    def _beams_fit(self) -> Self:
+        if self.group_size > 1 and self.method != "beam":
+            raise ValueError("group_size is for beams: leave it out, or choose the method beam")
+        if self.method == "greedy" and self.num_captions > 1:
+            raise ValueError(f"num_captions ({self.num_captions}) is 1 with the method greedy")
+        if self.method == "beam" and self.beam_size % self.group_size:
+            raise ValueError(
+                f"group_size ({self.group_size}) must divide beam_size ({self.beam_size}) into equal groups"
+            )
+        if self.method == "beam" and self.num_captions > self.beam_size:
+            raise ValueError(
+                f"num_captions ({self.num_captions}) cannot exceed beam_size ({self.beam_size}): "
+                "a beam of k hypotheses ends as at most k captions"
+            )
+        return self
+
+
+def first_fault(error: ValidationError) -> tuple[str, str]:
+    """Returns the option that is wrong first, "" where several do not go together, and what is wrong."""
+    fault = error.errors(include_url=False)[0]
+    name = str(fault["loc"][0]) if fault["loc"] else ""
+    return name, fault["msg"].removeprefix("Value error, ")
 
 
 _NAMED = re.compile(r"(wu|avg)_(\d+(?:\.\d+)?|\.\d+)")
@@ -111,15 +160,3 @@ def apply_temperature(log_probs: Tensor, temperature: float) -> Tensor:
     if temperature == 1:
         return log_probs
     return (log_probs / temperature).log_softmax(1)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from models.captioner import StepAttention, TensorRows
+from models.memory import StepAttention, TensorRows
 from models.vocabulary import EOS
 
 

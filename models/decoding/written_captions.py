@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import numpy as np
 import torch
 
 from extractors.features import WHOLE, Features, Stream, View
-from extractors.preprocessing.cell_edges import Edges, make_even_edges, map_to_picture
-from models.caption import AttentionDocument, BoxAttention, Caption, Extras, GridAttention, ScoredWord
-from models.captioner import (
-    AnyCaptioner,
-    Array,
-    CaptionSteps,
-    Memory,
-    StepAttention,
-    as_numpy,
-    rounded,
-    without_nothing,
+from extractors.preprocessing.images import Edges, make_even_edges, map_to_picture
+from models.caption import (
+    AttentionDocument,
+    BoxAttention,
+    Caption,
+    ExplanationPart,
+    GridAttention,
+    ScoredWord,
 )
+from models.captioner import AnyCaptioner, Array, CaptionSteps, as_numpy, rounded, without_nothing
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
+from models.memory import Memory, StepAttention
 
 #: From this normalised entropy on, a word's weights over time are called spread over the whole clip. Of eight
 #: moments the heaviest then has about twice an even share at most, if all others are alike.
@@ -35,7 +34,8 @@ class DecodedBatch:
     """Holds a batch of videos as one captioner decoded it.
 
     hypotheses: for each video, best first. memory: of the captioner whose attention they carry. lead: the
-    stream on whose clock and in whose places that attention is.
+    stream on whose clock and in whose places that attention is. is_alone: whether that captioner wrote
+    without others.
     """
 
     captioner: AnyCaptioner
@@ -44,6 +44,7 @@ class DecodedBatch:
     lead: str
     options: DecodingOptions
     hypotheses: Sequence[Sequence[Hypothesis]]
+    is_alone: bool = True
 
     @classmethod
     def by(
@@ -88,9 +89,9 @@ class DecodedBatch:
         moments, regions = int(self.memory.moments[video]), _regions(steps, lead)
         times = as_numpy(self.memory.times[video, :moments])
         temporal = as_numpy(steps.temporal[:, :moments])
-        extras = self.captioner.explain(CaptionSteps(steps, self.memory, video, times, regions))
-        if self._earlier is not None:
-            extras = extras.model_copy(update={"step_1": self._earlier[video], "step_2": found.text})
+        write = partial(self._write_again, video) if self.is_alone else None
+        taken = CaptionSteps(steps, self.memory, video, times, regions, found.text, write)
+        extras = self.captioner.explain(taken)
         spatial = None
         if steps.spatial is not None:
             weights = as_numpy(steps.spatial[:, :moments, :regions])
@@ -107,16 +108,13 @@ class DecodedBatch:
         seen = self.captioner.map_edges(self.lead, side)
         return grid_attention(weights, temporal, (side, side), lead.view, (seen, seen))
 
-    @cached_property
-    def _earlier(self) -> list[str] | None:
-        """Decodes for each video the caption of the captioner's earlier pass, where it has one."""
-        memory = self.captioner.earlier_memory(self.memory)
-        if memory is None:
-            return None
-        alone = replace(self.options, num_captions=1, attention=False)
+    def _write_again(self, video: int, memory: Memory) -> str:
+        """Decodes one video's caption from another memory of the batch."""
+        row = torch.tensor([video], device=memory.times.device)
+        alone = self.options.changed(num_captions=1, attention=False)
         with torch.inference_mode():
-            found = decode(self.captioner, memory, alone)
-        return [join(self.captioner.vocabulary.decode(best.tokens)) for best, *_ in found]
+            ((best, *_),) = decode(self.captioner, memory.select(row), alone)
+        return join(self.captioner.vocabulary.decode(best.tokens))
 
 
 def join(words: Sequence[str]) -> str:
@@ -136,7 +134,7 @@ def attention_document(
     times: Array,
     temporal: Array,
     spatial: GridAttention | BoxAttention | None,
-    extras: Extras,
+    extras: Sequence[ExplanationPart] = (),
 ) -> AttentionDocument:
     """Puts together where a captioner looked.
 
@@ -156,7 +154,7 @@ def attention_document(
         entropy=entropies,
         spread=[value is not None and value >= SPREAD_ENTROPY for value in entropies],
         spatial=spatial,
-        extras=extras,
+        extras=list(extras),
     )
 
 

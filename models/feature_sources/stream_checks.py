@@ -8,18 +8,12 @@ from extractors.errors import ReelwordError
 from extractors.extractor import AnyExtractor
 from extractors.features import Features, StreamSpec
 from models.caption import Caption
+from models.captioners.registry import UnknownStreamSet, find_stream_set
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import DecodedBatch
 from models.feature_sources.feature_source import describe_spread
-from models.stream_set import (
-    DEMO,
-    SAVED,
-    StreamSet,
-    UnknownStream,
-    UnknownStreamSet,
-    find_stream_set,
-)
+from models.stream_set import DEMO, SAVED, StreamSet, UnknownStream
 from models.video_category import list_extracted
 
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig
 
-from extractors.features import Footage, Frames
-from extractors.frame_size import FrameSize
+from extractors.features import Footage, Frames, FrameSize
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 from models.caption import AttentionDocument, Caption, ScoredWord

@@ -7,7 +7,7 @@ and lengths that it recommends would change scores and lengths behind the user's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from transformers import GenerationConfig
@@ -42,9 +42,8 @@ def check_options(options: DecodingOptions) -> None:
 
     ``name_once`` is a rule for vocabularies of words: left as it is, it has no effect here.
     """
-    defaults = {field.name: field.default for field in fields(DecodingOptions)}
     for name, why in REFUSED.items():
-        if getattr(options, name) != defaults[name]:
+        if getattr(options, name) != DecodingOptions.model_fields[name].default:
             raise OptionRefused(name, why)
     if options.temperature != 1 and options.method != "sample":
         raise OptionRefused("temperature", "is for method 'sample' here; greedy and beam search take 1")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from extractors.features import WHOLE, View
 from extractors.preprocessing.images import ResizeAndCrop
-from models.caption import AttentionDocument, Extras
+from models.caption import AttentionDocument
 from models.decoding.written_captions import attention_document, grid_attention
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.errors import PretrainedDamaged
@@ -56,7 +56,7 @@ class TokenMap:
         spatial = np.full_like(joint, 1 / joint.shape[2])
         np.divide(joint, temporal[..., None], out=spatial, where=temporal[..., None] > 0)
         grid = grid_attention(spatial, temporal, (self.rows, self.columns), self.view)
-        return attention_document(words, times, temporal, grid, Extras())
+        return attention_document(words, times, temporal, grid)
 
 
 def grid_keys(moments: int, cells: int, leading: int = 0, each: int = 0) -> NDArray[np.int64]:

@@ -15,18 +15,17 @@ from extractors.networks.efficientnet_lite import CHANNELS
 from extractors.pretrained.load import find_weights
 from models.captioner import AnyCaptioner
 from models.captioners.dual_afr.alignment import LayerConfig
-from models.captioners.dual_afr.network import DualAFR, DualAFRConfig
-from models.captioners.g2l.network import G2L, G2LConfig
-from models.captioners.refocus.network import Refocus, RefocusConfig
+from models.captioners.dual_afr.config import DualAFRConfig
+from models.captioners.dual_afr.network import DualAFR
+from models.captioners.g2l.config import G2LConfig
+from models.captioners.g2l.network import G2L
+from models.captioners.refocus.config import RefocusConfig
+from models.captioners.refocus.network import Refocus
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
-from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
-from models.captioners.vatex.network import (
-    SpatialCaptioner,
-    SpatialVatexConfig,
-    TemporalCaptioner,
-    VanillaCaptioner,
-    VatexConfig,
-)
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
+from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
+from models.captioners.vatex.network import SpatialCaptioner, TemporalCaptioner, VanillaCaptioner
 from models.checkpoint import Card, save_checkpoint
 from models.inputs import InputStream
 from models.vocabulary import Vocabulary

@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from app.documents.job import Answer, Model, Timings
-from app.errors import CaptionerUnavailable, JobFailure
+from app.errors import CaptionerUnknown, JobFailure
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors
@@ -64,7 +64,7 @@ class Obedient:
 
     def _answer(self, frames: Frames, wanted: CaptionOptions, together: int) -> EngineAnswer | JobFailure:
         if wanted.captioner == "refuse":
-            return CaptionerUnavailable("There is no captioner called refuse.")
+            return CaptionerUnknown("There is no captioner called refuse.")
         red, green, blue = frames.pixels.mean(axis=(0, 1, 2))
         text = f"{len(frames)} frames of {red:.0f} {green:.0f} {blue:.0f}"
         if (wanted.captioner or "").startswith("sign"):
@@ -99,6 +99,14 @@ class Unmeasured(Obedient):
         if captioner == "deadly":
             os.kill(os.getpid(), signal.SIGKILL)
         return 2.0
+
+
+class SlowToMeasure(Unmeasured):
+    """Takes a minute to measure a captioner, as one does whose network is converted first."""
+
+    def measure(self, captioner: str) -> float:
+        time.sleep(60)
+        return 60.0
 
 
 class Measured(Obedient):

@@ -33,6 +33,14 @@ MEDIA = {
 }  # fmt: skip
 
 
+#: Of each word the two branches have half.
+BRANCH: dict[str, Any] = {
+    "kind": "weights", "name": "branch", "title": "Two ways of looking", "over": "choices",
+    "choices": [{"name": "ST", "title": "followed"}, {"name": "TS", "title": "looked closely"}],
+    "words": [[0.5, 0.5]] * len(WORDS),
+}  # fmt: skip
+
+
 def attention_document() -> dict[str, Any]:
     """Three words, four moments, nine cells: each word looks at one moment, and in it at one cell."""
     temporal = [_peak(len(TIMES), moment) for moment in MOMENT_OF_WORD]
@@ -40,7 +48,7 @@ def attention_document() -> dict[str, Any]:
     grid = {"kind": "grid", "rows": 3, "columns": 3, "weights": weights}
     return {
         "words": list(WORDS), "times": [list(time) for time in TIMES], "temporal": temporal, "spatial": grid,
-        "extras": {"branch": [[[0.5, 0.5]]] * len(WORDS)},
+        "extras": [BRANCH],
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from app.attention_picture.render import draw_attention_picture
-from app.errors import CaptionerUnavailable, EmbeddingMissing, EngineStartFailed, JobFailure, MembersDiffer
+from app.errors import CaptionerUnknown, EmbeddingMissing, EngineStartFailed, InvalidMembers, JobFailure
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer
@@ -19,17 +19,18 @@ from app.settings import Settings
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 from extractors.features import Footage, Frames, Stream
 from extractors.media.decode import decode_here
-from models.caption import AttentionDocument, Extras
+from models.caption import AttentionDocument
 from tests.app.captioners import write_all, write_captioner
 from tests.app.pipeline.test_installed_captioners import ALL
 from tests.media import write_video
+from tests.models.parts import list_candidates, list_names
 
 pytestmark = pytest.mark.slow
 
 OWN: dict[str, set[str]] = {
     "stats": {"branch", "st_spatial"},
     "g2l": {"selected"},
-    "refocus": {"default_key_frame", "key_frame", "refocus", "step_1", "step_2"},
+    "refocus": {"key_frames", "refocus"},
     "dual_afr": {"layers"},
     "vanilla": set(),
     "temporal": set(),
@@ -72,8 +73,7 @@ def test_each_answers_with_its_own_attention_and_a_picture(engine: Engine, video
     assert answer.attention is not None
     document = AttentionDocument.model_validate_json(answer.attention)
     assert json.loads(answer.attention).keys() == AttentionDocument.model_fields.keys()
-    told = {field for field in Extras.model_fields if getattr(document.extras, field) is not None}
-    assert told == OWN[name]
+    assert list_names(document) == OWN[name]
     assert len(document.times) in (4, 8)  # dualAFR's slots are of one frame each here, or of two
     frames = [Image.fromarray(pixels) for pixels in video.pixels]
     assert draw_attention_picture(document, frames, video.pts.tolist()).width >= 900
@@ -84,8 +84,7 @@ def test_fusion_tells_all_that_competed(engine: Engine, video: Footage) -> None:
     assert isinstance(answer, EngineAnswer)
     assert answer.attention is not None
     document = AttentionDocument.model_validate_json(answer.attention)
-    candidates = document.extras.candidates
-    assert candidates is not None
+    candidates = list_candidates(document)
     assert {each.captioner for each in candidates} <= {"g2l", "stats", "refocus"}
     assert [each.text for each in answer.answer.captions or []] == [each.text for each in candidates[:2]]
     model = answer.answer.model
@@ -118,9 +117,9 @@ def test_members_share_what_they_look_at(
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"captioner": "blip"}, CaptionerUnavailable, "no captioner called blip"),
-        ({"captioner": "fusion", "members": "blip"}, CaptionerUnavailable, "no captioner called blip"),
-        ({"captioner": "ensemble", "members": "stats,other_words"}, MembersDiffer, "different vocabularies"),
+        ({"captioner": "blip"}, CaptionerUnknown, "no captioner called blip"),
+        ({"captioner": "fusion", "members": "blip"}, CaptionerUnknown, "no captioner called blip"),
+        ({"captioner": "ensemble", "members": "stats,other_words"}, InvalidMembers, "different vocabularies"),
     ],
 )
 def test_who_cannot_write_is_told_by_name(

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.cli.doctor import list_settings
+from app.cli.service.examination import list_settings
 from app.errors import UsageError
 from app.settings import Settings, load_settings
+from extractors.extractor import default_cache
 
 
 def test_every_setting_has_a_default_and_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,3 +146,22 @@ def test_secrets_of_webhooks_are_checked_and_never_shown() -> None:
     assert good not in repr(settings)
     shown = {each.name: each.value for each in list_settings(settings)}
     assert shown["REELWORD_WEBHOOK_SECRETS"] == "…"
+
+
+def test_networks_are_converted_once_for_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("REELWORD_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folders = {Settings(data=tmp_path / name).cache_folder for name in ("one", "other")}
+    assert folders == {tmp_path / ".cache/reelword"}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    assert Settings().cache_folder == tmp_path / "caches/reelword" == default_cache()
+    monkeypatch.setenv("REELWORD_CACHE", str(tmp_path / "networks"))
+    assert Settings().cache_folder == tmp_path / "networks" == default_cache()
+
+
+def test_without_a_home_they_are_kept_with_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("REELWORD_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert Settings(data=tmp_path / "data").cache_folder == tmp_path / "data/cache"

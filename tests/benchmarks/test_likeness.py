@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.gpu.networks import judge
 from benchmarks.support.likeness import Likeness, compare
-from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_rows import WindowRows
 
 LOGITS = torch.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 0.0]])
 BOXES = torch.tensor([[[0.0, 0.0, 0.5, 0.5], [0.5, 0.5, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]])

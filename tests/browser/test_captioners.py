@@ -17,10 +17,10 @@ RAW = re.compile(r"-\d+\.\d+|\d\.\d{3,}|\b0\.\d+\b(?! s)")
     ("captioner", "words"),
     [
         ("stats", "followed things through the whole film"),
-        ("g2l", "it read closely the frame"),
+        ("g2l", "Frames read closely for"),
         ("refocus", "It first writes from the middle of the film"),
         ("dual_afr", "whole things"),
-        ("fusion", "The caption that fits the film best"),
+        ("fusion", "the caption that fits the film best"),
         ("ensemble", "agreed on every word"),
     ],
 )

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from extractors.features import Audio, Stream, StreamSpec
-from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 from tests.media import read_number
 

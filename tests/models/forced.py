@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.captioner import Captioner, Memory, StepAttention
+from models.captioner import Captioner
+from models.memory import Memory, StepAttention
 from tests.reference.layers import Array
 
 Step = tuple[Tensor, StepAttention | None]

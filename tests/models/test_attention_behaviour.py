@@ -19,10 +19,11 @@ from scipy.stats import ttest_1samp
 
 from extractors.catalog.tuned_pair import TUNED_GRID, TunedPair
 from extractors.features import Features, Frames, Stream
-from models.caption import AttentionDocument, Caption, GridAttention
+from models.caption import AttentionDocument, Caption, GridAttention, WeightsExplanation
 from models.checkpoint import Checkpoint, load_captioner
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.stream_checks import caption
+from tests.models.parts import find_part
 from training.batches.archives import read_items, read_pictures
 
 COUNT, SHOTS, SIDE, HALF = 48, 4, 224, 112
@@ -105,7 +106,8 @@ def test_a_uniform_or_unmoving_map_is_not_grounded() -> None:
 
 
 def test_spatio_temporal_attention_finds_the_picture(pasted: list[AttentionDocument]) -> None:
-    assert grounded(masses([np.asarray(attention.extras.st_spatial) for attention in pasted]))
+    maps = [find_part(attention, "st_spatial", WeightsExplanation).words for attention in pasted]
+    assert grounded(masses([np.asarray(each) for each in maps]))
 
 
 def test_the_map_that_is_shown_finds_the_picture(pasted: list[AttentionDocument]) -> None:

@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner, Memory, State, TensorRows
-from models.captioners.registry import CAPTIONERS, UnknownCaptioner, captioner_class
+from models.captioner import Captioner
+from models.captioners.registry import UnknownCaptioner, captioner_class, list_captioners
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions, decode
+from models.memory import Memory, State, TensorRows
 from models.vocabulary import BOS
 from tests.models.tiny import (
     BOXES,
@@ -33,7 +34,6 @@ from tests.models.tiny import (
     tiny_vanilla,
     videos,
 )
-from training.recipes.demo_recipes import DEMO_CONFIGS
 
 #: A small captioner of each registered name; a new name fails the first test until it stands here.
 TINY: dict[str, Callable[[], Captioner]] = {
@@ -54,10 +54,12 @@ def close(ours: Tensor, theirs: Tensor) -> None:
 
 
 def test_every_registered_captioner_is_tested_here_and_has_a_demo_config() -> None:
-    assert CAPTIONERS.keys() == TINY.keys() == DEMO_CONFIGS.keys()
-    for name, kind in CAPTIONERS.items():
-        assert kind.name == name
-        assert captioner_class(name) is kind
+    registered = list_captioners()
+    assert registered.keys() == TINY.keys()
+    for name, captioner in registered.items():
+        assert captioner.kind.name == name
+        assert captioner_class(name) is captioner.kind
+        assert captioner.description.demo
 
 
 def test_an_unknown_name_lists_the_known() -> None:
@@ -184,13 +186,14 @@ def test_a_checkpoint_describes_as_what_was_saved(captioner: Captioner, tmp_path
     assert torch.equal(ours, wanted)
 
 
-@pytest.mark.parametrize("name", DEMO_CONFIGS)
+@pytest.mark.parametrize("name", TINY)
 def test_demo_widths_stay_small(name: str) -> None:
     from models.vocabulary import Vocabulary
     from training.recipes.demo_recipes import DEMO
 
     words = [f"w{i}" for i in range(DEMO.vocabulary_size)]
-    captioner = CAPTIONERS[name](DEMO_CONFIGS[name](), Vocabulary(words))
+    registered = list_captioners()[name]
+    captioner = registered.kind(registered.make_demo_config(), Vocabulary(words))
     parameters = sum(p.numel() for p in captioner.parameters())
     assert parameters <= (5_000_000 if name == "stats" else 3_000_000)
 

@@ -24,7 +24,13 @@ from extractors.video_features.feature_files import (
 )
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
-from models.captioners.stats.network import StreamConfig
+from models.captioners.dual_afr.streams import DUAL_AFR
+from models.captioners.g2l.streams import G2L
+from models.captioners.refocus.streams import REFOCUS
+from models.captioners.registry import UnknownStreamSet, find_stream_set, list_stream_sets
+from models.captioners.stats.config import StreamConfig
+from models.captioners.stats.streams import STATS
+from models.captioners.vatex.streams import FUSION
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import FeatureSource
@@ -35,19 +41,7 @@ from models.feature_sources.stream_checks import (
     check_streams,
     select_stream_set,
 )
-from models.stream_set import (
-    DEMO,
-    DUAL_AFR,
-    FUSION,
-    G2L,
-    REFOCUS,
-    STATS,
-    STREAM_SETS,
-    StreamInput,
-    UnknownStream,
-    UnknownStreamSet,
-    find_stream_set,
-)
+from models.stream_set import DEMO, StreamInput, UnknownStream
 from tests.models.tiny import stats_config, tiny_stats
 
 SPEC = StreamSpec("i3d", "a" * 64, "middle 224x224")
@@ -77,12 +71,12 @@ def row(spec: StreamSpec) -> Stream:
 
 
 def test_every_paper_has_its_set() -> None:
-    assert {"demo", "stats", "g2l", "refocus", "fusion", "dual_afr"} <= STREAM_SETS.keys()
-    with pytest.raises(UnknownStreamSet, match="there is no stream set 'blip'; there are: demo, demo-stages"):
+    assert {"demo", "stats", "g2l", "refocus", "fusion", "dual_afr"} <= list_stream_sets().keys()
+    with pytest.raises(UnknownStreamSet, match="there is no stream set 'blip'; there are: demo, demo-tuned"):
         find_stream_set("blip")
 
 
-@pytest.mark.parametrize("name", STREAM_SETS)
+@pytest.mark.parametrize("name", list_stream_sets())
 def test_each_extractor_exists_and_its_weights_are_in_the_manifest(name: str) -> None:
     wanted = find_stream_set(name)
     for extractor in wanted.extractors:

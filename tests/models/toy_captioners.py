@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from extractors.features import Features
-from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
-from models.inputs import Batch
+from models.captioner import Captioner
+from models.inputs import Batch, InputDescription
+from models.memory import Memory, State, StepAttention
 from models.vocabulary import BOS, EOS, Vocabulary
 
 FIRST_WORD = 3

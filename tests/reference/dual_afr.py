@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from models.captioners.dual_afr.alignment import LayerConfig
-from models.captioners.dual_afr.network import DualAFRConfig
+from models.captioners.dual_afr.config import DualAFRConfig
 from tests.reference.layers import Array, Layers, softmax
 
 Draw = tuple[int, int]  # the place and the layer that hard attention drew for a word

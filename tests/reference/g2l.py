@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.captioners.g2l.network import G2LConfig
+from models.captioners.g2l.config import G2LConfig
 from tests.reference.layers import Array, Layers, relu, softmax
 
 Regions = list[list[tuple[int, Array]]]  # rows → (region's number, r'), visible ones alone

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.captioners.refocus.network import RefocusConfig
+from models.captioners.refocus.config import RefocusConfig
 from tests.reference.layers import Array, Layers, relu, softmax
 
 

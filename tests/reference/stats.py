@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.captioners.stats.network import STaTSConfig
+from models.captioners.stats.config import STaTSConfig
 
 Array = NDArray[np.float64]
 Video = list[list[tuple[int, Array]]]  # frames → (region's number, its features), visible ones alone

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.captioners.vatex.network import VatexConfig
+from models.captioners.vatex.config import VatexConfig
 from tests.reference.layers import Array, Layers, softmax
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import torch
 
-from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
 from models.vocabulary import Vocabulary
 from tests.training.tiny_corpus import captioned
 from training.batches.picture_batches import PictureBatches, TrainingItem, hold_out
@@ -93,9 +94,7 @@ def trainer(folder: Path, out: Path, last: int = -1, recipe: Recipe = RECIPE) ->
     def save(network: TrainedNetwork, best: BestScore) -> None:
         pass
 
-    whole, shots = (
-        PictureValidation(held_out, recipe.decoding.options, each) for each in (None, batches.shots)
-    )
+    whole, shots = (PictureValidation(held_out, recipe.search, each) for each in (None, batches.shots))
     return Trainer(recipe, batches, whole, TrainingRun(out), save, torch.float32, shots)
 
 

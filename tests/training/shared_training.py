@@ -15,14 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.captioners.refocus.network import Refocus, RefocusConfig
-from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
+from models.captioners.refocus.config import RefocusConfig
+from models.captioners.refocus.network import Refocus
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
 from models.inputs import InputStream
 from tests.training.killed_training import RECIPE, trainer
 from training.batches.training_batch import TrainingBatch
 from training.optimization import trainer as optimization_trainer
-from training.optimization.processes import Processes, join_processes, share_mean
-from training.optimization.refocus_phases import LastRewards
+from training.optimization.caption_values import CaptionValues
+from training.optimization.losses import supervised_loss
+from training.optimization.processes import Processes, join_processes
 from training.optimization.trainer import Trainer
 
 STEPS = 4
@@ -65,16 +68,17 @@ def gradients(
 
 def combined(tiny: Trainer) -> dict[str, Tensor]:
     """Refocus' gradients, with rewards of an earlier epoch that all processes know."""
-    rewards = LastRewards(tiny.batches.items, tiny.processes)
-
-    def loss(network: Refocus, batch: TrainingBatch, _: int) -> dict[str, Tensor]:
-        memory = network.encode_batches(batch.inputs_of(network))
-        found = network.combined_loss(memory, batch.targets, rewards.get(batch))
-        rewards.remember(batch, found.reward)
-        return {"total": share_mean(found.total, (batch.targets >= 0).sum())}
+    rewards = CaptionValues(tiny.batches.items, tiny.processes)
 
     torch.manual_seed(0)
     network = Refocus(REFOCUS, tiny.batches.vocabulary)
+    spec = next(each for each in network.phases if each.remembers)
+
+    def loss(network: Refocus, batch: TrainingBatch, _: int) -> dict[str, Tensor]:
+        memory = network.encode_batches(batch.inputs_of(network))
+        forced = tiny.recipe.model_copy(update={"forcing_eta": None})
+        return supervised_loss(network, memory, batch, forced, 1.0, torch.Generator(), spec, rewards)
+
     rewards.values[:] = torch.linspace(-1, 1, len(rewards.values))
     return gradients(tiny, network, loss) | {"rewards": rewards.values}
 
@@ -87,7 +91,10 @@ def main(folder: Path, out: Path) -> None:
             tiny = make(folder, out, processes)
         torch.manual_seed(0)
         network = STaTS(STATS, tiny.batches.vocabulary)
-        found = {"words": gradients(tiny, network, tiny.cross_entropy), "combined": combined(tiny)}
+        found = {
+            "words": gradients(tiny, network, tiny.make_supervised_loss(network.phases[0])),
+            "combined": combined(tiny),
+        }
         network.zero_grad()
         tiny.train(network)
         if processes.is_first:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.captioner import TensorRows
 from models.inputs import Batch, StreamReader, order_inputs
+from models.memory import TensorRows
 from models.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")

@@ -19,8 +19,7 @@ from extractors.decoder.decoder import Decoder
 from extractors.extractor import AnyExtractor
 from extractors.features import Features, StreamSpec
 from extractors.media.errors import MediaError
-from extractors.media.request import Limits, cut_clip
-from extractors.media.video import Video
+from extractors.media.request import Limits, Video, cut_clip
 from extractors.video_features.extract_videos import extract_video
 from extractors.video_features.feature_files import (
     FeaturesDamaged,

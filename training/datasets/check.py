@@ -17,7 +17,7 @@ from extractors.decoder.decoder import Decoder
 from extractors.media.containers.container import open_media, select_picture_stream
 from extractors.media.errors import MediaError
 from extractors.media.request import DecodeRequest, Limits
-from extractors.media.stills.pillow import is_picture
+from extractors.media.stills.picture_format import is_picture
 from models.vocabulary import SPECIALS
 from training.datasets.caption_set import SPLITS, CaptionSet, Notice, Split
 from training.datasets.data_set import DataSet, PaperProtocol

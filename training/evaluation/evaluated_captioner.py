@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
+from pydantic import ValidationError
 
 from extractors.errors import ReelwordError
 from extractors.extractor import default_cache
@@ -15,7 +16,7 @@ from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
-from models.decoding.options import DecodingOptions
+from models.decoding.options import DecodingOptions, first_fault
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
@@ -28,7 +29,6 @@ from models.stream_set import StreamSet, combine_stream_sets
 from training.batches.loading import find_device
 from training.batches.training_batch import CPU
 from training.batches.video_features import FeatureStore
-from training.recipes.recipe import DecodingPlan
 from training.saved_features.feature_folder import FeatureFolder
 
 Branches = Literal["stats", "st", "ts"]
@@ -70,8 +70,8 @@ class EvaluatedCaptioner:
         if isinstance(self.writer, SingleWriter):
             recipe = self.writer.checkpoint.card.training.get("recipe")
             plan = recipe.get("decoding", {}) if isinstance(recipe, dict) else {}
-            return DecodingPlan.model_validate(plan).options
-        return DecodingPlan().options
+            return DecodingOptions.model_validate(plan).changed(attention=False)
+        return DecodingOptions(attention=False)
 
     def choose_search(self, said: Mapping[str, Any]) -> DecodingOptions:
         """Changes ``search`` by what is said of it, name → value or None. Raises WrongSearch."""
@@ -79,9 +79,9 @@ class EvaluatedCaptioner:
         if "fusion_rule" in given and not isinstance(self.writer, FusedWriter):
             raise WrongSearch("--fusion-rule: fusion alone ranks captions by one of its rules")
         try:
-            return replace(self.search, **{**given, **_read_length_penalty(given.get("length_penalty"))})
-        except ValueError as error:
-            raise WrongSearch(str(error)) from error
+            return self.search.changed(**given)
+        except ValidationError as error:
+            raise WrongSearch(": ".join(filter(None, first_fault(error)))) from error
 
 
 def load_evaluated_captioner(
@@ -125,16 +125,6 @@ def load_evaluated_captioner(
     source = FeatureSource(select_stream_set(checkpoint.card, streams), str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
-
-
-def _read_length_penalty(given: str | float | None) -> dict[str, str | float]:
-    """Reads a number where it is one; "wu_A" and "avg_A" stay as they are."""
-    if given is None:
-        return {}
-    try:
-        return {"length_penalty": float(given)}
-    except ValueError:
-        return {"length_penalty": given}
 
 
 def _load(name: str, device: torch.device) -> Checkpoint:

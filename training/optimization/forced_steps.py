@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory, StepAttention
+from models.captioner import AnyCaptioner
+from models.memory import Memory, StepAttention
 from models.vocabulary import UNK
 
 

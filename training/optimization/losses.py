@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory
-from models.likelihood import NextWord
+from models.captioner import AnyCaptioner
+from models.memory import Memory
+from models.training_phase import NextWord, PhaseBatch, PhaseSpec
 from models.vocabulary import UNK
 from training.batches.training_batch import TeacherTargets, TrainingBatch
+from training.optimization.caption_values import CaptionValues
 from training.optimization.forced_steps import force_words
 from training.optimization.processes import share_mean
 from training.recipes.recipe import Recipe
@@ -115,8 +117,10 @@ def supervised_loss(
     recipe: Recipe,
     forcing: float,
     generator: torch.Generator,
+    spec: PhaseSpec | None = None,
+    values: CaptionValues | None = None,
 ) -> dict[str, Tensor]:
-    """Computes the supervised loss of a batch; a captioner's own loss takes the place of cross-entropy.
+    """Computes the supervised loss of a batch; a phase's own loss takes the place of cross-entropy.
 
     Args:
         captioner: in training mode.
@@ -125,14 +129,23 @@ def supervised_loss(
         recipe: weights of the losses.
         forcing: the share of true words that are fed.
         generator: draws the others.
+        spec: the phase, by default the captioner's first.
+        values: what the phase's own loss remembers of captions, and is changed by it.
 
     Returns:
         "total", which is descended, "loss", nats a word, and others to be logged, each ().
     """
     words = (batch.targets >= 0).sum()
-    own = captioner.own_loss(memory, batch.targets)
-    if own is not None:
-        return {"total": share_mean(own.total, words), "loss": own.per_word}
+    spec = spec or captioner.phases[0]
+    if spec.loss is not None:
+        remembered = memory.times.new_full((len(batch.targets),), torch.nan)
+        if values is not None and spec.remembers:
+            remembered = values.get(batch).to(batch.targets.device)
+        next_word = make_scheduled_sampling(forcing, generator)
+        own = spec.loss(captioner, PhaseBatch(memory, batch.targets, next_word, remembered))
+        if values is not None and own.remembered is not None:
+            values.remember(batch, own.remembered)
+        return {"total": share_mean(own.total, words), **own.parts}
     loss = caption_loss(
         captioner,
         memory,
@@ -144,7 +157,7 @@ def supervised_loss(
         soft=batch.soft,
         soft_weight=recipe.soft_weight,
     )
-    total = loss.cross_entropy + recipe.ranking_weight * loss.auxiliary + recipe.shot_weight * loss.shot
+    total = loss.cross_entropy + recipe.auxiliary_weight * loss.auxiliary + recipe.shot_weight * loss.shot
     return {
         "total": share_mean(total, words),
         "loss": loss.cross_entropy,

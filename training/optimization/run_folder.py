@@ -20,7 +20,7 @@ from training.optimization.processes import ALONE, Processes
 from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (
-    *("phase", "step", "loss", "auxiliary", "shot", "step_1", "refocusing", "reward"),
+    *("phase", "step", "loss", "auxiliary", "shot", "reward"),
     *("learning_rate", "cider", "shots_cider", "recall", "recall_1", "recall_5", "recall_10", "seconds"),
 )
 
@@ -45,15 +45,15 @@ class TrainingRun:
         return load_checkpoint(kept, self.device).captioner
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Appends a row to log.csv; a column that does not apply stays empty."""
+        """Appends a row to log.csv; a column that does not apply stays empty, a new one comes last."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "log.csv"
-        columns = _read_columns(path)
+        columns = _read_columns(path) or list(FIELDS)
+        if not path.exists() or not row.keys() <= set(columns):
+            columns += [name for name in row if name not in columns]
+            _write_columns(path, columns)
         with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, columns or FIELDS, extrasaction="ignore")
-            if not columns:
-                writer.writeheader()
-            writer.writerow(
+            csv.DictWriter(file, columns).writerow(
                 {key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()}
             )
 
@@ -74,6 +74,18 @@ def _read_columns(path: Path) -> list[str]:
         return []
     with path.open(newline="") as file:
         return next(csv.reader(file), [])
+
+
+def _write_columns(path: Path, columns: list[str]) -> None:
+    """Gives a log these columns, the old ones first."""
+    rows: list[dict[str, Any]] = []
+    if path.exists():
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    with atomic_write(path) as unfinished, unfinished.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory
+from models.captioner import AnyCaptioner
 from models.decoding.decode import DecodingOptions, decode, sample
+from models.memory import Memory
 from models.vocabulary import EOS
 from training.batches.loading import find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, autocast
@@ -93,7 +94,7 @@ class SelfCritical:
         words = drawn.mask.sum()
         policy = -(advantage.view(-1, 1) * drawn.logprobs * drawn.mask).sum() / words.clamp(min=1)
         policy = share_mean(policy, words)
-        supervised = likelihood.cross_entropy + self.recipe.ranking_weight * likelihood.auxiliary
+        supervised = likelihood.cross_entropy + self.recipe.auxiliary_weight * likelihood.auxiliary
         supervised = share_mean(supervised, (targets >= 0).sum())
         parts = {"loss": likelihood.cross_entropy, "auxiliary": likelihood.auxiliary}
         return {"total": weights[0] * policy + weights[1] * supervised, **parts, "reward": reward.mean()}

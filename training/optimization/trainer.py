@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from models.captioner import AnyCaptioner, Captioner, MemoryT, StateT
+from models.captioner import AnyCaptioner, Captioner
+from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.loading import BatchLoader, find_device
 from training.batches.training_batch import CPU, CaptionedItem, TrainingBatch, TrainingBatches, autocast
+from training.optimization.caption_values import CaptionValues
 from training.optimization.learner import (
     Learner,
     NetworkT,
@@ -30,16 +32,21 @@ from training.optimization.losses import supervised_loss
 from training.optimization.processes import ALONE, Processes
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
-from training.optimization.validation import Validation
+from training.optimization.validation import Validation, keep_memory
 from training.recipes.recipe import Recipe, TrainingMoment
 
 REPORT_EVERY = 20
-#: In the order in which a run has them; none has all.
-PHASES = ("cross_entropy", "first_step", "combined", "frozen_key_frames", "self_critical", "embedding")
 #: Losses of one step, each (): "total" is descended, the others are logged.
 Losses: TypeAlias = Mapping[str, Tensor]
 #: Name → value of what checkpoints are judged by.
 Scores: TypeAlias = Mapping[str, float]
+
+
+def list_phase_names(network: TrainedNetwork) -> tuple[str, ...]:
+    """Lists the phases of a network's training in the order in which a run has them."""
+    if isinstance(network, Captioner):
+        return (*(spec.name for spec in network.phases), "self_critical")
+    return ("embedding",)
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,9 @@ class Trainer:
         With ``keep_start`` the weights it starts from are the first to be surpassed, as without any step.
         """
         steps = self.recipe.steps
-        phase: Phase[AnyCaptioner] = self.make_phase("cross_entropy", steps, self.cross_entropy, self.judge)
+        spec = captioner.phases[0]
+        loss = self.make_supervised_loss(spec)
+        phase: Phase[AnyCaptioner] = self.make_phase(spec.name, steps, loss, self.judge)
         phase = replace(phase, keeps_start=keep_start or steps == 0)
         self.go_through(phase, build_learner(self.recipe, captioner, self.precision))
 
@@ -129,7 +138,7 @@ class Trainer:
         """Makes a phase on the trainer's batches, at the recipe's rate.
 
         Args:
-            name: one of PHASES.
+            name: a captioner's phase, or one that all have.
             steps: how many the phase has.
             loss: from the network, a batch and the step's number to losses.
             judge: from the averaged network to scores.
@@ -144,42 +153,36 @@ class Trainer:
         """Returns how many epochs ``step`` steps are: as long as the recipe says, or all videos once."""
         return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
-    def judge(self, captioner: AnyCaptioner) -> Scores:
-        """Returns CIDEr-D of the held-out items."""
-        return {"cider": self.validation.cider(captioner, self.precision)}
-
-    def judge_on_shots(self, captioner: AnyCaptioner) -> Scores:
-        """Returns CIDEr-D of the held-out items, and of pseudo-videos where such are trained on."""
-        scores = self.judge(captioner)
+    def judge(self, captioner: AnyCaptioner, spec: PhaseSpec = CROSS_ENTROPY) -> Scores:
+        """Returns CIDEr-D of the held-out items, and of pseudo-videos where a phase is judged by those."""
+        choose = spec.judge_memory or keep_memory
+        scores = {"cider": self.validation.cider(captioner, self.precision, choose)}
+        if spec.metric == "cider":
+            return scores
         if self.shots_validation is None:
             return {**scores, "shots_cider": scores["cider"]}
-        return {**scores, "shots_cider": self.shots_validation.cider(captioner, self.precision)}
+        return {**scores, "shots_cider": self.shots_validation.cider(captioner, self.precision, choose)}
 
-    def cross_entropy(
-        self,
-        captioner: Captioner[MemoryT, StateT],
-        batch: TrainingBatch,
-        step: int,
-        choose_memory: Callable[[MemoryT], MemoryT] | None = None,
-    ) -> Losses:
-        """Computes the supervised loss of a batch.
+    def make_supervised_loss(
+        self, spec: PhaseSpec, values: CaptionValues | None = None
+    ) -> Callable[[AnyCaptioner, TrainingBatch, int], Losses]:
+        """Makes what computes a phase's loss of a batch.
 
-        Args:
-            captioner: in training mode.
-            batch: videos and their captions.
-            step: decides the schedules and all that is drawn.
-            choose_memory: the memory that is written from, by default the captioner's choice.
+        spec: the phase. values: what its loss remembers of captions.
         """
-        device = find_device(captioner)
-        with self.autocast(captioner):
-            memory = captioner.encode_batches(batch.inputs_of(captioner))
-            if choose_memory is None:
-                memory = captioner.memory_to_learn_from(memory, self.make_generator(step, 3, device))
-            else:
-                memory = choose_memory(memory)
-            forcing = self.recipe.teacher_forcing(self.epoch(step))
-            generator = self.make_generator(step, 1, device)
-            return supervised_loss(captioner, memory, batch, self.recipe, forcing, generator)
+
+        def loss(captioner: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
+            device = find_device(captioner)
+            with self.autocast(captioner):
+                memory = captioner.encode_batches(batch.inputs_of(captioner))
+                memory = spec.choose(memory, self.make_generator(step, 3, device))
+                forcing = self.recipe.teacher_forcing(self.epoch(step))
+                generator = self.make_generator(step, 1, device)
+                return supervised_loss(
+                    captioner, memory, batch, self.recipe, forcing, generator, spec, values
+                )
+
+        return loss
 
     def autocast(self, network: nn.Module) -> torch.autocast:
         """Returns a context that computes on the network's device, in half precision where it has it."""
@@ -231,7 +234,8 @@ class Trainer:
         state = self.run.load()
         if state is None:
             return 0, -math.inf
-        if PHASES.index(state["phase"]) > PHASES.index(phase.name):
+        order = list_phase_names(learner.network)
+        if order.index(state["phase"]) > order.index(phase.name):
             return phase.steps, float(state["best"])
         if state["phase"] != phase.name:
             return 0, float(state["best"]) if state.get("metric", "cider") == phase.metric else -math.inf

@@ -1,4 +1,4 @@
-"""Reads the recipes that come with the project (recipes.toml), and gives captioners the demo's widths.
+"""Reads recipes: those of every captioner (recipes.toml), and those in a captioner's own folder.
 
 The recipes of the papers are in paper_recipes.py; what each number of a recipe means in recipe.py. Which
 streams a captioner reads is chosen apart.
@@ -7,89 +7,58 @@ streams a captioner reads is chosen apart.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from pydantic import BaseModel
+from typing import Any
 
 from extractors.errors import ReelwordError
-from models.captioners.dual_afr.network import DualAFRConfig
-from models.captioners.g2l.network import G2LConfig
-from models.captioners.refocus.network import RefocusConfig
-from models.captioners.registry import captioner_class
+from models.captioners.registry import list_folders
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.captioners.stats.network import STaTSConfig, StreamConfig
-from models.captioners.vatex.network import SpatialVatexConfig, VatexConfig
 from training.recipes.recipe import Recipe
+
+#: What a recipe's table may say beside its numbers.
+MARKS = ("extends", "continues")
 
 
 @dataclass(frozen=True)
-class RecipeFile:
-    """The recipes of recipes.toml.
+class RecipeBook:
+    """Holds recipes by their names."""
 
-    continuing: names of those that go on from a captioner. for_one: recipe → the only captioner that has
-    what it trains.
-    """
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)
+    #: Names of those that go on from a captioner.
+    continuing: frozenset[str] = frozenset()
+    #: Recipe → the only captioners that have what it trains.
+    limited: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    recipes: Mapping[str, Recipe]
-    continuing: frozenset[str]
-    for_one: Mapping[str, str]
+    def add(self, tables: Mapping[str, Mapping[str, Any]], captioners: tuple[str, ...] = ()) -> RecipeBook:
+        """Returns the book with more recipes.
 
-    @classmethod
-    def read(cls, file: Path) -> RecipeFile:
-        """Reads recipes in their order; one may extend another that stands before it."""
-        tables = tomllib.loads(file.read_text())
-        marks = {
-            mark: {name: table.pop(mark) for name, table in tables.items() if mark in table}
-            for mark in ("continues", "captioner")
-        }
-        recipes: dict[str, Recipe] = {}
+        Args:
+            tables: Name → its numbers; one may extend another that stands before it.
+            captioners: The only ones that have what they train; none where any has.
+
+        Returns:
+            A new book.
+
+        Raises:
+            ValidationError: A number is missing, or has no name that a recipe knows.
+        """
+        recipes = dict(self.recipes)
         for name, table in tables.items():
-            base = recipes[table.pop("extends")].model_dump() if "extends" in table else {}
-            recipes[name] = Recipe.model_validate({**base, **table, "name": name})
-        return cls(recipes, frozenset(marks["continues"]), marks["captioner"])
+            base = recipes[table["extends"]].model_dump() if "extends" in table else {}
+            numbers = {key: value for key, value in table.items() if key not in MARKS}
+            recipes[name] = Recipe.model_validate({**base, **numbers, "name": name})
+        limited = dict.fromkeys(tables, captioners) if captioners else {}
+        return RecipeBook(
+            recipes,
+            self.continuing | {name for name, table in tables.items() if table.get("continues")},
+            {**self.limited, **limited},
+        )
 
 
-_FILE = RecipeFile.read(Path(__file__).with_name("recipes.toml"))
-RECIPES = _FILE.recipes
-CONTINUING, FOR_ONE = _FILE.continuing, _FILE.for_one
-DEMO, DEMO_EMBEDDING, FINETUNE = RECIPES["demo"], RECIPES["demo-embedding"], RECIPES["finetune"]
-
-
-def make_stats_config() -> STaTSConfig:
-    """Makes STaTS' config at the demo's widths: under 5 million parameters."""
-    return STaTSConfig(
-        streams=(StreamConfig(name="grid", width=1280),),
-        embedded=320,
-        words=256,
-        attention=128,
-        hidden=416,
-        query=320,
-        dropout=0.3,
-        tie_words=True,
-    )
-
-
-#: Captioner name → its config at the demo's widths.
-DEMO_CONFIGS: dict[str, Callable[[], BaseModel]] = {
-    "stats": make_stats_config,
-    "g2l": G2LConfig.demo,
-    "refocus": RefocusConfig.demo,
-    "dual_afr": DualAFRConfig.demo,
-    "vanilla": VatexConfig.demo,
-    "temporal": VatexConfig.demo,
-    "spatial": SpatialVatexConfig.demo,
-}
-
-
-def make_demo_config(captioner: str) -> BaseModel:
-    """Makes a captioner's config at the demo's widths; its own widths where the demo has none of it.
-
-    Raises UnknownCaptioner.
-    """
-    make = DEMO_CONFIGS.get(captioner) or captioner_class(captioner).config_class
-    return make()
+_SHARED = RecipeBook().add(tomllib.loads(Path(__file__).with_name("recipes.toml").read_text()))
+DEMO, DEMO_EMBEDDING, FINETUNE = (_SHARED.recipes[name] for name in ("demo", "demo-embedding", "finetune"))
 
 
 class UnknownRecipe(ReelwordError, ValueError):
@@ -99,17 +68,22 @@ class UnknownRecipe(ReelwordError, ValueError):
     hint = "Choose one of those that the message lists."
 
 
+def read_recipes() -> RecipeBook:
+    """Reads all recipes, those of recipes.toml first."""
+    book = _SHARED
+    for folder in list_folders():
+        book = book.add(folder.description.recipes, tuple(folder.kinds))
+    return book
+
+
 def find_recipe(name: str | None, captioner: str) -> Recipe:
     """Returns the recipe of that name, or the demo's for None. Raises UnknownRecipe."""
-    is_embedding = captioner == SemanticEmbedding.name
-    known = [each for each in RECIPES if (each == DEMO_EMBEDDING.name) == is_embedding]
-    wanted = name or known[0]
-    if wanted not in known:
-        raise UnknownRecipe(f"there is no recipe {wanted!r} for {captioner}; there are: {', '.join(known)}")
-    if FOR_ONE.get(wanted, captioner) != captioner:
-        raise UnknownRecipe(f"{wanted} trains what {FOR_ONE[wanted]} alone has, and not {captioner}")
-    return RECIPES[wanted]
-
-
-#: Captioner → the stream set of its demo, where that is not ``demo``.
-DEMO_STREAMS = {"dual_afr": "demo-stages"}
+    book, is_embedding = read_recipes(), captioner == SemanticEmbedding.name
+    fitting = [each for each in book.recipes if (each == DEMO_EMBEDDING.name) == is_embedding]
+    chosen = name or fitting[0]
+    if chosen not in fitting:
+        raise UnknownRecipe(f"there is no recipe {chosen!r} for {captioner}; there are: {', '.join(fitting)}")
+    trained = book.limited.get(chosen, (captioner,))
+    if captioner not in trained:
+        raise UnknownRecipe(f"{chosen} trains what {', '.join(trained)} alone has, and not {captioner}")
+    return book.recipes[chosen]

@@ -1,64 +1,16 @@
-"""Refuses options of ``python -m app train`` that a run would leave unread.
+"""Lists the options of ``python -m app train`` that a run would leave unread.
 
 Each way of training names the options that it does not read, with the reason; what is not named is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from extractors.errors import ReelwordError
-from training.recipes.demo_recipes import RECIPES
+from training.recipes.demo_recipes import read_recipes
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
-
-#: Option → why it is not read.
-Unread = dict[str, str]
-
-
-class UnreadOption(ReelwordError, ValueError):
-    """An option that was given and would not be read; the message names it and says why."""
-
-    code = "unread_option"
-    hint = "Leave the option out, or choose a recipe that reads it."
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """The options that not every run reads; None where one was not given."""
-
-    start: Path | None = None
-    streams: str | None = None
-    teachers: Sequence[str] | None = None
-    data_set: str | None = None
-    paper: str | None = None
-    steps: int | None = None
-    self_critical: bool | None = None
-    features: Path | None = None
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The names of those that were given, as they were typed."""
-        by_name = {
-            "--start": self.start,
-            "--streams": self.streams,
-            "--teacher": self.teachers or None,
-            "--data-set": self.data_set,
-            "--paper": self.paper,
-            "--steps": self.steps,
-            "--features": self.features,
-            "--self-critical": self.self_critical or None,
-            "--no-self-critical": None if self.self_critical is None or self.self_critical else True,
-        }
-        return tuple(option for option, value in by_name.items() if value is not None)
-
-    def refuse(self, unread: Unread) -> None:
-        """Refuses options that are not read. Raises UnreadOption for the first of the given ones."""
-        for option in self.options:
-            if option in unread:
-                raise UnreadOption(f"{option}: {unread[option]}")
+from training.recipes.train_options import Unread
 
 
 def list_unread_as_paper(run: PaperRun) -> Unread:
@@ -118,7 +70,7 @@ def _explain_no_teacher(recipe: str) -> str:
 
 def _name_taught_recipes() -> str:
     """Names the recipes that learn from teachers."""
-    names = [name for name, recipe in RECIPES.items() if recipe.soft_weight]
+    names = [name for name, recipe in read_recipes().recipes.items() if recipe.soft_weight]
     return f"--recipe {' or '.join(names)}"
 
 

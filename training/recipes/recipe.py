@@ -69,14 +69,8 @@ class HoldAndDrop(BaseModel):
 Schedule = Cosine | Decay | HoldAndDrop
 CONSTANT = Decay()
 
-#: Phase → the field of a recipe that says how long it is.
-STEPS_OF = {
-    "cross_entropy": "steps",
-    "first_step": "first_step_steps",
-    "combined": "combined_steps",
-    "frozen_key_frames": "frozen_steps",
-    "self_critical": "self_critical_steps",
-}
+#: Phase that every captioner has → the field of a recipe that says how long it is.
+STEPS_OF = {"cross_entropy": "steps", "self_critical": "self_critical_steps"}
 
 
 class RewardWeights(BaseModel):
@@ -89,28 +83,12 @@ class RewardWeights(BaseModel):
     rouge_l: float = 0.0
 
 
-class DecodingPlan(BaseModel):
-    """Holds how captions are searched where weights are chosen, and in ``evaluate`` by default.
-
-    The names are DecodingOptions'; so are the values that a recipe leaves alone.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    beam_size: int = 5
-    length_penalty: float = 0.7
-    max_length: int = 20
-    name_once: bool = True
-
-    @property
-    def options(self) -> DecodingOptions:
-        """Returns what a search is given; attention is not kept."""
-        return DecodingOptions(**self.model_dump(), attention=False)
-
-
 class Recipe(BaseModel):
     """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
 
     soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
+    auxiliary_weight: of what a captioner adds to the loss at each step. shot_weight: of the attention that
+    misses the captioned shot.
     only: parameters whose names have this in them are trained, the others stay as they are.
     corpus: so many of the training videos only, where epochs are to be short. ids: of the training videos
     only those whose ids begin with this, such as one set's; the words are those of all.
@@ -122,7 +100,7 @@ class Recipe(BaseModel):
     mixer_words: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, from the end of a caption
     on, are sampled and rewarded, those before are given and learned by cross-entropy. With 0 whole captions
     are sampled, and cross-entropy of whole captions has the rest of ``self_critical_weight``.
-    first_step_steps, combined_steps, frozen_steps: refocus's own phases.
+    phases: the captioner's own, by name, and how many steps each has.
     decoding: the search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
     """
 
@@ -139,7 +117,7 @@ class Recipe(BaseModel):
     weight_decay: float
     clip: float
     smoothing: float
-    ranking_weight: float
+    auxiliary_weight: float
     shot_weight: float
     soft_weight: float = 0.0
     only: str = ""
@@ -151,9 +129,7 @@ class Recipe(BaseModel):
     forcing_eta: float | None = 24.0
     forcing: float = Field(1.0, ge=0, le=1)
     epoch_steps: int | None = None
-    first_step_steps: int = 0
-    combined_steps: int = 0
-    frozen_steps: int = 0
+    phases: Mapping[str, int] = {}
     average_decay: float
     distractors: float = 0.5
     lengths: tuple[float, ...]
@@ -169,8 +145,13 @@ class Recipe(BaseModel):
     rewards: RewardWeights = RewardWeights()
     baseline: Literal["others", "greedy"] = "others"
     mixer_words: int = Field(0, ge=0)
-    decoding: DecodingPlan = DecodingPlan()
+    decoding: DecodingOptions = DecodingOptions()
     seed: int = 2020
+
+    @property
+    def search(self) -> DecodingOptions:
+        """Returns the search that weights are chosen by; attention is not kept."""
+        return self.decoding.changed(attention=False)
 
     def rate(self, step: int, steps: int, epoch: float) -> float:
         """Returns the learning rate of a step; the first ``warmup`` steps rise in a straight line.
@@ -185,9 +166,11 @@ class Recipe(BaseModel):
 
     def in_steps(self, epochs: Mapping[str, float], epoch_steps: int) -> Recipe:
         """Returns the recipe with phases as long as ``epochs`` says, judged after every epoch."""
-        steps = {STEPS_OF[phase]: round(count * epoch_steps) for phase, count in epochs.items()}
+        steps = {phase: round(count * epoch_steps) for phase, count in epochs.items()}
+        shared = {STEPS_OF[phase]: count for phase, count in steps.items() if phase in STEPS_OF}
+        own = {phase: count for phase, count in steps.items() if phase not in STEPS_OF}
         every = {"validate_every": epoch_steps, "self_critical_every": epoch_steps}
-        return self.model_copy(update={**steps, **every, "epoch_steps": epoch_steps})
+        return self.model_copy(update={**shared, "phases": own, **every, "epoch_steps": epoch_steps})
 
     def words_given(self, epoch: float) -> int | None:
         """Returns how many words of a true caption self-critical samples go on from (MIXER)."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from torch import nn
 
 from models.captioner import AnyCaptioner
-from models.captioners.registry import captioner_class
+from models.captioners.registry import captioner_class, find_captioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import (
     Card,
@@ -38,12 +38,11 @@ from training.batches.teacher_targets import (
 from training.batches.training_batch import CPU, training_precision
 from training.optimization.embedding import train_embedding
 from training.optimization.learner import TrainedNetwork
+from training.optimization.phases import train_later_phases
 from training.optimization.processes import ALONE, Processes
-from training.optimization.refocus_phases import train_later_phases
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
 from training.optimization.validation import PictureValidation
-from training.recipes.demo_recipes import make_demo_config
 from training.recipes.recipe import Recipe
 
 #: What the held-out items were shown as, when a card's score was measured.
@@ -85,7 +84,7 @@ def train_captioner(
         NeedsVideo, UnknownStream, StreamMismatch: as of ``PictureInputs.build``.
     """
     torch.set_num_threads(settings.threads)
-    config = fit_to_streams(make_demo_config(name), streams)
+    config = fit_to_streams(find_captioner(name).make_demo_config(), streams)
     names = [stream.name for stream in list_streams(config)]
     inputs = PictureInputs.build(streams, names, read_cards(teachers), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings, teachers)
@@ -210,7 +209,7 @@ class PictureTraining:
 
     def make_trainer(self, save_best: Callable[[TrainedNetwork, BestScore], None] | None = None) -> Trainer:
         """Makes the trainer. save_best: in the place of the run's own ``checkpoints``."""
-        items, options = self.held_out, self.recipe.decoding.options
+        items, options = self.held_out, self.recipe.search
         return Trainer(
             recipe=self.recipe,
             batches=self.batches,

@@ -16,7 +16,7 @@ import torch
 from pydantic import BaseModel
 
 from extractors.features import StreamSpec
-from models.captioners.registry import captioner_class
+from models.captioners.registry import captioner_class, find_captioner, find_stream_set
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import (
@@ -25,10 +25,9 @@ from models.feature_sources.stream_checks import (
     optional_streams,
     select_stream_set,
 )
-from models.stream_set import StreamSet, find_stream_set
+from models.stream_set import StreamSet
 from models.video_category import CATEGORY, CATEGORY_SPEC, list_extracted
 from models.vocabulary import Vocabulary
-from training.batches.picture_inputs import fit_to_streams
 from training.batches.training_batch import CPU, training_precision
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs, load_captioned_videos
 from training.batches.video_features import FeatureStore, VideoFeatures
@@ -37,13 +36,11 @@ from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import NothingToUse
 from training.datasets.registry import SetFolder
 from training.optimization.learner import TrainedNetwork
-from training.optimization.refocus_phases import train_later_phases
+from training.optimization.phases import train_later_phases
 from training.optimization.rewards import check_rewards
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
 from training.optimization.validation import VideoValidation
-from training.recipes.demo_recipes import make_demo_config
-from training.recipes.fitted_configs import FITTERS
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
 from training.saved_features.clock_checks import FeaturesDoNotFit
@@ -198,8 +195,8 @@ def make_fitted_config(name: str, streams: StreamSet) -> BaseModel:
 
     Raises StreamsDoNotFit.
     """
-    config = make_demo_config(name)
-    return FITTERS[name](config, streams) if name in FITTERS else fit_to_streams(config, streams)
+    captioner = find_captioner(name)
+    return captioner.fit(captioner.make_demo_config(), streams)
 
 
 def _open_store(
@@ -261,7 +258,7 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     trainer = Trainer(
         recipe=recipe,
         batches=batches,
-        validation=VideoValidation(split.held_out, recipe.decoding.options, inputs),
+        validation=VideoValidation(split.held_out, recipe.search, inputs),
         run=run,
         save_best=_make_saver(start, split, recipe, run),
         precision=training_precision(settings.device),

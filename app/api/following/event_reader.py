@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.to_thread
 import redis
 import structlog
 from redis.asyncio import Redis
+from starlette.requests import ClientDisconnect, Request
 
-from app.api.following.job_changes import ChangeNumber, JobChange, JobChanges
 from app.errors import QueueUnavailable
-from app.jobs.job import Job, Keys
-from app.jobs.queue_position import QueuePosition, QueuePositions, entry_number
-from app.jobs.redis_client import end_tasks
+from app.jobs.job import Job, Keys, Stage, State
+from app.jobs.queue_position import QueuePosition, QueuePositions
+from app.jobs.redis_client import end_tasks, entry_number, unavailable_if_away
 
 BLOCK_MS = 200  #: of a read, after which jobs that are followed since are read too
 PAUSE = 0.03  #: seconds between two reads: what many workers say meanwhile comes in one
@@ -32,14 +34,64 @@ PLACES_SECONDS = 1.0  #: between two looks at places in the queue
 RECORDS_SECONDS = 15.0  #: between two looks whether jobs have ended without a word (by a worker of old)
 AWAY_SECONDS = 1.0  #: pause while Redis is away
 
+HANG_UP_SECONDS = 1.0  #: between two looks whether the client of a held request is still there
+OPEN_STATES = ("queued", "running")
+ChangeNumber: TypeAlias = tuple[int, int]
+BEGINNING: ChangeNumber = (0, 0)
+
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class JobChange:
+    """Holds how a job stood after one change.
+
+    id: of the stream's entry. segments: numbers of the film's segments that were done since the change
+    before; where none is, ``stop`` still says how many there are.
+    """
+
+    id: str
+    state: State
+    stage: Stage | None
+    progress: float
+    attempt: int
+    is_cancel_requested: bool
+    segments: range
+
+    @property
+    def number(self) -> ChangeNumber:
+        """Puts changes into their order."""
+        return entry_number(self.id)
+
+    @property
+    def is_end(self) -> bool:
+        return self.state not in OPEN_STATES
+
+    @property
+    def is_first(self) -> bool:
+        """Tells whether it is the job's acceptance, as far as it shows: nothing came before."""
+        return (self.state, self.attempt, self.progress) == ("queued", 0, 0.0) and not self.segments.stop
+
+    @classmethod
+    def read(cls, entry: str, fields: Mapping[str, str]) -> JobChange:
+        first, _, stop = fields["segments"].partition("-")
+        return cls(
+            id=entry,
+            state=fields["state"],  # type: ignore[arg-type]
+            stage=fields["stage"] or None,  # type: ignore[arg-type]
+            progress=float(fields["progress"]),
+            attempt=int(fields["attempt"]),
+            is_cancel_requested=fields["cancel"] == "1",
+            segments=range(int(first), int(stop)),
+        )
 
 
 class FollowedJob:
     """Holds what is new of a job that somebody follows.
 
     recent: its last changes, all of those after ``floor``. position: where it waits in the queue, as it was
-    last seen. is_over: it has ended, as its record or its last change says.
+    last seen, where has_place says that somebody wants to know. is_over: it has ended, as its record or its
+    last change says.
     """
 
     def __init__(self, job: Job, last: ChangeNumber) -> None:
@@ -47,7 +99,7 @@ class FollowedJob:
         self.recent: deque[JobChange] = deque()
         self.position = QueuePosition()
         self.is_queued, self.is_over = job.state == "queued", job.is_over
-        self.followers = 0
+        self.followers, self.has_place = 0, False
         self.wake = asyncio.Event()
 
     def add(self, changes: Iterable[JobChange]) -> None:
@@ -72,6 +124,65 @@ class FollowedJob:
         """Wakes all who wait; they find the next wake-up in ``wake``."""
         self.wake.set()
         self.wake = asyncio.Event()
+
+
+class JobChanges:
+    """Reads changes, in an event loop. Raises QueueUnavailable.
+
+    Args:
+        server: the connection to Redis.
+        keys: names in Redis.
+    """
+
+    def __init__(self, server: Redis, keys: Keys) -> None:
+        self._server, self._keys = server, keys
+
+    async def now(self, job_id: str) -> tuple[Job | None, str]:
+        """Reads a job and the id of its last change, in one step. Raises RecordUnreadable."""
+        with unavailable_if_away():
+            async with self._server.pipeline(transaction=True) as pipe:
+                pipe.hgetall(self._keys.job(job_id))
+                pipe.xrevrange(self._keys.events(job_id), count=1)
+                record, last = await pipe.execute()
+        job = Job.from_record(job_id, record) if record else None
+        return job, last[0][0] if last else "0-0"
+
+    async def since(self, job_id: str, change_id: str) -> list[JobChange]:
+        """Reads the changes from one on, that one with them where it is still kept."""
+        with unavailable_if_away():
+            entries: Any = await self._server.xrange(self._keys.events(job_id), min=change_id)
+        return [JobChange.read(entry, fields) for entry, fields in entries]
+
+    async def wait(
+        self, after: Mapping[str, ChangeNumber], block_ms: int, most: int
+    ) -> dict[str, list[JobChange]]:
+        """Waits for changes of many jobs.
+
+        Args:
+            after: for each job the last change that is known.
+            block_ms: how long.
+            most: changes of one job that are read at once.
+
+        Returns:
+            The changes by job; none where nothing came in time.
+        """
+        jobs = {self._keys.events(job_id): job_id for job_id in after}
+        streams: Any = {key: "{}-{}".format(*after[job_id]) for key, job_id in jobs.items()}
+        with unavailable_if_away():
+            reply: Any = await self._server.xread(streams, count=most, block=block_ms)
+        return {
+            jobs[key]: [JobChange.read(entry, fields) for entry, fields in entries]
+            for key, entries in reply or ()
+        }
+
+    async def states(self, job_ids: Sequence[str]) -> dict[str, str | None]:
+        """Reads the states of jobs; None where there is no record."""
+        with unavailable_if_away():
+            async with self._server.pipeline(transaction=False) as pipe:
+                for job_id in job_ids:
+                    pipe.hget(self._keys.job(job_id), "state")
+                found = await pipe.execute()
+        return dict(zip(job_ids, found, strict=True))
 
 
 class EventReader:
@@ -112,15 +223,17 @@ class EventReader:
         await self._server.aclose()
 
     @asynccontextmanager
-    async def follow(self, job: Job, last: str) -> AsyncIterator[FollowedJob]:
+    async def follow(self, job: Job, last: str, *, has_place: bool = True) -> AsyncIterator[FollowedJob]:
         """Follows a job meanwhile.
 
         Args:
             job: as it stands.
             last: id of the change that it stands at.
+            has_place: whether its place in the queue is looked at, too.
         """
         followed = self._followed.setdefault(job.id, FollowedJob(job, entry_number(last)))
         followed.followers += 1
+        followed.has_place |= has_place
         self._has_work.set()
         try:
             yield followed
@@ -130,6 +243,39 @@ class EventReader:
                 del self._followed[job.id]
             if not self._followed:
                 self._has_work.clear()
+
+    async def looks(
+        self, job_id: str, seconds: float, request: Request, *, has_place: bool = True
+    ) -> AsyncGenerator[bool, None]:
+        """Yields each time when a job is to be looked at: at once, and after each of its changes.
+
+        Args:
+            job_id: the job; of one that is not there nothing is yielded.
+            seconds: how long.
+            request: whose client may hang up.
+            has_place: whether a change of its place in the queue counts.
+
+        Yields:
+            Whether it is the last time: the seconds are over, or the server stops.
+
+        Raises:
+            ClientDisconnect: the client has hung up.
+        """
+        end = anyio.current_time() + seconds
+        job, last = await self.changes.now(job_id)
+        if job is None:
+            return
+        async with self.follow(job, last, has_place=has_place) as followed:
+            is_last = False
+            while not is_last:
+                wake = followed.wake
+                is_last = anyio.current_time() >= end or self.closing.is_set()
+                yield is_last
+                while not is_last and not wake.is_set() and (left := end - anyio.current_time()) > 0:
+                    with anyio.move_on_after(min(left, HANG_UP_SECONDS)):
+                        await wake.wait()
+                    if await request.is_disconnected():
+                        raise ClientDisconnect
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
         """Works again and again while somebody follows; an absence of Redis is waited out."""
@@ -155,7 +301,7 @@ class EventReader:
         await asyncio.sleep(PAUSE if after else BLOCK_MS / 1000)
 
     async def _place(self) -> None:
-        queued = [each for each in self._followed.values() if each.is_queued]
+        queued = [each for each in self._followed.values() if each.is_queued and each.has_place]
         if queued:
             snapshot = await anyio.to_thread.run_sync(self._positions.snapshot)
             for each in queued:

@@ -14,14 +14,14 @@ import redis
 import structlog
 from sse_starlette import ServerSentEvent
 
-from app.api.following.event_reader import EventReader, FollowedJob
-from app.api.following.job_changes import JobChange
+from app.api.following.event_reader import EventReader, FollowedJob, JobChange
 from app.documents.events import EndEvent, EventId, LostEvent, SegmentEvent, StateEvent
 from app.documents.job import Document, document_of, segment_lines
 from app.errors import JobError
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, State
-from app.jobs.queue_position import QueuePosition, QueuePositions, entry_number
+from app.jobs.queue_position import QueuePosition, QueuePositions
+from app.jobs.redis_client import entry_number
 
 RETRY_MS = 1000  #: after which a browser connects again where the connection broke
 ALL = 10**9  #: more segments than any film has

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from app.api import problems
-from app.api.receiving.bodies import FORM, JSON, kind_of, read_json
-from app.api.receiving.disk_space import Room
+from app.api.receiving.bodies import FORM, JSON, OptionSink, kind_of, read_json
 from app.api.receiving.fields import REQUEST_FIELDS
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.api.receiving.upload import (
     STALL_SECONDS,
-    OptionSink,
+    Room,
     Upload,
     VideoSink,
     displayable,

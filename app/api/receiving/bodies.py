@@ -1,8 +1,11 @@
 """Reads the body of a request for a caption, of whichever kind: a form, a video as it is, or JSON with a url.
 
-multipart/form-data                            video or url, and fields         app/api/receiving/upload.py
+multipart/form-data                            video or url, and fields
 video/*, image/*, application/octet-stream     the video; fields in the query
 application/json                               url and fields
+
+A form is read as it arrives: the video to disk, the options to memory, nothing else anywhere. How it is taken
+apart is in form.py; here is where its parts go.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import anyio.to_thread
 import pydantic_core
@@ -18,25 +21,88 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import QueryParams
 
 from app.api import problems
-from app.api.receiving.disk_space import Room
-from app.api.receiving.fields import read_request
+from app.api.receiving.fields import FIELD_LIMIT, LARGER_FIELDS, REQUEST_FIELDS, read_request
+from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.api.receiving.upload import (
     FORM_OVERHEAD,
     STALL_SECONDS,
+    Room,
     Upload,
     VideoSink,
     displayable,
     flush,
     in_pieces,
     opened,
-    receive,
     refuse_by_header,
+    too_large,
     unstalled,
 )
 
+FORM_NAMES = ("video", *REQUEST_FIELDS)
 FORM, JSON = "multipart/form-data", "application/json"
 RAW = ("application/octet-stream",)
 RAW_KINDS = ("video/", "image/")
+
+
+class OptionSink:
+    """Keeps the value of one field."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._limit = name, LARGER_FIELDS.get(name, FIELD_LIMIT)
+        self._bytes = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self._bytes += data
+        if len(self._bytes) > self._limit:
+            raise problems.InvalidOption(f"{self._name} is longer than {problems.in_units(self._limit)}.")
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def value(self) -> str:
+        return self._bytes.decode("utf-8", "replace").strip()
+
+
+class CaptionForm:
+    """Takes the parts of ``POST /caption``: a wrong one is refused as soon as its headers are read."""
+
+    def __init__(self, video: VideoSink) -> None:
+        self.video = video
+        self.filename: str | None = None  # None: there was no video yet
+        self._options: dict[str, OptionSink] = {}
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return {name: self._options[name].value for name in REQUEST_FIELDS if name in self._options}
+
+    def open_part(self, part: FormPart) -> Sink:
+        """Begins a part. Raises leaves of RequestError for one that is not wanted, or not again."""
+        if part.name == "video":
+            return self._open_video(part)
+        if part.name not in REQUEST_FIELDS:
+            raise problems.UnknownField(f"The form has a field called {part.name[:64]}.", known=FORM_NAMES)
+        if part.name in self._options:
+            raise problems.InvalidOption(f"{part.name} is given more than once.")
+        return self._options.setdefault(part.name, OptionSink(part.name))
+
+    def _open_video(self, part: FormPart) -> Sink:
+        if self.filename is not None:
+            raise problems.SeveralVideos("The form has more than one field called video.")
+        if part.filename is None:  # curl's -F video=clip.mp4, its @ forgotten, sends the name as text
+            raise problems.VideoMissing("The field video holds text, not a file.")
+        self.filename = part.filename
+        return self.video
+
+    def check(self) -> None:
+        """Checks a form that has been read to its end. Raises VideoMissing, SeveralVideos, VideoEmpty."""
+        has_url = bool(self.fields.get("url"))
+        if self.filename is None and not has_url:
+            raise problems.VideoMissing("The form has no field called video, and none called url.")
+        if self.filename is not None and has_url:
+            raise problems.SeveralVideos("The form has a file in the field video, and a url.")
+        if self.filename is not None and self.video.size == 0:
+            raise problems.VideoEmpty("The file in the field video has no bytes.")
 
 
 def kind_of(headers: Mapping[str, str]) -> str:
@@ -82,6 +148,83 @@ async def receive_body(
     if kind == JSON:
         return await receive_json(body)
     return await _receive_raw(body, headers, query, file, max_video_bytes, room)
+
+
+async def receive(
+    body: AsyncIterator[bytes],
+    headers: Mapping[str, str],
+    file: Path,
+    max_video_bytes: int,
+    stall_seconds: float = STALL_SECONDS,
+    room: Room | None = None,
+) -> Upload:
+    """Reads a whole form; the video is in ``file`` and flushed to disk when this returns.
+
+    Args:
+        body: the request's bytes as they arrive.
+        headers: the request's.
+        file: takes the video; it is removed where the form is refused.
+        max_video_bytes: most bytes of the video.
+        stall_seconds: how long the client may send next to nothing.
+        room: of the disk, and what must stay free of it; by default nothing.
+
+    Raises:
+        RequestError: one of its leaves, where the form is refused.
+        Exception: whatever ``body`` raises (the client went away).
+    """
+    boundary = boundary_of(headers.get("content-type"))
+    refuse_by_header(headers, max_video_bytes, FORM_OVERHEAD)
+    async with opened(file, headers, room) as output:
+        return await _receive(unstalled(body, stall_seconds), boundary, file, output, max_video_bytes)
+
+
+async def _receive(
+    body: AsyncIterator[bytes], boundary: bytes, file: Path, output: BinaryIO, max_video_bytes: int
+) -> Upload:
+    parts = CaptionForm(VideoSink(output, max_video_bytes))
+    form = MultipartForm(boundary, parts.open_part)
+    total = 0
+
+    def feed(piece: bytes) -> None:
+        nonlocal total
+        total += len(piece)
+        form.feed(piece)
+        _check_overhead(total - parts.video.size)
+
+    await in_pieces(_bounded(body, max_video_bytes), feed)
+    _check_complete(form, parts)
+    if parts.filename is None:
+        return Upload(None, 0, parts.fields)
+    await anyio.to_thread.run_sync(flush, output)
+    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
+
+
+async def _bounded(body: AsyncIterator[bytes], max_video_bytes: int) -> AsyncIterator[bytes]:
+    """Ends the reading at the first byte too many, before it reaches the parser."""
+    total = 0
+    async for chunk in body:
+        total += len(chunk)
+        if total > max_video_bytes + FORM_OVERHEAD:
+            raise too_large(max_video_bytes)
+        yield chunk
+
+
+def _check_overhead(size: int) -> None:
+    """Limits what is no video.
+
+    Raises MalformedForm: preamble, headers, options and epilogue together are small in any real form.
+    """
+    if size > FORM_OVERHEAD:
+        raise problems.MalformedForm(
+            f"More than {problems.in_units(FORM_OVERHEAD)} of the form is not its video."
+        )
+
+
+def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:
+    if parts.filename is not None and not parts.video.is_complete:
+        raise problems.MalformedForm("The form ends in the middle of the video.")
+    form.finish()
+    parts.check()
 
 
 def refuse_query(query: QueryParams) -> None:

@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl
 from python_multipart.multipart import parse_options_header
 
 from app.api import problems
-from app.api.receiving.bodies import FORM, JSON, read_json
+from app.api.receiving.bodies import FORM, JSON, OptionSink, read_json
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
-from app.api.receiving.upload import FORM_OVERHEAD, STALL_SECONDS, OptionSink, unstalled
+from app.api.receiving.upload import FORM_OVERHEAD, STALL_SECONDS, unstalled
 
 PLAIN_FORM = "application/x-www-form-urlencoded"
 

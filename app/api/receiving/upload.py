@@ -1,54 +1,56 @@
-"""Reads a multipart form as it arrives: the video to disk, the options to memory, nothing else anywhere.
+"""Takes a video to the disk as it arrives: in pieces, within limits of size, time and room.
 
-The parser is given bounded pieces, so that memory stays flat; the size limit ends the reading at the
-first byte too many; whatever goes wrong, the half-written file is gone before the error leaves here.
-How a form is taken apart is in form.py; here is where its parts go.
+The size limit ends the reading at the first byte too many; whatever goes wrong, the half-written file is gone
+before the error leaves here. Room on the disk is kept by allocating a file's blocks before its bytes come.
+An allocation is seen by every thread and process that asks how much is free, and goes with its file, so that
+uploads side by side leave the floor that each of them alone would leave, and no book of promises is kept.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
+import io
 import os
 import re
+import shutil
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import anyio
 import anyio.to_thread
 
 from app.api import problems
-from app.api.receiving.disk_space import Room, announced_bytes
-from app.api.receiving.fields import FIELD_LIMIT, LARGER_FIELDS, REQUEST_FIELDS
-from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 FORM_OVERHEAD = 64 * 1024  #: bytes of a body that are not the video: options, boundaries, part headers
 STALL_SECONDS = 20.0  #: a client that sends fewer than PACE bytes in this time is given up
 PACE = 16 * 1024
 PIECE = 1024 * 1024  #: bytes handed to the parser (and to the disk) at a time
-FORM_NAMES = ("video", *REQUEST_FIELDS)
 FILENAME_LENGTH = 255  #: characters kept of a file's name
 JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  #: of Persian words and of emoji
+
+STEP = 1024 * 1024  #: bytes allocated ahead in a file whose length was not announced
+#: What file systems that cannot allocate ahead say; there the floor is only looked at.
+CANNOT_ALLOCATE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 @dataclass(frozen=True)
 class Upload:
-    """Holds what a request has brought.
+    """Holds what a request has brought."""
 
-    file: holds the video, ``size`` bytes of this sha256, on disk; None where ``fields`` have a url instead.
-    fields: as sent, texts or, where is_json, values. filename: the video's on its sender's disk, fit for
-    display.
-    """
-
-    file: Path | None
-    size: int
-    fields: Mapping[str, Any]
-    filename: str = ""
-    sha256: str | None = None
+    file: Path | None  #: holds the video; None where ``fields`` have a url instead
+    size: int  #: bytes of the video
+    fields: Mapping[str, Any]  #: as sent, texts or, where is_json, values
+    filename: str = ""  #: the video's on its sender's disk, fit for display
+    sha256: str | None = None  #: of the video
     is_json: bool = False
 
 
@@ -77,67 +79,6 @@ class VideoSink:
         self.is_complete = True
 
 
-class OptionSink:
-    """Keeps the value of one field."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._limit = name, LARGER_FIELDS.get(name, FIELD_LIMIT)
-        self._bytes = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self._bytes += data
-        if len(self._bytes) > self._limit:
-            raise problems.InvalidOption(f"{self._name} is longer than {problems.in_units(self._limit)}.")
-
-    def close(self) -> None:
-        pass
-
-    @property
-    def value(self) -> str:
-        return self._bytes.decode("utf-8", "replace").strip()
-
-
-class CaptionForm:
-    """Takes the parts of ``POST /caption``: a wrong one is refused as soon as its headers are read."""
-
-    def __init__(self, video: VideoSink) -> None:
-        self.video = video
-        self.filename: str | None = None  # None: there was no video yet
-        self._options: dict[str, OptionSink] = {}
-
-    @property
-    def fields(self) -> dict[str, str]:
-        return {name: self._options[name].value for name in REQUEST_FIELDS if name in self._options}
-
-    def open_part(self, part: FormPart) -> Sink:
-        """Begins a part. Raises leaves of RequestError for one that is not wanted, or not again."""
-        if part.name == "video":
-            return self._open_video(part)
-        if part.name not in REQUEST_FIELDS:
-            raise problems.UnknownField(f"The form has a field called {part.name[:64]}.", known=FORM_NAMES)
-        if part.name in self._options:
-            raise problems.InvalidOption(f"{part.name} is given more than once.")
-        return self._options.setdefault(part.name, OptionSink(part.name))
-
-    def _open_video(self, part: FormPart) -> Sink:
-        if self.filename is not None:
-            raise problems.SeveralVideos("The form has more than one field called video.")
-        if part.filename is None:  # curl's -F video=clip.mp4, its @ forgotten, sends the name as text
-            raise problems.VideoMissing("The field video holds text, not a file.")
-        self.filename = part.filename
-        return self.video
-
-    def check(self) -> None:
-        """Checks a form that has been read to its end. Raises VideoMissing, SeveralVideos, VideoEmpty."""
-        has_url = bool(self.fields.get("url"))
-        if self.filename is None and not has_url:
-            raise problems.VideoMissing("The form has no field called video, and none called url.")
-        if self.filename is not None and has_url:
-            raise problems.SeveralVideos("The form has a file in the field video, and a url.")
-        if self.filename is not None and self.video.size == 0:
-            raise problems.VideoEmpty("The file in the field video has no bytes.")
-
-
 def displayable(filename: str) -> str:
     """Cleans a sender's file name: without its folders and without what a terminal or a page could trip
     over.
@@ -150,34 +91,6 @@ def _displayable_letter(letter: str) -> str:
     if unicodedata.category(letter) == "Zs":  # macOS puts a narrow no-break space into its recordings' names
         return " "
     return letter if letter.isprintable() or letter in JOINERS else "\N{REPLACEMENT CHARACTER}"
-
-
-async def receive(
-    body: AsyncIterator[bytes],
-    headers: Mapping[str, str],
-    file: Path,
-    max_video_bytes: int,
-    stall_seconds: float = STALL_SECONDS,
-    room: Room | None = None,
-) -> Upload:
-    """Reads a whole form; the video is in ``file`` and flushed to disk when this returns.
-
-    Args:
-        body: the request's bytes as they arrive.
-        headers: the request's.
-        file: takes the video; it is removed where the form is refused.
-        max_video_bytes: most bytes of the video.
-        stall_seconds: how long the client may send next to nothing.
-        room: of the disk, and what must stay free of it; by default nothing.
-
-    Raises:
-        RequestError: one of its leaves, where the form is refused.
-        Exception: whatever ``body`` raises (the client went away).
-    """
-    boundary = boundary_of(headers.get("content-type"))
-    refuse_by_header(headers, max_video_bytes, FORM_OVERHEAD)
-    async with opened(file, headers, room) as output:
-        return await _receive(unstalled(body, stall_seconds), boundary, file, output, max_video_bytes)
 
 
 @asynccontextmanager
@@ -225,27 +138,6 @@ def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead:
         raise too_large(max_video_bytes)
 
 
-async def _receive(
-    body: AsyncIterator[bytes], boundary: bytes, file: Path, output: BinaryIO, max_video_bytes: int
-) -> Upload:
-    parts = CaptionForm(VideoSink(output, max_video_bytes))
-    form = MultipartForm(boundary, parts.open_part)
-    total = 0
-
-    def feed(piece: bytes) -> None:
-        nonlocal total
-        total += len(piece)
-        form.feed(piece)
-        _check_overhead(total - parts.video.size)
-
-    await in_pieces(_bounded(body, max_video_bytes), feed)
-    _check_complete(form, parts)
-    if parts.filename is None:
-        return Upload(None, 0, parts.fields)
-    await anyio.to_thread.run_sync(flush, output)
-    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
-
-
 async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
     """Passes the pieces on, at least PACE bytes of them in any ``seconds`` of waiting for the client."""
     pieces = aiter(body)
@@ -279,34 +171,117 @@ async def in_pieces(body: AsyncIterator[bytes], take: Callable[[bytes], object])
         await anyio.to_thread.run_sync(take, bytes(piece))
 
 
-async def _bounded(body: AsyncIterator[bytes], max_video_bytes: int) -> AsyncIterator[bytes]:
-    """Ends the reading at the first byte too many, before it reaches the parser."""
-    total = 0
-    async for chunk in body:
-        total += len(chunk)
-        if total > max_video_bytes + FORM_OVERHEAD:
-            raise too_large(max_video_bytes)
-        yield chunk
-
-
-def _check_overhead(size: int) -> None:
-    """Limits what is no video.
-
-    Raises MalformedForm: preamble, headers, options and epilogue together are small in any real form.
-    """
-    if size > FORM_OVERHEAD:
-        raise problems.MalformedForm(
-            f"More than {problems.in_units(FORM_OVERHEAD)} of the form is not its video."
-        )
-
-
-def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:
-    if parts.filename is not None and not parts.video.is_complete:
-        raise problems.MalformedForm("The form ends in the middle of the video.")
-    form.finish()
-    parts.check()
-
-
 def flush(output: BinaryIO) -> None:
     output.flush()
     os.fsync(output.fileno())
+
+
+class Room:
+    """Watches the room on the disk of ``folder``, of which ``min_free`` bytes stay free.
+
+    Args:
+        folder: where files arrive.
+        min_free: bytes.
+        make_room: removes what can be done without, until what it is given tells that no bytes are
+            missing; says whether there is room then.
+    """
+
+    def __init__(
+        self, folder: Path, min_free: int, make_room: Callable[[Callable[[], int]], bool] | None = None
+    ) -> None:
+        self._folder, self._min_free, self._make_room = folder, min_free, make_room
+
+    def check(self, needed: int) -> None:
+        """Checks that there is room, and makes some where there is none.
+
+        Raises StorageFull where ``needed`` bytes more would go below the floor all the same.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+        def missing() -> int:
+            return self._min_free + needed - shutil.disk_usage(self._folder).free
+
+        if missing() > 0 and not (self._make_room and self._make_room(missing)):
+            raise problems.StorageFull("The disk that uploads arrive on is almost full.")
+
+    def open(self, file: Path, announced: int = 0) -> ReservedFile:
+        """Opens a new file for writing, with room for what was announced. Raises StorageFull."""
+        output = ReservedFile(file, self)
+        try:
+            if announced:
+                output.reserve(announced)
+        except BaseException:
+            output.close()
+            file.unlink(missing_ok=True)
+            raise
+        return output
+
+    def allocate(self, descriptor: int, start: int, length: int) -> None:
+        """Gives blocks to a file, one allocation at a time on this disk.
+
+        Args:
+            descriptor: the file, open for writing.
+            start: byte that the blocks begin at.
+            length: how many bytes they hold.
+
+        Raises:
+            StorageFull: too little would stay free.
+            OSError: the disk itself refuses.
+        """
+        with self._turn():
+            self.check(length)
+            if not hasattr(os, "posix_fallocate"):
+                return
+            try:
+                os.posix_fallocate(descriptor, start, length)
+            except OSError as error:
+                if error.errno not in CANNOT_ALLOCATE:
+                    raise
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Waits for its turn: between looking at what is free and taking it nobody else may look."""
+        handle = os.open(self._folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+class ReservedFile(io.BufferedWriter):
+    """A file that is written from its start to its end and always has room for the next bytes."""
+
+    def __init__(self, file: Path, room: Room) -> None:
+        super().__init__(io.FileIO(file, "wb"))
+        self._room = room
+        self._size = self._reserved = 0
+
+    def reserve(self, size: int) -> None:
+        """Makes room for ``size`` bytes in all.
+
+        Raises StorageFull, and OSError where the disk itself is full.
+        """
+        if size > self._reserved:
+            self._room.allocate(self.fileno(), self._reserved, size - self._reserved)
+            self._reserved = size
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        length = memoryview(data).nbytes
+        if self._size + length > self._reserved:
+            self.reserve(self._size + max(length, STEP))
+        self._size += length
+        return super().write(data)
+
+    def flush(self) -> None:
+        """Gives back what was reserved and not needed."""
+        super().flush()
+        if self._reserved > self._size:
+            os.ftruncate(self.fileno(), self._size)
+            self._reserved = self._size
+
+
+def announced_bytes(headers: Mapping[str, str]) -> int:
+    """Returns the length of a body as its header says, 0 where it says none."""
+    length = headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdecimal() and len(length) < 20 else 0

@@ -12,13 +12,13 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from app.api import problems
+from app.api.accepting.acceptance import REPLAYED, IdempotencyKey, renewed, reserved
+from app.api.accepting.batch_acceptance import BatchAcceptance
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
-from app.api.receiving.batch_acceptance import BatchAcceptance
 from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_batch
 from app.api.receiving.bodies import FORM, JSON, kind_of, refuse_query
-from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.fields import fields_schema
-from app.api.receiving.repeated_requests import REPLAYED, IdempotencyKey, renewed, reserved
+from app.api.receiving.upload import announced_bytes
 from app.documents.batch import BatchDocument, batch_document_of
 from app.documents.job import document_of
 from app.errors import RecordUnreadable
@@ -59,29 +59,16 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     responses={
         202: {"headers": LOCATION | REPLAYED | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            problems.MalformedForm,
-            problems.MalformedJson,
-            problems.UploadStalled,
+            *problems.OF_SUBMISSIONS,
             problems.UploadTooLarge,
             problems.BatchTooLarge,
             problems.TooManyItems,
-            problems.NotMultipart,
             problems.VideoMissing,
             problems.VideoEmpty,
             problems.UrlNotSupported,
-            problems.OptionInQuery,
-            problems.UnknownField,
-            problems.InvalidOption,
-            problems.CaptionerUnknown,
-            problems.InvalidMembers,
-            problems.PromptNotTaken,
-            problems.OptionNotTaken,
             problems.IdempotencyMismatch,
             problems.IdempotencyInProgress,
-            problems.WebhooksOff,
-            problems.BacklogFull,
             problems.TooManyBatches,
-            problems.StorageFull,
         ),
     },
 )

@@ -16,7 +16,7 @@ from app.documents.segments import film_of
 from app.documents.subtitles import FORMATS
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
-from app.jobs.kept_segments import attention_key, frame_key
+from app.jobs.keeping.kept_segments import attention_key, frame_key
 from models.caption import AttentionDocument
 
 Kind = Annotated[Literal["vtt", "srt", "json", "csv"], Path(description="What is written.")]

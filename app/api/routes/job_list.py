@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from app.api import problems
 from app.api.dependencies import CallerDep, ServiceDep
 from app.documents.job_list import JobList, summary_of
-from app.errors import CursorUnreadable
+from app.errors import InvalidCursor
 from app.jobs.job import State
 from app.jobs.job_index import JobFilter
 from app.jobs.options import NAME_LENGTH
@@ -109,7 +109,7 @@ def _read_states(given: str | None) -> list[State]:
                 }
             },
         },
-        **problems.openapi_responses(problems.InvalidCursor, problems.InvalidOption),
+        **problems.openapi_responses(InvalidCursor, problems.InvalidOption),
     },
 )
 def list_jobs(query: Annotated[JobListQuery, Query()], service: ServiceDep, caller: CallerDep) -> Response:
@@ -118,10 +118,7 @@ def list_jobs(query: Annotated[JobListQuery, Query()], service: ServiceDep, call
     A job that was there when the first page was read comes exactly once, however many are sent meanwhile.
     With a key that is no administrator's, the jobs of that key alone are listed.
     """
-    try:
-        page = service.jobs.index.page(query.filter_for(caller.only), query.limit, query.cursor)
-    except CursorUnreadable as error:
-        raise problems.InvalidCursor(str(error)) from error
+    page = service.jobs.index.page(query.filter_for(caller.only), query.limit, query.cursor)
     listed = JobList(jobs=[summary_of(job) for job in page.jobs], next=page.next)
     headers = {"Cache-Control": "no-store"}
     if page.next is not None:

@@ -6,14 +6,13 @@ import hashlib
 import io
 import json
 import re
+from contextlib import aclosing
 from typing import Annotated, Any
 
-import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from PIL import Image
-from starlette.requests import ClientDisconnect
 
 from app.api import problems
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
@@ -29,7 +28,6 @@ JOB_ID = re.compile(r"[0-9a-f]{32}")
 #: Results never change, and their address cannot be guessed.
 KEEP = {"Cache-Control": "private, max-age=86400, immutable"}
 ETAG = {"ETag": {"description": "Names this state of the job.", "schema": {"type": "string"}}}
-HANG_UP_SECONDS = 1.0  #: between two looks whether the client of a long poll is still there
 IfNoneMatch = Annotated[str | None, Header(description="The `ETag` of the state that is known.")]
 LongPoll = Annotated[
     str | None,
@@ -80,23 +78,13 @@ async def _change(
     request: Request, service: ApiDependencies, job_id: str, caller: Caller, known: list[str], seconds: float
 ) -> Response:
     """Waits for a job to be other than the client knows it, ``seconds`` at most, and shows it."""
-    end = anyio.current_time() + seconds
     await anyio.to_thread.run_sync(find, service, job_id, caller)
-    standing, last = await service.events.changes.now(job_id)
-    if standing is None:
-        raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
-    async with service.events.follow(standing, last) as followed:
-        while True:
-            wake = followed.wake
+    async with aclosing(service.events.looks(job_id, seconds, request)) as looks:
+        async for is_last in looks:
             found, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
-            is_time = anyio.current_time() >= end or service.events.closing.is_set()
-            if found.is_over or is_time or not _is_known(response, known):
+            if found.is_over or is_last or not _is_known(response, known):
                 return _unless_known(response, known)
-            while not wake.is_set() and (left := end - anyio.current_time()) > 0:
-                with anyio.move_on_after(min(left, HANG_UP_SECONDS)):
-                    await wake.wait()
-                if await request.is_disconnected():
-                    raise ClientDisconnect
+    raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
 
 
 def _show(service: ApiDependencies, job_id: str, caller: Caller) -> tuple[Job, Response]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import uuid4
 
 import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 
 from app.api import problems
-from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
-from app.api.receiving.acceptance import check_submission, choose_captioner
+from app.api.accepting.acceptance import Acceptance
+from app.api.dependencies import CallerDep, ServiceDep
 from app.api.receiving.bodies import FORM, JSON, refuse_query
 from app.api.receiving.fields import REQUEST_FIELDS, CaptionRequest, fields_schema, read_request
 from app.api.receiving.option_body import PLAIN_FORM, OptionBody, receive_options
@@ -29,14 +28,13 @@ from app.api.routes.submit import (
     preferred_wait,
 )
 from app.documents.job import Accepted, JobDocument
-from app.jobs.blobs import BlobMissingError
-from app.jobs.job import Job, Submission
+from app.jobs.job import Job
 from app.jobs.options import FORM_FIELDS
 
 #: What may be said of the new job: all but what is said of a video.
 FIELDS = tuple(name for name in REQUEST_FIELDS if name not in ("url", "validate_only"))
 #: Options that belong to a captioner, and are not another one's.
-CAPTIONERS_OWN = ("members", "prompt", "fusion_rule", "category")
+CAPTIONERS_OWN = ("members", "segment_captioner", "prompt", "fusion_rule", "category")
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
@@ -71,20 +69,7 @@ def _body_schema() -> dict[str, Any]:
         **problems.openapi_responses(
             problems.UnknownJob,
             problems.UploadGone,
-            problems.MalformedForm,
-            problems.MalformedJson,
-            problems.UploadStalled,
-            problems.NotMultipart,
-            problems.OptionInQuery,
-            problems.UnknownField,
-            problems.InvalidOption,
-            problems.CaptionerUnknown,
-            problems.InvalidMembers,
-            problems.PromptNotTaken,
-            problems.OptionNotTaken,
-            problems.WebhooksOff,
-            problems.BacklogFull,
-            problems.StorageFull,
+            *problems.OF_SUBMISSIONS,
         ),
     },
 )
@@ -98,7 +83,8 @@ async def recaption(
     job = await anyio.to_thread.run_sync(find, service, job_id, caller)
     body = await receive_options(request.stream(), request.headers, FIELDS)
     await anyio.to_thread.run_sync(check_room, service, {})
-    again = await anyio.to_thread.run_sync(_submit_again, service, job, request_over(job, body), caller)
+    accept = Acceptance(service, caller).accept_again
+    again = await anyio.to_thread.run_sync(accept, request_over(job, body), job)
     return await answer(request, service, again, preferred_wait(prefer))
 
 
@@ -123,37 +109,3 @@ def request_over(job: Job, body: OptionBody) -> CaptionRequest:
     if "captioner" in body.fields:
         own = {name: value for name, value in own.items() if name not in CAPTIONERS_OWN}
     return read_request({**own, **body.fields}, is_json=body.is_json)
-
-
-def _submit_again(service: ApiDependencies, job: Job, asked: CaptionRequest, caller: Caller) -> Job:
-    """Makes a job of a copy of the upload; where that fails, neither is left. Raises UploadGone."""
-    told = {
-        "owner": caller.owner,
-        "limits": caller.limits,
-        "recaption_of": job.id,
-        "sha256": job.submission.sha256,
-    }
-    submission: Submission = asked.submission.model_copy(update=told)
-    check_submission(service, submission)
-    options = choose_captioner(service, asked.options)
-    again = uuid4().hex
-    key = f"uploads/{again}"
-    try:
-        _copy_upload(service, job, key)
-        with service.submitting(again, submission) as sent:
-            return service.jobs.submit(
-                again, options, key, filename=job.filename, priority=asked.priority, submission=sent
-            )
-    except BaseException:
-        service.blobs.remove(key)
-        raise
-
-
-def _copy_upload(service: ApiDependencies, job: Job, key: str) -> None:
-    """Copies a job's upload, without which its features may do. Raises UploadGone where neither is there."""
-    try:
-        service.blobs.copy(job.upload, key)
-    except BlobMissingError as error:
-        sha256 = job.submission.sha256
-        if job.state != "succeeded" or sha256 is None or not service.features.has(sha256):
-            raise problems.UploadGone(f"The video of job {job.id} is not kept.") from error

@@ -1,7 +1,7 @@
 """Answers ``/session``: a page is signed in with a key, which its cookie then stands for.
 
 The cookie holds a secret of its own and never the key. Scripts cannot read it, other sites' pages cannot send
-it, and a foreign Origin writes nothing (app/api/guards/middleware.py).
+it, and a foreign Origin writes nothing (app/api/guards/access.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from app.access.keys import ApiKey
 from app.api import problems
 from app.api.dependencies import ApiDependencies, Caller, ServiceDep
-from app.api.guards.keys import COOKIE, find_key, session_cookie
+from app.api.guards.access import COOKIE, find_key, session_cookie
 
 FORM_BYTES = 4096  #: a key has less than a hundred
 FORM = "application/x-www-form-urlencoded"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from app.api import metrics, problems
 from app.api.dependencies import ServiceDep
 from app.errors import QueueError
-from app.jobs.captioner_info import ABOUT, CaptionerInfo, SpeedInfo
+from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
 from app.jobs.options import form_schema
 from app.operations.service_figures import ServiceFigures, read_figures
 from app.operations.service_health import Trouble, examine_service
@@ -28,6 +28,7 @@ class CaptionerDocument(BaseModel):
     name: str
     kind: str = Field(description="Whose paper it is; `fusion` and `ensemble` are made of others.")
     about: str = Field(description="What it does, in a line.")
+    plain: str = Field(description="The same in a visitor's words; empty where it has none.")
     members: list[str] | None = Field(description="Of fusion and ensemble: those by default.")
     member_of: list[str] = Field(description="Combinations that it may be named as a member of.")
     weights_sha256: str
@@ -54,7 +55,6 @@ class CaptionerDocument(BaseModel):
         known = info.model_dump(exclude={"members", "vocabulary", "speed", "source", "licence"})
         return cls(
             **known,
-            about=ABOUT.get(info.kind, ""),
             members=list(info.members) or None,
             member_of=list(info.member_of),
             vocabulary=info.vocabulary or None,

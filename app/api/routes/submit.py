@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Annotated, Any
 
-import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.requests import ClientDisconnect
 
 from app.api import problems
+from app.api.accepting.acceptance import REPLAYED, Acceptance, IdempotencyKey, renewed, reserved
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
-from app.api.receiving.acceptance import Acceptance
 from app.api.receiving.bodies import FORM, JSON, RAW, kind_of, receive_body
-from app.api.receiving.disk_space import announced_bytes
 from app.api.receiving.fields import fields_schema, read_request
-from app.api.receiving.repeated_requests import REPLAYED, IdempotencyKey, renewed, reserved
+from app.api.receiving.upload import announced_bytes
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
 from app.jobs.idempotency import KeptAnswer
 from app.jobs.job import Job
 
 LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
-POLL_SECONDS, LONGEST_POLL = 0.1, 1.0  #: between two looks at a job that is waited for
 
 router = APIRouter(tags=["caption"])
 
@@ -79,27 +76,14 @@ Prefer = Annotated[
         },
         202: {"headers": LOCATION | APPLIED | REPLAYED | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            problems.MalformedForm,
-            problems.MalformedJson,
-            problems.UploadStalled,
+            *problems.OF_SUBMISSIONS,
             problems.UploadTooLarge,
-            problems.NotMultipart,
             problems.VideoMissing,
             problems.VideoEmpty,
             problems.SeveralVideos,
             problems.UrlNotSupported,
-            problems.OptionInQuery,
-            problems.UnknownField,
-            problems.InvalidOption,
-            problems.CaptionerUnknown,
-            problems.InvalidMembers,
-            problems.PromptNotTaken,
-            problems.OptionNotTaken,
             problems.IdempotencyMismatch,
             problems.IdempotencyInProgress,
-            problems.WebhooksOff,
-            problems.BacklogFull,
-            problems.StorageFull,
         ),
     },
 )
@@ -128,7 +112,7 @@ async def caption(
                 body, request.headers, request.query_params, file, limit, service.room
             )
             asked = read_request(upload.fields, is_json=upload.is_json)
-            accept = Acceptance(service, caller.owner).accept_once
+            accept = Acceptance(service, caller).accept_once
             job, is_replayed = await anyio.to_thread.run_sync(
                 accept, asked, upload, idempotency_key or "", held
             )
@@ -180,17 +164,11 @@ async def answer(request: Request, service: ApiDependencies, job: Job, wait: flo
 
 
 async def _wait(request: Request, service: ApiDependencies, job: Job, seconds: float) -> Job:
-    """Waits for a job's end, ``seconds`` at most, and returns it as it stands. Raises ClientDisconnect.
-
-    It is asked for ever more rarely, so that an answer comes late by a tenth at most and many who wait cost
-    little.
-    """
-    began = anyio.current_time()
-    while not job.is_over and (waited := anyio.current_time() - began) < seconds:
-        pause = min(max(POLL_SECONDS, waited / 10), LONGEST_POLL)
-        await anyio.sleep(min(pause, seconds - waited))
-        if await request.is_disconnected():
-            raise ClientDisconnect
-        found = await anyio.to_thread.run_sync(service.jobs.get, job.id)
-        job = found or job
+    """Waits for a job's end, ``seconds`` at most, and returns it as it stands. Raises ClientDisconnect."""
+    async with aclosing(service.events.looks(job.id, seconds, request, has_place=False)) as looks:
+        async for _ in looks:
+            found: Job | None = await anyio.to_thread.run_sync(service.jobs.get, job.id)
+            job = found or job
+            if job.is_over:
+                break
     return job

@@ -28,8 +28,13 @@ from extractors.media.containers.completeness import (
     count_missing_bytes,
     may_end_in_a_picture,
 )
-from extractors.media.containers.container import open_media, read_packets, select_picture_stream
-from extractors.media.containers.encryption import refuse_encrypted_file, refuse_encrypted_packet
+from extractors.media.containers.container import (
+    open_media,
+    read_packets,
+    refuse_encrypted_file,
+    refuse_encrypted_packet,
+    select_picture_stream,
+)
 from extractors.media.containers.hevc_layers import find_temporal_layer, measure_length_field
 
 ASSUMED_RATE = Fraction(25)

@@ -22,6 +22,11 @@ NO_FILL = re.compile(rb"[^\xff]")
 SHORTEST_FILM = 3
 
 
+def is_picture(path: str | os.PathLike[str]) -> bool:
+    """Tell whether Pillow reads the file; FFmpeg reads other pictures (GIF, BMP, animated PNG, …)."""
+    return detect_picture_format(path) is not None
+
+
 def detect_picture_format(path: str | os.PathLike[str]) -> str | None:
     """Return Pillow's name of the format, None where FFmpeg is to read the file."""
     try:

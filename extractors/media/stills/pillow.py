@@ -18,13 +18,13 @@ import pi_heif
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from extractors.frame_size import FrameSize
+from extractors.features import FrameSize
 from extractors.media import errors
 from extractors.media.containers.container import check_pixels
-from extractors.media.request import DecodeRequest, Limits
+from extractors.media.errors import MediaWarning
+from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.media.stills.picture_format import detect_picture_format
 from extractors.media.stream_parts import Sizes, StreamEnd, StreamPart, StreamStart, split_into_chunks
-from extractors.media.video import MediaWarning, Video
 
 STILL_SECONDS = 0.04  # as FFmpeg shows single pictures: one frame of a 25 Hz film
 NO_DELAY = 0.1  # browsers show a frame without a delay for as long, and FFmpeg does so with GIF
@@ -46,11 +46,6 @@ UPRIGHT = {
 }
 
 pi_heif.register_heif_opener(thumbnails=False)
-
-
-def is_picture(path: str | os.PathLike[str]) -> bool:
-    """Tell whether this module reads the file; FFmpeg reads other pictures (GIF, BMP, animated PNG, …)."""
-    return detect_picture_format(path) is not None
 
 
 def stream_picture(

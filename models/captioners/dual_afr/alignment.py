@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.preprocessing.cell_edges import Edges, find_cell_edges, make_even_edges, pool_edges
+from extractors.preprocessing.images import Edges, find_cell_edges, make_even_edges, pool_edges
 from models.inputs import Batch, InputStream
 
 Alignment = Literal["convolution", "max", "average", "hypercolumn", "mlp"]

@@ -25,90 +25,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import Edges
-from models.caption import Extras, LayerWeights
-from models.captioner import (
-    Captioner,
-    CaptionSteps,
-    InputDescription,
-    Memory,
-    OwnLoss,
-    State,
-    StepAttention,
-    as_numpy,
-    without_nothing,
-)
+from extractors.preprocessing.images import Edges
+from models.caption import ExplanationPart
+from models.captioner import CaptionSteps
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.captioners.dual_afr.alignment import (
-    Alignment,
-    LayerConfig,
     build_alignment,
     find_aligned_edges,
     split_into_steps,
 )
-from models.inputs import Batch, InputStream, average_frames, collate_inputs, deduplicate
+from models.captioners.dual_afr.config import DualAFRConfig
+from models.captioners.dual_afr.explanation import explain_layers
+from models.captioners.recurrent import RecurrentCaptioner
+from models.inputs import Batch, InputDescription, average_frames, collate_inputs
 from models.likelihood import CaptionLikelihoods, teacher_force
+from models.memory import Memory, State, StepAttention
+from models.training_phase import PhaseBatch, PhaseLoss, PhaseSpec
 from models.vocabulary import Vocabulary
-
-C3D_LAYERS = (
-    LayerConfig(name="c3d_pool2", width=128, side=28, kernel=(7, 7), pool=(8, 8)),
-    LayerConfig(name="c3d_pool3", width=256, side=14, kernel=(5, 5), pool=(4, 4)),
-    LayerConfig(name="c3d_pool4", width=512, side=7, kernel=(3, 3), pool=(2, 2)),
-    LayerConfig(name="c3d_pool5", width=512, side=4),
-)
-#: The image net's stages, stacked over time; their kernels see one frame each.
-STAGES = (
-    LayerConfig(name="stage_14", width=120, side=14, kernel=(1, 5), pool=(1, 4)),
-    LayerConfig(name="stage_7", width=352, side=7, kernel=(1, 3), pool=(1, 2)),
-    LayerConfig(name="grid", width=1280, side=7, pool=(1, 2)),
-)
-
-
-class DualAFRConfig(BaseModel):
-    """Configures the captioner. Widths default to the paper's; one layer alone is its "fc7 + pool4"."""
-
-    model_config = ConfigDict(frozen=True)
-
-    layers: tuple[LayerConfig, ...] = C3D_LAYERS
-    top: InputStream = InputStream(name="c3d_fc7", width=4096)
-    channels: int = 512
-    alignment: Alignment = "convolution"
-    kind: Literal["soft", "hard"] = "soft"
-    samples: int = Field(10, ge=2)  # K of the bound; each is judged by the others
-    attention: int = 256
-    words: int = 300
-    hidden: int = 512
-    dropout: float = 0.5
-    weight_range: float | None = 0.01
-    tie_words: bool = False
-
-    @property
-    def streams(self) -> tuple[InputStream, ...]:
-        """In the order of ``encode_batches``; a_L leads, since attention is reported on its clock."""
-        return deduplicate(self.layers[-1], *self.layers[:-1], self.top)
-
-    @classmethod
-    def demo(cls, layers: tuple[LayerConfig, ...] = STAGES) -> DualAFRConfig:
-        """Makes it small, under 3 million parameters; the last layer's mean stands for fc7."""
-        return cls(
-            layers=layers,
-            top=InputStream(name=layers[-1].name, width=layers[-1].width),
-            channels=128,
-            attention=128,
-            words=176,
-            hidden=224,
-            dropout=0.3,
-            weight_range=None,
-            tie_words=True,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +107,7 @@ def multi_sample_bound(log_p: Tensor, log_m: Tensor) -> MultiSampleBound:
     return MultiSampleBound(-(signal * log_m + omega * log_p).sum(1), value)
 
 
-class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
+class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
     """Writes captions from layers of one network, choosing place and level of abstraction word by word."""
 
     name = "dual_afr"
@@ -241,49 +180,22 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         ratio = self.config.layers[layer].pool[0]
         return (batch.frame_mask.sum(1) + ratio - 1).div(ratio, rounding_mode="floor").clamp(min=1)
 
-    def explain(self, caption: CaptionSteps) -> Extras:
-        """Tells the layers' weights β (eq. 7) for each word but the first."""
-        names = [layer.name for layer in self.config.layers]
-        weights = without_nothing(as_numpy(caption.steps.extras["layers"]))
-        return Extras(layers=LayerWeights(names=names, weights=weights))
+    def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
+        return explain_layers(caption, [layer.name for layer in self.config.layers])
 
     def start(self, memory: DualAFRMemory, rows_per_video: int) -> DualAFRState:
         h = memory.h_1.repeat_interleave(rows_per_video, 0)
         return DualAFRState(h, torch.zeros_like(h), before_first=True)
 
-    def step(
-        self, state: DualAFRState, word: Tensor, memory: DualAFRMemory
-    ) -> tuple[Tensor, DualAFRState, StepAttention | None]:
-        """Predicts the next word of R rows (eqs. 4 to 9).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written; not read in the first step, where h_1 alone makes the word.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention α of eq. 5 with the layers' weights β;
-            None for it in the first step.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
-    def embed_words(self, words: Tensor) -> Tensor:
-        w: Tensor = self.dropout(self.word_embedding(words) * self.config.words**0.5)
-        return w
-
     def advance(
         self, state: DualAFRState, embedded: Tensor, memory: DualAFRMemory
     ) -> tuple[Tensor, DualAFRState, StepAttention | None]:
+        # eqs. 4 to 9; the first word comes from h_1 alone
         h, c, attention = state.h, state.c, None
         if not state.before_first:
             z, attention = self._attend(state.h, memory)
             h, c = self.decoder(torch.cat([embedded, z], 1), (state.h, state.c))
         return h, DualAFRState(h, c, before_first=False), attention
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.project(self.dropout(output)))
-        return logits.float().log_softmax(1)
 
     def _attend(self, h: Tensor, memory: DualAFRMemory) -> tuple[Tensor, StepAttention]:
         """z_t = φ(h_{t-1}, a_1..a_L), (R, C)."""
@@ -317,16 +229,20 @@ class DualAFR(Captioner[DualAFRMemory, DualAFRState]):
         """Draws m ~ Mult(1, weights): weights (R, n) → (R,) indices."""
         return torch.multinomial(weights.detach(), 1).squeeze(1)
 
-    def own_loss(self, memory: DualAFRMemory, targets: Tensor) -> OwnLoss | None:
-        """Computes the multi-sample bound of hard attention.
+    @property
+    def phases(self) -> Sequence[PhaseSpec]:
+        """Lists cross-entropy, or of hard attention its multi-sample bound.
 
-        Its p(Y|m) is that of the caption itself: smoothing, a teacher's words or sampled words in Y's place
-        would bound something else, so it has none of them.
+        The bound's p(Y|m) is that of the caption itself: smoothing, a teacher's words or sampled words in Y's
+        place would bound something else, so it has none of them.
         """
-        if self.config.kind != "hard":
-            return None
-        loss = self.multi_sample_loss(memory, targets)
-        return OwnLoss(loss.surrogate, loss.bound)
+        return (PhaseSpec() if self.config.kind == "soft" else PhaseSpec(loss=DualAFR.descend_bound),)
+
+    def descend_bound(self, batch: PhaseBatch) -> PhaseLoss:
+        """Computes the multi-sample bound of hard attention, from the true words."""
+        assert isinstance(batch.memory, DualAFRMemory)
+        loss = self.multi_sample_loss(batch.memory, batch.targets)
+        return PhaseLoss(loss.surrogate, {"loss": loss.bound})
 
     def multi_sample_loss(self, memory: DualAFRMemory, targets: Tensor) -> MultiSampleLoss:
         """Computes the bound over ``config.samples`` draws a caption; hard attention in training mode alone.

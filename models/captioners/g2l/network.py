@@ -27,89 +27,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.caption import Extras
-from models.captioner import Captioner, CaptionSteps, InputDescription, Memory, State, StepAttention
+from models.caption import ExplanationPart
+from models.captioner import CaptionSteps
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.captioners.g2l.config import G2LConfig, Level
+from models.captioners.g2l.explanation import explain_key_frames
+from models.captioners.recurrent import RecurrentCaptioner
 from models.inputs import (
     Batch,
-    InputStream,
+    InputDescription,
     average_regions,
     collate_inputs,
-    deduplicate,
     find_nearest_rows,
     gather_rows,
 )
+from models.memory import Memory, State, StepAttention
 from models.vocabulary import Vocabulary
 
-Level = Literal["2d", "3d", "al", "l"]
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
-
-
-class G2LConfig(BaseModel):
-    """Configures the captioner; widths default to the paper's. ``key_frames`` 0 leaves out the local branch.
-
-    masked: the share of each attention's smallest weights that is dropped (the paper's figure 6).
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    frames: InputStream = InputStream(name="inception_v4", width=1536)
-    clips: InputStream = InputStream(name="resnext101_3d", width=2048)
-    regions: InputStream = InputStream(name="faster_rcnn_vg", width=2048)
-    encoded: int = 1024
-    aligned: int = 512
-    words: int = 300
-    attention: int = 384
-    hidden: int = 768
-    activation: Literal["relu", "tanh"] = "relu"
-    alignment: bool = True
-    key_frames: int = 2
-    gumbel: bool = True
-    scale: float = 10.0
-    tau: float = 1e-4
-    tau_backward: float | None = 0.5
-    dropout: float = 0.5
-    masked: Mapping[Level, float] = {}
-    tie_words: bool = False
-
-    @property
-    def streams(self) -> tuple[InputStream, ...]:
-        """In the order of ``encode_batches``; the regions lead: attention is reported on their clock."""
-        return deduplicate(self.regions, self.frames, self.clips)
-
-    @classmethod
-    def demo(cls, grid: str = "grid", clips: str = "grid", clip_width: int = 1280) -> G2LConfig:
-        """Makes it small, under 3 million parameters; the cells are the regions and their mean the frame.
-
-        Args:
-            grid: The stream of cells, 1280 wide.
-            clips: The stream of clips v.
-            clip_width: Its channels.
-
-        Returns:
-            The configuration.
-        """
-        cells = InputStream(name=grid, width=1280)
-        return cls(
-            frames=cells,
-            clips=InputStream(name=clips, width=clip_width),
-            regions=cells,
-            encoded=192,
-            aligned=128,
-            words=192,
-            attention=128,
-            hidden=224,
-            dropout=0.3,
-            tie_words=True,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +132,7 @@ class GumbelTopK(nn.Module):
         return soft + (hard - soft).detach()
 
 
-class G2L(Captioner[G2LMemory, G2LState]):
+class G2L(RecurrentCaptioner[G2LMemory, G2LState]):
     """Writes captions from frames, clips and the regions of the key frames that each word chooses."""
 
     name = "g2l"
@@ -270,44 +211,17 @@ class G2L(Captioner[G2LMemory, G2LState]):
         r = self.dropout(self.sigma(self.W_r(regions.values)))  # eq. 7
         return r, self.attention_l.make_keys(r)
 
-    def explain(self, caption: CaptionSteps) -> Extras:
-        """Tells for each word the frames that the sampler took, with the attention it took them by."""
-        selected = caption.steps.extras["selected"][:, : len(caption.times)]
-        weights = caption.steps.temporal.tolist()
-        by_word = [
-            [caption.moment(k, weights[word][k]) for k in torch.nonzero(row > 0.5).flatten().tolist()]
-            for word, row in enumerate(selected)
-        ]
-        return Extras(selected=by_word)
+    def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
+        return explain_key_frames(caption)
 
     def start(self, memory: G2LMemory, rows_per_video: int) -> G2LState:
         zero = self.word_embedding.weight.new_zeros(memory.size * rows_per_video, self.config.hidden)
         return G2LState(zero, zero)
 
-    def step(
-        self, state: G2LState, word: Tensor, memory: G2LMemory
-    ) -> tuple[Tensor, G2LState, StepAttention | None]:
-        """Predicts the next word of R rows (eqs. 2 to 4 and 8 to 12).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention on the regions' clock with the chosen
-            frames.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
-    def embed_words(self, words: Tensor) -> Tensor:
-        e: Tensor = self.dropout(self.word_embedding(words) * self.config.words**0.5)
-        return e
-
     def advance(
         self, state: G2LState, embedded: Tensor, memory: G2LMemory
     ) -> tuple[Tensor, G2LState, StepAttention | None]:
+        # eqs. 2 to 4 and 8 to 12
         h, mask = state.h_2, expand_to_rows(memory.frame_mask, state.h_2)
         a_2d = self._weights("2d", self.attention_2d.score(h, memory.f_keys), mask)  # eqs. 2, 3
         a_3d = self._weights("3d", self.attention_3d.score(h, memory.v_keys), mask)
@@ -321,10 +235,6 @@ class G2L(Captioner[G2LMemory, G2LState]):
         h_1 = self.gru_1(torch.cat([*x, *x_L, embedded], 1), state.h_1)  # eqs. 10, 11
         h_2 = self.gru_2(self.dropout(h_1), state.h_2)
         return h_2, G2LState(h_1, h_2), attention
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.project(self.dropout(output)))  # eq. 12
-        return logits.float().log_softmax(1)
 
     def _phi(self, a_al: Tensor, memory: G2LMemory, mask: Tensor) -> Tensor:
         """Σ_i φ(a_i [f'_i; v'_i]): W_al is linear, so it was applied once a video."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from models.captioner import Memory
 from models.captioners.attention_layers import BilinearAttention
 from models.inputs import Batch, average_regions
+from models.memory import Memory
 
 if TYPE_CHECKING:
-    from models.captioners.refocus.network import RefocusConfig
+    from models.captioners.refocus.config import RefocusConfig
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,81 +28,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.caption import Extras
-from models.captioner import (
-    Captioner,
-    CaptionSteps,
-    InputDescription,
-    Memory,
-    State,
-    StepAttention,
-    as_numpy,
-    rounded,
-)
+from models.caption import ExplanationPart
+from models.captioner import CaptionSteps
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.captioners.recurrent import RecurrentCaptioner
+from models.captioners.refocus.config import RefocusConfig
 from models.captioners.refocus.encoder import VideoEncoder, VideoEncoding
-from models.inputs import Batch, InputStream, average_frames, collate_inputs, deduplicate
-from models.likelihood import NextWord, teacher_force
+from models.captioners.refocus.explanation import explain_key_frames
+from models.inputs import Batch, InputDescription, average_frames, collate_inputs
+from models.likelihood import teacher_force
+from models.memory import Memory, State, StepAttention
+from models.training_phase import PhaseBatch, PhaseLoss, PhaseSpec
 from models.vocabulary import Vocabulary
-
-
-class RefocusConfig(BaseModel):
-    """Configures the captioner; widths default to the paper's.
-
-    hidden: also the words' width, since o_i takes a word's place.
-    encoder: "vre" is the paper's; "kbigru" (the first step alone) and "none", with ``spatial`` and
-    ``audio``, are the rows of its table 1.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    grid: InputStream = InputStream(name="resnet152", width=2048)
-    audio: InputStream | None = InputStream(name="vggish", width=128)
-    embedded: int | None = None
-    hidden: int = 512
-    attention: int = 512
-    encoder: Literal["vre", "kbigru", "none"] = "vre"
-    spatial: bool = True
-    beta: float = 0.03
-    dropout: float = 0.5
-    frozen_key_frames: bool = False
-    tie_words: bool = False
-
-    @property
-    def streams(self) -> tuple[InputStream, ...]:
-        """In the order of ``encode_batches``; the grid leads, since attention is reported on its clock."""
-        return deduplicate(self.grid, self.audio)
-
-    @property
-    def width(self) -> int:
-        """Width d of what the encoder and the attentions read."""
-        return self.grid.width if self.embedded is None else self.embedded
-
-    @property
-    def audio_width(self) -> int:
-        """Width of v^a, 0 without sound."""
-        return 0 if self.audio is None else self.audio.width
-
-    @classmethod
-    def demo(cls) -> RefocusConfig:
-        """Makes it small, under 3 million parameters, over the image net's cells, without sound."""
-        return cls(
-            grid=InputStream(name="grid", width=1280),
-            audio=None,
-            embedded=208,
-            hidden=216,
-            attention=128,
-            dropout=0.3,
-            tie_words=True,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,22 +80,7 @@ class RefocusState(State):
     before_first: bool
 
 
-@dataclass(frozen=True, eq=False)
-class RefocusLoss:
-    """Holds the loss of eq. 22 and its parts, in nats a word.
-
-    total: eq. 22. step_1, step_2: eqs. 17 and 18. refocusing: eq. 21, the mean over videos. reward: R_e of
-    eq. 20 for each caption, (R,).
-    """
-
-    total: Tensor
-    step_1: Tensor
-    step_2: Tensor
-    refocusing: Tensor
-    reward: Tensor
-
-
-class Refocus(Captioner[RefocusMemory, RefocusState]):
+class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
     """Writes captions from a video that is encoded twice, the second time from the frame that matters."""
 
     name = "refocus"
@@ -168,6 +96,7 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         self.spatial_attention = BilinearAttention(2 * H, d, A, bias=False) if config.spatial else None
         self.word_embedding = nn.Embedding(size, H)
         self.decoder = nn.LSTMCell((2 if config.spatial else 1) * d + config.audio_width + H, H)
+        self.project = nn.Identity()
         self.output = nn.Linear(H, size)
         self.dropout = nn.Dropout(config.dropout)
         nn.init.normal_(self.word_embedding.weight, std=H**-0.5)
@@ -183,24 +112,28 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         return frozenset() if self.config.audio is None else frozenset({self.config.audio.name})
 
     @property
-    def training_phases(self) -> tuple[str, ...]:
-        """Sections 3.4 and 4.2: step 1, both steps with the loss of eq. 22, and with frozen key frames."""
-        return ("first_step", "combined", "frozen_key_frames") if self.config.encoder == "vre" else ()
+    def phases(self) -> Sequence[PhaseSpec]:
+        """Lists those of 3.4 and 4.2: step 1 alone, both steps by eq. 22, again with key frames frozen.
 
-    def at_start_of(self, phase: str) -> Refocus:
-        return self.with_frozen_key_frames() if phase == "frozen_key_frames" else self
-
-    def earlier_memory(self, memory: RefocusMemory) -> RefocusMemory:
-        """Takes step 1, which reads from the default key frame."""
-        return memory.first_step()
-
-    def memory_to_learn_from(self, memory: RefocusMemory, generator: torch.Generator) -> RefocusMemory:
-        """Takes each video's first or second encoding, with even odds.
-
-        So one decoding teaches both captions (eqs. 17 and 18), where their sum takes two.
+        In the last the key frames of the best weights so far stay, and cross-entropy is descended on both
+        steps; the paper says "trained again" and not from where.
         """
-        first = torch.rand(memory.size, generator=generator, device=generator.device) < 0.5
-        return memory.either_step(first.to(memory.o.device))
+        both = PhaseSpec(choose_memory=_draw_step)
+        if self.config.encoder != "vre":
+            return (both,)
+        # what is learned shows on videos that have frames to choose from
+        gaining = PhaseSpec(metric="shots_cider", keeps_start=True)
+        return (
+            both,
+            PhaseSpec("first_step", choose_memory=_take_step_1, judge_memory=RefocusMemory.first_step),
+            replace(gaining, name="combined", loss=Refocus.combined_loss, remembers="rewards"),
+            replace(
+                gaining,
+                name="frozen_key_frames",
+                choose_memory=_draw_step,
+                prepare=Refocus.with_frozen_key_frames,
+            ),
+        )
 
     def encode(self, features: Sequence[Features], keys: Tensor | None = None) -> RefocusMemory:
         """Encodes features of B videos, any of which may lack its sound.
@@ -259,45 +192,18 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         frozen.predictor.requires_grad_(False)
         return frozen
 
-    def explain(self, caption: CaptionSteps) -> Extras:
-        """Tells both key frames, which are the video's and no word's, and α of eq. 9."""
+    def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
         assert isinstance(caption.memory, RefocusMemory)
-        encoding, video = caption.memory.encoding, caption.video
-        alpha = as_numpy(encoding.scores[video, : len(caption.times)].float().softmax(0))
-        default, key = int(encoding.default_key[video]), int(encoding.key[video])
-        return Extras(
-            default_key_frame=caption.moment(default, float(alpha[default])),
-            key_frame=caption.moment(key, float(alpha[key])),
-            refocus=rounded(alpha),
-        )
+        return explain_key_frames(caption, caption.memory.encoding, caption.memory.first_step())
 
     def start(self, memory: RefocusMemory, rows_per_video: int) -> RefocusState:
         o = memory.o.repeat_interleave(rows_per_video, 0)
         return RefocusState(torch.zeros_like(o), o, before_first=True)
 
-    def step(
-        self, state: RefocusState, word: Tensor, memory: RefocusMemory
-    ) -> tuple[Tensor, RefocusState, StepAttention | None]:
-        """Predicts the next word of R rows (algorithm 2).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written; not read in the first step, where o stands in their place.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention of eqs. 12-16 with the key frames.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
-    def embed_words(self, words: Tensor) -> Tensor:
-        w: Tensor = self.dropout(self.word_embedding(words) * self.config.hidden**0.5)
-        return w
-
     def advance(
         self, state: RefocusState, embedded: Tensor, memory: RefocusMemory
     ) -> tuple[Tensor, RefocusState, StepAttention | None]:
+        # algorithm 2; in the first step o stands in the word's place
         o = expand_to_rows(memory.o, state.h)
         query = torch.cat([o, state.h], 1)
         contexts, attention = self._attend(query, memory)
@@ -305,10 +211,6 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         inputs = torch.cat([*contexts, expand_to_rows(memory.audio, o), w], 1)
         h, c = self.decoder(inputs, (state.h, state.c))
         return h, RefocusState(h, c, before_first=False), attention
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.dropout(output))
-        return logits.float().log_softmax(1)
 
     def _attend(self, query: Tensor, memory: RefocusMemory) -> tuple[list[Tensor], StepAttention]:
         """Computes v^T and v^S (eqs. 12-16), (R, d) each."""
@@ -328,34 +230,34 @@ class Refocus(Captioner[RefocusMemory, RefocusState]):
         }
         return contexts, StepAttention(alpha_T, spatial, extras)
 
-    def combined_loss(
-        self,
-        memory: RefocusMemory,
-        targets: Tensor,
-        last_reward: Tensor,
-        next_word: NextWord | None = None,
-    ) -> RefocusLoss:
-        """Computes L_All of eq. 22, with teacher forcing unless ``next_word`` says what each step is given.
-
-        Args:
-            memory: B videos, by both encodings.
-            targets: (R, L) word ids, ended by <eos> and padded by -1, the captions of a video side by side.
-            last_reward: (R,), R_{e-1} of the same captions, NaN where one was not seen yet.
-            next_word: Says what the next step is given, for scheduled sampling; by default the true word.
-
-        Returns:
-            The loss and its parts, and the reward to be kept for the next epoch.
-        """
+    def combined_loss(self, batch: PhaseBatch) -> PhaseLoss:
+        """Computes L_All of eq. 22; what is remembered of a caption is R_e of eq. 20."""
+        memory, targets = batch.memory, batch.targets
+        assert isinstance(memory, RefocusMemory)
         memories = (memory.first_step(), memory)
-        steps = [teacher_force(self, each, targets, next_word) for each in memories]
+        steps = [teacher_force(self, each, targets, batch.next_word) for each in memories]
         step_1, step_2 = (-step.log_p.sum(1) for step in steps)
         words = (targets >= 0).sum()
         reward = (step_1 - step_2).detach()  # eq. 20
-        encoding = memory.encoding
-        refocusing = refocusing_loss(encoding.scores, memory.frame_mask, encoding.key, reward, last_reward)
+        encoding, last = memory.encoding, batch.remembered
+        refocusing = refocusing_loss(encoding.scores, memory.frame_mask, encoding.key, reward, last).mean()
         per_word = targets.shape[0] / words  # eq. 22 adds losses of captions; here they are by the word
-        total = (step_1.sum() + step_2.sum()) / words + self.config.beta * per_word * refocusing.mean()
-        return RefocusLoss(total, step_1.sum() / words, step_2.sum() / words, refocusing.mean(), reward)
+        total = (step_1.sum() + step_2.sum()) / words + self.config.beta * per_word * refocusing
+        parts = {"loss": step_2.sum() / words, "step_1": step_1.sum() / words, "refocusing": refocusing}
+        return PhaseLoss(total, {**parts, "reward": reward.mean()}, reward)
+
+
+def _draw_step(memory: RefocusMemory, generator: torch.Generator) -> RefocusMemory:
+    """Takes each video's first or second encoding, with even odds.
+
+    So one decoding teaches both captions (eqs. 17 and 18), where their sum takes two.
+    """
+    first = torch.rand(memory.size, generator=generator, device=generator.device) < 0.5
+    return memory.either_step(first.to(memory.o.device))
+
+
+def _take_step_1(memory: RefocusMemory, _: torch.Generator) -> RefocusMemory:
+    return memory.first_step()
 
 
 def refocusing_loss(scores: Tensor, mask: Tensor, key: Tensor, reward: Tensor, last_reward: Tensor) -> Tensor:

@@ -29,25 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.caption import Extras
-from models.captioner import (
-    Captioner,
-    CaptionSteps,
-    InputDescription,
-    Memory,
-    State,
-    StepAttention,
-    as_numpy,
-    rounded,
-)
+from models.caption import ExplanationPart
+from models.captioner import CaptionSteps
 from models.captioners.attention_layers import (
     AdditiveAttention,
     expand_to_rows,
@@ -55,46 +44,13 @@ from models.captioners.attention_layers import (
     sum_regions,
     weighted_sum,
 )
-from models.inputs import Batch, InputStream, collate_inputs
+from models.captioners.recurrent import RecurrentCaptioner
+from models.captioners.stats.config import Pooling, STaTSConfig, StreamConfig
+from models.captioners.stats.explanation import explain_branches
+from models.inputs import Batch, InputDescription, InputStream, collate_inputs
+from models.memory import Memory, State, StepAttention
 from models.video_category import CATEGORY_INPUT, read_labels
 from models.vocabulary import Vocabulary
-
-#: How ST's frames become one vector: Table 2's rows. The first is the model's; the last two attend once, over
-#: the frames' means ("average pooling of spatial features and then temporal pooling") or "over all
-#: spatio-temporal features".
-Pooling = Literal["mean_ranked", "ranked", "mean", "frames", "everything"]
-
-
-class StreamConfig(BaseModel):
-    """Describes one input: its width d_in, and whether its N regions are a grid's cells or boxes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    width: int
-    regions: Literal["grid", "boxes"] = "grid"
-
-
-class STaTSConfig(BaseModel):
-    """Configures the captioner; widths default to the paper's, the demo checkpoint carries smaller ones."""
-
-    model_config = ConfigDict(frozen=True)
-
-    streams: tuple[StreamConfig, ...]
-    embedded: int = 512
-    words: int = 256
-    attention: int = 128
-    hidden: int = 512
-    query: int = 512
-    dropout: float = 0.5
-    branches: Literal["stats", "st", "ts"] = "stats"
-    pooling: Pooling = "mean_ranked"
-    classes: int = 0
-    class_width: int = 32
-    class_dropout: float = 0.1
-    temperature: float = 0.1
-    margin: float = 1.0
-    tie_words: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +250,7 @@ class StreamAttention(nn.Module):
         return torch.cat([beta_1, beta_2], 1).float().softmax(1)
 
 
-class STaTS(Captioner[STaTSMemory, STaTSState]):
+class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
     """Writes captions by ranked attention: streams, self-attention over words, decoder LSTM."""
 
     name = "stats"
@@ -346,13 +302,8 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
             label = label * (torch.rand(label.shape, device=label.device) >= self.config.class_dropout)
         return STaTSMemory(times=times, streams=streams, label=label)
 
-    def explain(self, caption: CaptionSteps) -> Extras:
-        """Tells the branches' shares and ST's map."""
-        extras = caption.steps.extras
-        return Extras(
-            branch=rounded(as_numpy(extras["branch"])),
-            st_spatial=rounded(as_numpy(extras["st_spatial"][:, : caption.regions])),
-        )
+    def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
+        return explain_branches(caption, [stream.name for stream in self.config.streams])
 
     def start(self, memory: STaTSMemory, rows_per_video: int) -> STaTSState:
         rows = memory.size * rows_per_video
@@ -364,32 +315,16 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
             word_values=like.new_zeros(rows, 0, self.config.words),
         )
 
-    def step(
-        self, state: STaTSState, word: Tensor, memory: STaTSMemory
-    ) -> tuple[Tensor, STaTSState, StepAttention | None]:
-        """Predicts the next word of R rows (eqs. 3 to 12).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the first stream's maps with the branches' shares;
-            in training the ranking loss too.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
     def embed_words(self, words: Tensor) -> Tensor:
         """Joins the words' vectors with their queries, keys and values of the self-attention."""
-        w = self.dropout(self.word_embedding(words) * self.config.words**0.5)
+        w = super().embed_words(words)
         parts = (self.word_query(w), self.word_key(w), self.word_value(w))
         return torch.cat([w.to(parts[0].dtype), *parts], -1)
 
     def advance(
         self, state: STaTSState, embedded: Tensor, memory: STaTSMemory
     ) -> tuple[Tensor, STaTSState, StepAttention | None]:
+        # eqs. 3 to 12
         E, A = self.config.words, self.config.attention
         w, word_query, word_key, word_value = torch.split(embedded, [E, A, A, E], 1)
         context, keys, values = self._attend_words(word_query, word_key, word_value, state)
@@ -403,10 +338,6 @@ class STaTS(Captioner[STaTSMemory, STaTSState]):
             inputs.append(self.label(expand_to_rows(memory.label, w)))
         h, c = self.decoder(torch.cat(inputs, 1), (state.h, state.c))
         return h, STaTSState(h, c, keys, values), _attention(steps)
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.project(self.dropout(output)))
-        return logits.float().log_softmax(1)
 
     def _attentions(self) -> list[StreamAttention]:
         return [module for module in self.streams if isinstance(module, StreamAttention)]

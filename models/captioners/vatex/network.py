@@ -20,85 +20,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.captioner import Captioner, InputDescription, Memory, State, StepAttention
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
+from models.captioners.recurrent import RecurrentCaptioner
+from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
 from models.inputs import (
     Batch,
-    InputStream,
+    InputDescription,
     average_frames,
     average_regions,
     collate_inputs,
-    deduplicate,
     find_nearest_rows,
     gather_rows,
 )
+from models.memory import Memory, State, StepAttention
 from models.vocabulary import Vocabulary
-
-
-class VatexConfig(BaseModel):
-    """Configures the vanilla and the temporal captioner. Widths are ours, the paper gives none."""
-
-    model_config = ConfigDict(frozen=True)
-
-    image: InputStream = InputStream(name="resnext101", width=2048)
-    motion: InputStream | None = InputStream(name="ir_csn", width=2048)
-    audio: InputStream | None = InputStream(name="vggish", width=128)
-    hidden: int = 512
-    embedded: int = 512
-    words: int = 300
-    attention: int = 512
-    dropout: float = 0.5
-    tie_words: bool = False
-
-    @property
-    def pooled(self) -> tuple[InputStream, ...]:
-        """The streams that v̄ is made of."""
-        return tuple(stream for stream in (self.image, self.motion, self.audio) if stream is not None)
-
-    @property
-    def streams(self) -> tuple[InputStream, ...]:
-        """The streams in the order of ``encode_batches``; attention is reported on the first one's clock."""
-        return deduplicate(*self.pooled)
-
-    @classmethod
-    def demo(cls) -> Self:
-        """Makes it small, under 3 million parameters, over the image net's cells or their means."""
-        return cls(
-            image=InputStream(name="grid", width=1280),
-            motion=None,
-            audio=None,
-            hidden=224,
-            embedded=224,
-            words=192,
-            attention=128,
-            dropout=0.3,
-            tie_words=True,
-        )
-
-
-class SpatialVatexConfig(VatexConfig):
-    """Configures the spatial captioner, whose objects lead the clock.
-
-    moving_objects: the same boxes on the motion network's map, where that is a stream of its own.
-    """
-
-    objects: InputStream = InputStream(name="mask_rcnn_roi", width=4096)
-    moving_objects: InputStream | None = None
-
-    @property
-    def streams(self) -> tuple[InputStream, ...]:
-        return deduplicate(self.objects, self.moving_objects, *self.pooled)
-
-    @classmethod
-    def demo(cls) -> Self:
-        return super().demo().model_copy(update={"objects": InputStream(name="grid", width=1280)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +61,7 @@ class VatexState(State):
     c_2: Tensor
 
 
-class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
+class TwoLayerCaptioner(RecurrentCaptioner[VatexMemory, VatexState]):
     """Decodes by two LSTMs (eqs. 1 to 5); a subclass says what is attended to."""
 
     config: VatexConfig
@@ -182,40 +122,16 @@ class TwoLayerCaptioner(Captioner[VatexMemory, VatexState]):
         zero = self.word_embedding.weight.new_zeros(rows, self.config.hidden)
         return VatexState(zero, zero, zero, zero)
 
-    def step(
-        self, state: VatexState, word: Tensor, memory: VatexMemory
-    ) -> tuple[Tensor, VatexState, StepAttention | None]:
-        """Predicts the next word of R rows (eqs. 1 to 5).
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention; even over time where nothing is
-            attended to.
-        """
-        output, state, attention = self.advance(state, self.embed_words(word), memory)
-        return self.score_words(output), state, attention
-
-    def embed_words(self, words: Tensor) -> Tensor:
-        w: Tensor = self.dropout(self.word_embedding(words) * self.config.words**0.5)
-        return w
-
     def advance(
         self, state: VatexState, embedded: Tensor, memory: VatexMemory
     ) -> tuple[Tensor, VatexState, StepAttention | None]:
+        # eqs. 1 to 5
         w = embedded
         v = expand_to_rows(memory.v, w)
         h_1, c_1 = self.lstm_1(torch.cat([v, w, state.h_2], 1), (state.h_1, state.c_1))  # eq. 1
         context, attention = self._attend(h_1, v, memory)
         h_2, c_2 = self.lstm_2(torch.cat([context, h_1], 1), (state.h_2, state.c_2))  # eq. 4
         return h_2, VatexState(h_1, c_1, h_2, c_2), attention
-
-    def score_words(self, output: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.project(self.dropout(output)))  # eq. 5
-        return logits.float().log_softmax(1)
 
     def _attend(self, h_1: Tensor, v: Tensor, memory: VatexMemory) -> tuple[Tensor, StepAttention]:
         """Computes c_t (R, d) by eqs. 2 and 3."""

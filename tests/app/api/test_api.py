@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from app.api import problems
-from app.api.receiving.upload import FORM_NAMES
+from app.api.receiving.bodies import FORM_NAMES
 from app.api.routes import submit
 from app.api.routes.submit import preferred_wait
 from app.jobs.blobs import Blobs
@@ -61,7 +61,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str, list[str] | None]] = [
     ({"attention": "maybe"}, "invalid_option", ["true", "false"]),
     ({"beams": 3}, "unknown_field", list(FORM_NAMES)),
     ({"captioner": "blip"}, "unknown_captioner", ["g2l", "stats"]),
-    ({"captioner": "fusion"}, "unknown_captioner", ["g2l", "stats"]),
+    ({"captioner": "fusion"}, "embedding_missing", ["g2l", "stats"]),
     ({"members": "g2l"}, "invalid_option", None),
     ({"members": "g2l", "captioner": "stats"}, "invalid_option", None),
     ({"members": "g2l,,stats", "captioner": "fusion"}, "invalid_option", None),
@@ -77,6 +77,13 @@ def test_wrong_options_are_refused_with_the_known_ones(api: LiveApi, worker: Scr
         assert body.get("known") == known
         assert next(iter(options)) in body["detail"]
     assert (api.staged, api.uploads) == ([], [])
+
+
+def test_a_captioner_of_segments_that_no_worker_has_is_refused(api: LiveApi, worker: ScriptedWorker) -> None:
+    worker.advertise("stats", "g2l")
+    assert send(api, segment_captioner="g2l").status_code == 202
+    body = assert_problem(send(api, segment_captioner="blip"), 422, "unknown_captioner")
+    assert body["known"] == ["g2l", "stats"]
 
 
 def test_members_that_cannot_write_together_are_refused(api: LiveApi, worker: ScriptedWorker) -> None:
@@ -280,7 +287,7 @@ def test_models_tell_what_each_captioner_is_and_costs(api: LiveApi, worker: Scri
     speed = SpeedInfo(feature_seconds=0.5, caption_seconds=0.1, captions_per_second=10, machine="2 cores")
     quick = CaptionerInfo(
         name="g2l", kind="g2l", weights_sha256="0" * 64, features={}, extractors=("net",), parameters=3,
-        scores={"70 real clips": {"cider": 30.0}}, speed=speed,
+        scores={"70 real clips": {"cider": 30.0}}, speed=speed, about="G2L: looks", plain="Looks over all.",
     )  # fmt: skip
     joint = CaptionerInfo(
         name="fusion", kind="fusion", weights_sha256="0" * 64, features={}, members=("g2l", "stats")
@@ -290,7 +297,7 @@ def test_models_tell_what_each_captioner_is_and_costs(api: LiveApi, worker: Scri
     fusion, g2l, stats = body["captioners"]
     assert body["default"] == "g2l"
     assert (fusion["members"], g2l["members"]) == (["g2l", "stats"], None)
-    assert g2l["about"].startswith("G2L")
+    assert (g2l["about"], g2l["plain"], fusion["plain"]) == ("G2L: looks", "Looks over all.", "")
     assert (g2l["parameters"], g2l["extractors"], g2l["speed"]) == (3, ["net"], speed.model_dump())
     assert stats["speed"] is None
 

@@ -193,7 +193,7 @@ def test_real_workers_are_measured(crew: Service, api: LiveApi, tmp_path: Path) 
     eventually(lambda: value(read(api), "reelword_engine_restarts", worker=crew.info(worker).name) >= 2)
     samples, name = read(api), crew.info(worker).name
     assert value(samples, "reelword_jobs_ended_total", state="succeeded") == 1
-    assert value(samples, "reelword_job_failures_total", code="captioner_unavailable") == 1
+    assert value(samples, "reelword_job_failures_total", code="unknown_captioner") == 1
     assert value(samples, "reelword_job_failures_total", code="not_a_video") == 1
     assert value(samples, "reelword_job_failures_total", code="engine_crashed") == 1
     assert value(samples, "reelword_decode_rejects_total", code="not_a_video") == 1

@@ -18,7 +18,17 @@ from app.attention_picture.word_tiles import SPREAD
 from app.jobs.options import FORM_FIELDS
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
-from models.caption import Extras, GridAttention
+from models.caption import (
+    AttentionDocument,
+    ChosenMoment,
+    GridAttention,
+    MomentsExplanation,
+    NamedChoice,
+    TableColumn,
+    TableExplanation,
+    TextExplanation,
+    WeightsExplanation,
+)
 from tests.app.live_api import LiveApi, live_api
 
 STATIC = Path(application.__file__).parent / "static"
@@ -59,6 +69,9 @@ def page(api: LiveApi) -> Links:
     return Links(api.client.get("/").text)
 
 
+EXPLANATIONS = (MomentsExplanation, TableExplanation, TextExplanation, WeightsExplanation)
+
+
 def test_the_page_is_html_and_asks_again_for_newer(api: LiveApi) -> None:
     response = api.client.get("/")
     assert response.status_code == 200
@@ -79,14 +92,75 @@ def test_the_page_has_words_for_every_field(page: Links) -> None:
     assert all(f"{name}:" in labels for name in FORM_FIELDS if name != "attention")
 
 
-def test_the_page_shows_what_each_captioner_has_of_its_own() -> None:
-    script = SCRIPTS["film/captioner_views.js"]
-    shown = set(re.findall(r"extras\.(\w+)", script)) | set(
-        re.findall(r"\{ (step_1): \w+, (step_2):", script)[0]
+def test_the_page_draws_every_kind_of_explanation_and_names_no_captioner() -> None:
+    script = SCRIPTS["film/explanations.js"]
+    kinds = {kind.model_fields["kind"].default for kind in EXPLANATIONS}
+    for view, hidden in (("CAPTION_VIEWS", {"weights"}), ("WORD_VIEWS", set())):
+        table = script[
+            script.index(f"const {view} = {{") : script.index("};", script.index(f"const {view} = {{"))
+        ]
+        assert set(re.findall(r"^  (\w+):", table, flags=re.MULTILINE)) == kinds - hidden
+    assert not re.search(r"stats|g2l|refocus|dual_afr", "".join(SCRIPTS.values()))
+
+
+#: As much of a document as the views ask for; what is written prints as its text.
+DOM = """
+class Node {
+  constructor(tag, text = "") { Object.assign(this, { tag, own: text, children: [] }); }
+  set textContent(text) { this.own = text; }
+  setAttribute() {}
+  append(...parts) { this.children.push(...parts); }
+  toString() { return this.own + this.children.join(""); }
+}
+globalThis.document = { createElement: (tag) => new Node(tag) };
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's script in Node.js")
+def test_the_page_draws_a_part_of_each_kind(tmp_path: Path) -> None:
+    def moment(at: int, text: str, title: str | None = None) -> ChosenMoment:
+        return ChosenMoment(moment=at, time=float(at), text=text, title=title)
+
+    parts = [
+        MomentsExplanation(
+            name="looks", title="Looked twice", note="So.", words=[[moment(1, "surfing")], []],
+            caption=[moment(0, "a cat"), moment(1, "a dog", "Then")],
+        ),
+        WeightsExplanation(
+            name="levels", title="Levels", over="choices", absent="It has none.", words=[None, [0.25, 0.75]],
+            choices=[NamedChoice(name=name, title=f"the {name} one") for name in ("low", "high")],
+        ),
+        WeightsExplanation(name="line", title="A line", over="moments", caption=[0.5, 0.5]),
+        TextExplanation(name="members", title="Together", caption="Two agreed.", words=["by one", None]),
+        TableExplanation(
+            name="rows", title="Rows", columns=[TableColumn(name="text", title="text", role="text")],
+            caption=[{"text": "a bird"}], words=[[], [{"text": "a row"}]],
+        ),
+    ]  # fmt: skip
+    times = [[0.0, 1.0], [1.0, 2.0]]
+    document = AttentionDocument(words=["a", "dog"], times=times, temporal=[[1.0, 0.0]] * 2, extras=parts)
+    shutil.copytree(STATIC, tmp_path / "static")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "dom.js").write_text(DOM)
+    (tmp_path / "main.js").write_text(
+        'import "./dom.js"; import * as views from "./static/film/explanations.js";'
+        f"const attention = {document.model_dump_json()}; const job = {{ id: 'x', sampled: [0.5, 1.5] }};"
+        "const clock = (time) => `${time} s`;"
+        "const words = [0, 1].map((word) => views.wordView(attention, word, clock).map(String));"
+        "const caption = views.captionView(job, attention).map(String);"
+        "console.log(JSON.stringify([caption, words, views.keyMoments(attention, 0)]));"
     )
-    assert shown <= set(Extras.model_fields)
-    # two that are maps, which are drawn from ``spatial`` and ``temporal``
-    assert set(Extras.model_fields) - shown == {"st_spatial", "refocus"}
+    said = subprocess.run(["node", "main.js"], cwd=tmp_path, capture_output=True, check=True, text=True)
+    caption, (first, second), marked = json.loads(said.stdout)
+    assert caption[:2] == ["Looked twice", "So. What changed is marked."]
+    assert "a cat" in caption[2]
+    assert "Then" in caption[2]
+    assert caption[3:5] == ["Together", "Two agreed."]
+    assert "a bird" in caption[-1]
+    assert first[0].startswith("Looked twice for “a”: surfing (1 s)")
+    assert first[1:] == ["It has none.", "by one"]
+    assert second == ["the low one: 25\u00a0% of “dog”", "the high one: 75\u00a0% of “dog”", "a row"]
+    assert marked == [1]
 
 
 def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> None:

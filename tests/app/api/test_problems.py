@@ -6,7 +6,7 @@ import pytest
 
 from app.api import problems
 from app.api.problems import RequestError
-from app.errors import NotOnDisk, QueueError, QueueUnavailable
+from app.errors import CaptionerUnknown, NotOnDisk, QueueError, QueueUnavailable
 
 LEAVES = RequestError.__subclasses__()
 
@@ -31,7 +31,7 @@ def test_a_leaf_says_what_is_wrong_and_what_to_do(leaf: type[RequestError]) -> N
 
 
 def test_known_values_are_listed_or_left_out() -> None:
-    listed = problems.describe(problems.CaptionerUnknown("No.", known=("g2l", "stats")), "/caption")
+    listed = problems.describe(CaptionerUnknown("No.", known=("g2l", "stats")), "/caption")
     assert listed.known == ["g2l", "stats"]
     assert "known" not in problems.describe(problems.VideoEmpty(), "/caption").model_dump(exclude_none=True)
 

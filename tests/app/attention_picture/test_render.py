@@ -10,7 +10,19 @@ from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 from app.attention_picture import drawing, heatmap, render
 from app.attention_picture.render import draw_attention_picture
 from app.attention_picture.word_tiles import SPREAD, find_most_attended, list_tile_frames, write_below
-from models.caption import AttentionDocument, GridAttention
+from models.caption import (
+    AttentionDocument,
+    ChosenMoment,
+    ExplanationPart,
+    GridAttention,
+    MomentsExplanation,
+    NamedChoice,
+    TableExplanation,
+    TableRow,
+    TextExplanation,
+    WeightsExplanation,
+)
+from models.combining.caption_writers import CANDIDATE_COLUMNS
 
 GRID = 7
 
@@ -209,11 +221,11 @@ def test_times_read_as_people_write_them(seconds: float, text: str) -> None:
     assert drawing.format_seconds(seconds) == text
 
 
-# ---- what each captioner has of its own ----
+# ---- what explains a caption, by its kind ----
 
 
-def with_extras(**extras: object) -> AttentionDocument:
-    return AttentionDocument.model_validate({**document(["a", "dog"], 4).model_dump(), "extras": extras})
+def with_parts(*parts: ExplanationPart) -> AttentionDocument:
+    return document(["a", "dog"], 4).model_copy(update={"extras": list(parts)})
 
 
 def drawn(attention: AttentionDocument) -> Image.Image:
@@ -222,40 +234,62 @@ def drawn(attention: AttentionDocument) -> Image.Image:
     return picture
 
 
-def chosen(moment: int) -> dict[str, float]:
-    return {"moment": moment, "time": float(moment), "weight": 0.5}
+def chosen(moment: int, text: str | None = None, box: list[float] | None = None) -> ChosenMoment:
+    return ChosenMoment(moment=moment, time=float(moment), weight=0.5, text=text, box=box)
 
 
-def test_g2ls_key_frames_lie_below_each_other() -> None:
-    attention = with_extras(selected=[[chosen(0), chosen(3)], [chosen(2)]])
+def moments(*words: list[ChosenMoment]) -> MomentsExplanation:
+    return MomentsExplanation(name="selected", title="Frames read closely", words=list(words))
+
+
+def weights(names: list[str], *words: list[float] | None) -> WeightsExplanation:
+    choices = [NamedChoice(name=name, title=f"how {name} counts") for name in names]
+    return WeightsExplanation(
+        name="shares", title="Shares", note="What counts.", over="choices", choices=choices, words=list(words)
+    )
+
+
+def test_chosen_moments_lie_below_each_other() -> None:
+    attention = with_parts(moments([chosen(0), chosen(3)], [chosen(2)]))
     assert list_tile_frames(attention, 0, middles(4)) == [(0, 0), (3, 3)]
     assert list_tile_frames(attention, 1, middles(4)) == [(2, 2)]
-    one, plain = with_extras(selected=[[chosen(0)], [chosen(2)]]), document(["a", "dog"], 4)
+    one, plain = with_parts(moments([chosen(0)], [chosen(2)])), document(["a", "dog"], 4)
     assert drawn(attention).height > drawn(one).height == drawn(plain).height
 
 
-def test_dual_afrs_layers_stand_above_the_frame() -> None:
-    layers = {"names": ["stage_14", "stage_7", "grid"], "weights": [None, [0.1, 0.2, 0.7]]}
-    attention = with_extras(layers=layers)
+def test_a_moment_that_a_word_was_read_in_shows_its_place_and_its_text() -> None:
+    """As a word that is copied from a label will have it; the other word has none."""
+    box = [0.25, 0.25, 0.75, 0.75]
+    attention = with_parts(moments([chosen(3, "surfing", box)], []))
+    assert write_below(attention, 0, 3, 3.0) == ["3.0 s", "surfing"]
+    plain = with_parts(moments([chosen(3, "surfing")], []))
+    assert count(drawn(attention), drawing.ACCENT) > count(drawn(plain), drawing.ACCENT)
+    assert list_tile_frames(attention, 1, middles(4)) == list_tile_frames(
+        document(["a", "dog"], 4), 1, middles(4)
+    )
+
+
+def test_weights_over_choices_stand_above_the_frame() -> None:
+    attention = with_parts(weights(["stage_14", "stage_7", "grid"], None, [0.1, 0.2, 0.7]))
     page, plain = drawn(attention), drawn(document(["a", "dog"], 4))
     assert page.height > plain.height
     assert count(page, drawing.ACCENT) > count(plain, drawing.ACCENT)
 
 
-@pytest.mark.parametrize("weights", [[0.0, 0.0, 1.0], [0.001, 0.0, 0.999]])
-def test_a_layer_without_weight_is_drawn_too(weights: list[float]) -> None:
-    layers = {"names": ["stage_14", "stage_7", "grid"], "weights": [None, weights]}
-    assert drawn(with_extras(layers=layers)).height > 0
+@pytest.mark.parametrize("shares", [[0.0, 0.0, 1.0], [0.001, 0.0, 0.999]])
+def test_a_choice_without_weight_is_drawn_too(shares: list[float]) -> None:
+    assert drawn(with_parts(weights(["stage_14", "stage_7", "grid"], None, shares))).height > 0
 
 
-def test_refocus_shows_both_steps_side_by_side() -> None:
-    """The default key frame, the predicted one, and that with the mask over it."""
-    attention = with_extras(
-        default_key_frame=chosen(2),
-        key_frame=chosen(1),
-        refocus=[0.1, 0.6, 0.2, 0.1],
-        step_1="a cat",
-        step_2="a dog",
+def test_a_captions_moments_stand_side_by_side() -> None:
+    """The first one, the second, and that with the mean map over it; the weights of all moments below."""
+    attention = with_parts(
+        MomentsExplanation(
+            name="key_frames", title="Watched twice", caption=[chosen(2, "a cat"), chosen(1, "a dog")]
+        ),
+        WeightsExplanation(
+            name="refocus", title="Where to look again", over="moments", caption=[0.1, 0.6, 0.2, 0.1]
+        ),
     )
     page, plain = drawn(attention), drawn(document(["a", "dog"], 4))
     for frame in (1, 2):
@@ -263,29 +297,37 @@ def test_refocus_shows_both_steps_side_by_side() -> None:
         assert count(page, colour) > count(plain, colour) + 10_000
 
 
-def judged(merit: float) -> dict[str, float]:
+def judged(merit: float) -> TableRow:
     """Of less relevance, the greater the merit."""
     return {"relevance": 0.1 - merit, "likelihood": 2 * merit - 0.1, "merit": merit}
 
 
-def test_fusion_lists_who_competed_the_winner_first() -> None:
-    candidates = [
+def rank(rows: list[TableRow]) -> TableExplanation:
+    """The table of a fusion."""
+    return TableExplanation(name="candidates", title="Competed", columns=CANDIDATE_COLUMNS, caption=rows)
+
+
+def test_a_table_lists_its_rows_the_best_first() -> None:
+    candidates: list[TableRow] = [
         {"captioner": name, "beam": beam, "text": "a dog runs", "score": -0.5, **judged(merit)}
         for name, beam, merit in (("g2l", 0, 0.8), ("stats", 2, 0.5), ("stats", 0, -0.1))
     ]
-    page, plain = drawn(with_extras(candidates=candidates)), drawn(document(["a", "dog"], 4))
+    page, plain = drawn(with_parts(rank(candidates))), drawn(document(["a", "dog"], 4))
     assert page.height > plain.height + 3 * drawing.SMALL
     assert count(page, drawing.ACCENT) > count(plain, drawing.ACCENT) + 1000  # the winner's bar
-    alone = with_extras(candidates=candidates[:1])
+    alone = with_parts(rank(candidates[:1]))
     assert drawn(alone).height < page.height
 
 
 def test_what_is_drawn_is_explained() -> None:
-    assert "stage_7" in render._explain(with_extras(layers={"names": ["stage_7"], "weights": [None, [1.0]]}))
-    assert "g2l, stats together" in render._explain(with_extras(members=["g2l", "stats"]))
-    branch = with_extras(branch=[[[0.3, 0.7]], [[1.0, 0.0]]])
-    assert "ST is the share" in render._explain(branch)
-    drawn(branch)
+    shares = with_parts(weights(["ST", "TS"], [0.3, 0.7], [1.0, 0.0]))
+    assert render._explain(shares).endswith(" Shares: What counts.")
+    drawn(shares)
+    text = TextExplanation(
+        name="members", title="Written together", caption="Two agreed.", words=["one", None]
+    )
+    assert drawn(with_parts(text)).height > drawn(document(["a", "dog"], 4)).height
+    assert write_below(with_parts(text), 0, 0, 2.0) == ["2.0 s", "one"]
 
 
 def test_heat_stays_in_the_part_that_the_network_saw() -> None:
@@ -316,8 +358,10 @@ def test_heat_of_uneven_cells_is_brightest_in_their_middles(cell: int) -> None:
 
 def test_a_document_without_edges_parts_and_spread_is_drawn_as_it_was_meant() -> None:
     """Answers are kept a week and outlive an upgrade."""
-    old = document(["a", "dog"], 4)
+    kept = {**document(["a", "dog"], 4).model_dump(), "extras": {"branch": [[[0.5, 0.5]]] * 2}}
+    old = AttentionDocument.model_validate(kept)
     assert isinstance(old.spatial, GridAttention)
+    assert old.extras == []
     assert old.spatial.edges()[0] == pytest.approx([k / GRID for k in range(GRID + 1)])
     assert old.clip_parts() == old.times
     assert not old.is_spread(0)
@@ -326,21 +370,21 @@ def test_a_document_without_edges_parts_and_spread_is_drawn_as_it_was_meant() ->
 @pytest.mark.parametrize(("spread", "lines"), [(False, ["1.4 s"]), (True, ["spread over the whole clip"])])
 def test_a_word_whose_weights_are_nearly_even_names_no_moment(spread: bool, lines: list[str]) -> None:
     attention = document(["a", "dog"], 4).model_copy(update={"spread": [spread, spread]})
-    assert write_below(attention, 1, 1.4) == lines
+    assert write_below(attention, 1, 1, 1.4) == lines
     # the frame that is shown is marked on the line of moments alone
     assert (count(drawn(attention), drawing.ACCENT) > 0) is not spread
     assert ("nearly even" in render._explain(attention)) is spread
 
 
 def test_key_frames_that_were_read_are_named_however_even_their_weights() -> None:
-    attention = with_extras(selected=[[chosen(0)], [chosen(2)]]).model_copy(update={"spread": [True, True]})
-    assert write_below(attention, 1, 2.0) == ["2.0 s", SPREAD]
+    attention = with_parts(moments([chosen(0)], [chosen(2)])).model_copy(update={"spread": [True, True]})
+    assert write_below(attention, 1, 2, 2.0) == ["2.0 s", SPREAD]
     assert count(drawn(attention), drawing.ACCENT) > 0
 
 
-def test_what_stats_tells_has_its_own_line() -> None:
-    attention = with_extras(branch=[[[0.3, 0.7]], [[1.0, 0.0]]])
-    assert write_below(attention, 0, 2.0) == ["2.0 s", "ST 30 %"]
+def test_of_two_choices_the_first_has_a_line() -> None:
+    attention = with_parts(weights(["ST", "TS"], [0.3, 0.7], [1.0, 0.0]))
+    assert write_below(attention, 0, 2, 2.0) == ["2.0 s", "ST 30 %"]
 
 
 def test_the_line_of_moments_is_the_clip() -> None:

@@ -18,12 +18,12 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from app import __version__
-from app.cli.caption import choose_names
-from app.cli.main import PROGRAM, cli
+from app.cli.main import COMMANDS, cli
 from app.documents.job import JobDocument
-from app.extract.inputs import InputVideo
+from app.extract.inputs import InputVideo, choose_names
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
+from app.terminal import MODULE as PROGRAM
 from app.terminal import advice_on_names, own_command
 from tests.app.captioners import WORDS, write_captioner
 from tests.media import write_video
@@ -53,6 +53,26 @@ class Shell:
             capture_output=True,
             text=True,
         )
+
+    def modules(self, *arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+        """Runs a command, and tells which modules it had imported when it ended."""
+        code = (
+            "import atexit, json, sys\n"
+            "from pathlib import Path\n"
+            "from app.cli.main import main\n"
+            "listing = Path(sys.argv.pop(1))\n"
+            "atexit.register(lambda: listing.write_text(json.dumps(sorted(sys.modules))))\n"
+            "main()"
+        )
+        listing = self.folder / "modules.json"
+        run = subprocess.run(
+            [sys.executable, "-c", code, str(listing), *arguments],
+            cwd=self._root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+        )
+        return run, set(json.loads(listing.read_text()))
 
     def here(self, *arguments: str | Path, **environment: str) -> Result:
         """The same in this process, which loads torch once for all of them."""
@@ -163,7 +183,8 @@ def test_several_captioners_write_as_one(shell: Shell, clips: list[Path], tmp_pa
     model = json.loads(run.stdout)["model"]
     assert (model["captioner"], list(model["members"])) == ("ensemble", ["other", "stats"])
     document = json.loads((tmp_path / "clip.json").read_text())
-    assert document["extras"]["members"] == ["other", "stats"]
+    (together,) = (part for part in document["extras"] if part["name"] == "members")
+    assert together["items"] == ["other", "stats"]
 
 
 def test_a_terminal_shows_progress_and_still_gets_whole_lines(shell: Shell, clips: list[Path]) -> None:
@@ -198,53 +219,74 @@ def _until_closed(master: int) -> Iterator[bytes]:
     [
         (["caption"], "VIDEO"),
         (
-            ["caption", "x.mp4", "--beam-size", "99"],
-            "--beam-size: Input should be less than or equal to 20.",
+            ["caption", "CLIP", "--beam-size", "99"],
+            "'--beam-size': Input should be less than or equal to 20",
         ),
-        (["caption", "x.mp4", "--num-captions", "6"], "num_captions (6) cannot exceed beam_size (5)"),
+        (["caption", "CLIP", "--num-captions", "6"], "num_captions (6) cannot exceed beam_size (5)"),
         (
-            ["caption", "x.mp4", "--captioner", "blip"],
+            ["caption", "CLIP", "--captioner", "blip"],
             "There is no captioner called blip; there are: ensemble, other, stats.",
         ),
         (
-            ["caption", "x.mp4", "--captioner", "ensemble", "--members", "stats,blip"],
+            ["caption", "CLIP", "--captioner", "ensemble", "--members", "stats,blip"],
             "There is no captioner called blip; there are: other, stats.",
         ),
-        (["caption", "x.mp4", "--captioner", "stats", "--members", "other"], "members go with the captioner"),
-        (["caption", "x.mp4", "--captioner", "fusion"], "Put semantic_embedding.safetensors beside"),
-        (["caption", "x.mp4", "--attention", "/dev/null/out"], "The folder /dev/null/out cannot be made"),
-        (["caption", "x.mp4", "--beams", "3"], "--beams"),
+        (["caption", "CLIP", "--captioner", "stats", "--members", "other"], "members go with the captioner"),
+        (["caption", "CLIP", "--captioner", "fusion"], "Put semantic_embedding.safetensors beside"),
+        (["caption", "CLIP", "--attention", "/dev/null/out"], "The folder /dev/null/out cannot be made"),
+        (["caption", "CLIP", "--beams", "3"], "--beams"),
         (
-            ["caption", "x.mp4", "--streams", "blip"],
-            "There is no stream set 'blip'; there are: demo, demo-stages, demo-tuned, demo-tuned-stages",
+            ["caption", "CLIP", "--streams", "blip"],
+            "There is no stream set 'blip'; there are: demo, demo-tuned, demo-stages, demo-tuned-stages",
         ),
-        (["train", "stats", "--data", "x", "--streams", "blip"], "there is no stream set 'blip'"),
-        (["train", "stats", "--data", "x", "--streams", "g2l"], "looks at video"),
-        (["evaluate", "stats", "--clips", "x", "--streams", "g2l"], "stats was trained on "),
-        (["describe", "x.mp4"], "describe"),
-        (["train", "blip"], "blip"),
+        (["train", "stats", "--data", "FOLDER", "--streams", "blip"], "there is no stream set 'blip'"),
+        (["train", "stats", "--data", "FOLDER", "--streams", "g2l"], "looks at video"),
+        (["evaluate", "stats", "--clips", "FOLDER", "--streams", "g2l"], "stats was trained on "),
+        (["describe", "CLIP"], "describe"),
+        (["train", "blip", "--data", "FOLDER"], "no captioner is called 'blip'"),
         (["evaluate", "stats", "--beams", "3"], "--beams"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_a_sentence(shell: Shell, arguments: list[str], sentence: str) -> None:
-    run = shell.here(*arguments)
+def test_wrong_usage_ends_with_2_and_a_sentence(
+    shell: Shell, clips: list[Path], arguments: list[str], sentence: str
+) -> None:
+    places = {"CLIP": str(clips[0]), "FOLDER": str(shell.folder)}
+    run = shell.here(*(places.get(each, each) for each in arguments))
     assert run.exit_code == 2
     assert sentence in run.stderr
     assert "Traceback" not in run.stderr
 
 
-def test_a_captioner_is_not_fed_another_stream_set(shell: Shell) -> None:
-    run = shell.here("caption", "x.mp4", "--streams", "stats")
+def test_a_captioner_is_not_fed_another_stream_set(shell: Shell, clips: list[Path]) -> None:
+    run = shell.here("caption", clips[0], "--streams", "stats")
     assert run.exit_code == 1
     assert "trained on grid" in run.stderr
     assert "makes i3d_rgb_grid" in run.stderr
     assert "Traceback" not in run.stderr
 
 
-def test_a_missing_file_is_a_failed_one(shell: Shell) -> None:
-    run = shell.here("caption", "no-such.mp4")
-    assert run.exit_code == 1
-    assert "[missing_file]" in run.stderr
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("caption", "CLIP", "no-such.mp4"),
+        ("caption", "no-such.mp4", "--segments", "shots"),
+        ("extract", "no-such.mp4", "--extractor", "i3d_rgb", "--out", "out"),
+        ("search", "a dog", "no-such.mp4"),
+        ("evaluate", "stats", "--clips", "no-such.mp4"),
+        ("evaluate", "stats", "--data", "no-such.mp4"),
+        ("train", "stats", "--data", "no-such.mp4"),
+        ("weights", "add", "no-such.mp4", "--as", "net"),
+    ],
+)
+def test_a_missing_file_is_refused_before_anything_is_loaded(
+    shell: Shell, clips: list[Path], command: tuple[str, ...]
+) -> None:
+    arguments = [str(clips[0]) if each == "CLIP" else each for each in command]
+    run, loaded = shell.modules(*arguments)
+    assert run.returncode in (1, 2)
+    assert "no-such.mp4" in run.stderr
+    assert run.stdout == ""
+    assert not loaded & {"torch", "openvino", "training.sessions", "app.pipeline"}
 
 
 def test_a_folder_is_captioned_as_extract_describes_it(shell: Shell, tmp_path: Path) -> None:
@@ -338,11 +380,37 @@ def test_names_of_pictures_never_collide() -> None:
 # ---- the rest ----
 
 
-def test_help_needs_no_torch(shell: Shell) -> None:
-    """``--help`` answers at once: the parts that take seconds to load stay out."""
-    code = "import sys, app.cli.main; print({'torch', 'fastapi', 'av', 'PIL', 'training'} & set(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", code], env=shell.environment, capture_output=True, text=True)
-    assert run.stdout == "set()\n", run.stderr
+#: What takes tenths of a second or more to import.
+HEAVY = {"torch", "numpy", "av", "PIL", "fastapi", "redis", "httpx", "rich", "pydantic_settings", "openvino"}
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "completion"])
+def test_help_comes_at_once(shell: Shell, command: str) -> None:
+    """The parts that take long to import stay out; the module of another command too."""
+    run, loaded = shell.modules(command, "--help")
+    assert run.returncode == 0, run.stderr
+    assert f"Usage: python -m app {command}" in run.stdout
+    assert not loaded & HEAVY
+    others = {
+        f"app.cli.{module}" for name, (module, _) in COMMANDS.items() if name not in (command, "completion")
+    }
+    assert not loaded & others
+
+
+def test_the_version_needs_no_command(shell: Shell) -> None:
+    for option in ("--version", "--help"):
+        _, loaded = shell.modules(option)
+        assert not loaded & {*HEAVY, "pydantic"}
+        assert not loaded & {f"app.cli.{module}" for module, _ in COMMANDS.values() if module != "completion"}
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_help_is_as_wide_as_the_terminal(shell: Shell, columns: int) -> None:
+    for command in ((), ("caption",), ("evaluate",)):
+        usage, *lines = shell.run(*command, "--help", COLUMNS=str(columns)).stdout.splitlines()
+        assert 0.4 * columns < max(map(len, lines)) <= columns
+        assert not [line for line in lines if line.endswith(("…", "..."))], usage
+        assert "--no-decoding-constraint" in "".join(lines) or command == ()
 
 
 def test_training_answers_for_itself(shell: Shell) -> None:
@@ -361,9 +429,15 @@ def test_models_lists_what_is_installed(shell: Shell) -> None:
     assert listed[1]["streams"] == "demo"
     assert listed[1]["parameters"] > 1000
     assert listed[2]["members"] == ["stats", "other"]
-    table = shell.here("models").stdout
-    for said in ("efficientnet-lite2", "MiB", "stats (default)", "stats, other", "not measured"):
-        assert said in table
+    lines = shell.here("models", COLUMNS="80").stdout.splitlines()
+    assert len(lines) == 2 + len(listed)
+    assert any("stats (default)" in line for line in lines)
+    whole = shell.here("models", "show", "ensemble").stdout
+    for words in ("efficientnet-lite2", "stats\n", "other\n"):
+        assert words in re.sub(" +\n", "\n", whole)
+    assert json.loads(shell.here("models", "show", "stats", "--json").stdout) == listed[1]
+    absent = shell.here("models", "show", "blip")
+    assert (absent.exit_code, "there are: other, stats, ensemble." in absent.stderr) == (2, True)
 
 
 def test_models_shows_the_stream_sets_and_what_they_lack(shell: Shell) -> None:
@@ -373,7 +447,7 @@ def test_models_shows_the_stream_sets_and_what_they_lack(shell: Shell) -> None:
     assert sets["refocus"]["missing"] == ["resnet152", "vggish"]
     assert sets["refocus"]["streams"][1]["shape"] == "49×2048"
     assert sets["refocus"]["streams"][1]["windows"] == {"extraction_total": 20}
-    table = shell.here("models").stdout
+    table = shell.here("models", "--sets").stdout
     assert "vggish" in table
     assert "missing here" in table
 

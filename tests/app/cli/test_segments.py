@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli.main import PROGRAM, cli
-from app.cli.segments import SegmentOutput, caption_films
-from app.documents.segments import FilmDocument, clock
+from app.cli.main import cli
+from app.cli.videos.segments import SegmentOutput, caption_films
+from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import UsageError
-from app.segments.loading import find_films, segment_options
+from app.extract.inputs import find_videos
+from app.segments.cutting import segment_options
+from app.terminal import MODULE as PROGRAM
+from app.terminal import clock
 from tests.app.captioners import WORDS, write_captioner
 from tests.app.segments.scripted_engine import colour_captioner
 from tests.extractors.shots.scenes import write_scenes
@@ -33,7 +36,7 @@ def films(tmp_path: Path) -> Path:
 
 
 def run(tmp_path: Path, paths: list[Path], output: SegmentOutput) -> int:
-    return caption_films(find_films(paths, output.folder), colour_captioner(tmp_path), output)
+    return caption_films(find_videos(paths, output.folder), colour_captioner(tmp_path), output)
 
 
 def test_each_segment_is_a_line_and_the_summary_comes_last(
@@ -73,13 +76,13 @@ def test_files_of_one_name_do_not_write_over_each_other(films: Path, tmp_path: P
 
 
 def test_patterns_that_no_shell_replaced_are_found(films: Path) -> None:
-    assert [film.file for film in find_films([films / "**" / "o*.mp4"], None)] == [
+    assert [film.file for film in find_videos([films / "**" / "o*.mp4"], None)] == [
         films / "below" / "one.mp4",
         films / "one.mp4",
     ]
     odd = films / "odd[1].mp4"
     os.link(films / "one.mp4", odd)
-    assert [film.file for film in find_films([odd], None)] == [odd]
+    assert [film.file for film in find_videos([odd], None)] == [odd]
 
 
 def test_a_film_that_fails_is_told_of_and_the_others_are_written(
@@ -107,12 +110,8 @@ def test_what_makes_no_sense_is_wrong_usage(films: Path, tmp_path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def environment(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The checkout's data folder keeps the converted network from run to run."""
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("service")
-    (root / "data" / "cache").mkdir(parents=True, exist_ok=True)
-    (folder / "data").mkdir()
-    (folder / "data" / "cache").symlink_to(root / "data" / "cache")
     write_captioner(folder / "weights", seed=3)  # which says something
     return {
         "REELWORD_DATA": str(folder / "data"),

@@ -15,7 +15,8 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from app.cli.main import PROGRAM, cli
+from app.cli.main import cli
+from app.terminal import MODULE as PROGRAM
 from extractors.files import sha256_of
 from tests.extractors.manifests import small_checkpoint, write_manifest
 from tests.file_server import FileServer, serving

@@ -16,13 +16,14 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from app.cli.main import PROGRAM, cli
+from app.cli.main import cli
 from app.errors import UsageError
 from app.extract.extraction import format_predictions
 from app.extract.inputs import InputVideo, find_videos, name_apart
 from app.extract.plan import ExtractionPlan
 from app.extract.pool import describe_videos
 from app.settings import Settings
+from app.terminal import MODULE as PROGRAM
 from extractors.features import Stream, StreamSpec
 from extractors.video_features.feature_files import load, path_digest
 from extractors.windows import WindowOptions

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.documents.job import Answer, Media, Note
-from app.feature_cache.feature_cache import FeatureCache
-from app.feature_cache.kept_features import EntryDamaged, KeptFeatures
+from app.feature_cache.feature_cache import EntryDamaged, FeatureCache, KeptFeatures
 from app.jobs.blobs import Blobs
 from app.settings import Settings
 from tests.app.small_disk import MIB, fill, small_disk

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import CaptionerLacksOption, CaptionerUnavailable, EmbeddingMissing, JobFailure, MembersDiffer
+from app.errors import CaptionerUnknown, EmbeddingMissing, InvalidMembers, JobFailure, OptionNotTaken
 from app.jobs.captioner_choice import (
     CaptionerChoices,
     default_captioner,
@@ -51,23 +51,23 @@ def test_who_writes_is_what_was_asked_for_or_the_default() -> None:
 @pytest.mark.parametrize(
     ("captioner", "members", "error", "sentence"),
     [
-        ("blip", None, CaptionerUnavailable, "no captioner called blip; there are: ensemble, fusion, g2l,"),
+        ("blip", None, CaptionerUnknown, "no captioner called blip; there are: ensemble, fusion, g2l,"),
         (
             "fusion",
             "g2l,blip",
-            CaptionerUnavailable,
+            CaptionerUnknown,
             "no captioner called blip; there are: g2l, git, git-large, motion, other",
         ),
-        ("fusion", "ensemble", CaptionerUnavailable, "no captioner called ensemble; there are: g2l"),
-        ("ensemble", "stats,other", MembersDiffer, "stats and other were trained on different vocabularies"),
-        ("fusion", "stats,motion", MembersDiffer, "stats and motion were trained on different features"),
+        ("fusion", "ensemble", CaptionerUnknown, "no captioner called ensemble; there are: g2l"),
+        ("ensemble", "stats,other", InvalidMembers, "stats and other were trained on different vocabularies"),
+        ("fusion", "stats,motion", InvalidMembers, "stats and motion were trained on different features"),
         (
             "ensemble",
             "stats,git",
-            MembersDiffer,
+            InvalidMembers,
             "git is a pretrained captioner with a vocabulary of its own",
         ),
-        ("ensemble", "git,git-large", MembersDiffer, "git is a pretrained captioner"),
+        ("ensemble", "git,git-large", InvalidMembers, "git is a pretrained captioner"),
     ],
 )
 def test_what_cannot_write_is_refused_by_name(
@@ -142,7 +142,7 @@ def test_a_choice_that_was_made_is_not_made_again() -> None:
     assert chosen.choice == CaptionerChoice("fusion", ("g2l", "stats"))
     assert CaptionOptions.model_validate_json(chosen.model_dump_json()) == chosen
     menu().check(chosen.choice)
-    with pytest.raises(CaptionerUnavailable, match="no captioner called g2l"):
+    with pytest.raises(CaptionerUnknown, match="no captioner called g2l"):
         CaptionerChoices([info("stats"), info("fusion", members=("stats",))]).check(chosen.choice)
 
 
@@ -166,7 +166,7 @@ def test_without_a_default_of_its_own_the_rule_says_who_writes() -> None:
 )
 def test_what_who_writes_does_not_have_is_refused_by_name(given: dict[str, Any], sentence: str) -> None:
     offered = menu(info("classed", classes=20), pretrained("git"))
-    with pytest.raises(CaptionerLacksOption, match=sentence):
+    with pytest.raises(OptionNotTaken, match=sentence):
         offered.resolve(CaptionOptions.model_validate(given))
 
 
@@ -179,5 +179,5 @@ def test_what_who_writes_has_is_taken() -> None:
         {"block_trigrams": True, "method": "greedy", "name_once": False},
     ):
         offered.resolve(CaptionOptions.model_validate(given))
-    with pytest.raises(CaptionerLacksOption, match="none here does"):
+    with pytest.raises(OptionNotTaken, match="none here does"):
         menu().resolve(CaptionOptions(category=1))

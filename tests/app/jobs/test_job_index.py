@@ -12,7 +12,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.errors import CursorUnreadable, RecordUnreadable, WorkerLost
+from app.errors import InvalidCursor, RecordUnreadable, WorkerLost
 from app.jobs.job import Job, Keys, Submission
 from app.jobs.job_index import JobFilter, JobIndex
 from app.jobs.job_store import Claim, Jobs
@@ -170,7 +170,7 @@ def test_times_bound_a_list_without_the_times_themselves(jobs: Jobs) -> None:
 
 @pytest.mark.parametrize("cursor", ["", "x", "é", "bm8=", "MTIzIA==", "LTUgYQ==", "MSAuLi8=", "=" * 1000])
 def test_a_cursor_that_no_page_ended_with_is_refused(jobs: Jobs, cursor: str) -> None:
-    with pytest.raises(CursorUnreadable):
+    with pytest.raises(InvalidCursor):
         jobs.index.page(ALL, 2, cursor)
 
 

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from app.jobs.blobs import Blobs
-from app.jobs.kept_segments import PART, KeptSegments, SegmentFolder, attention_key, frame_key, kept_by
+from app.jobs.keeping.kept_segments import (
+    PART,
+    KeptSegments,
+    SegmentFolder,
+    attention_key,
+    frame_key,
+    kept_by,
+)
 
 JOB = "results/job"
 

@@ -11,7 +11,7 @@ import pytest
 from app.jobs.blobs import Blobs
 from app.jobs.job import Keys
 from app.jobs.job_store import Jobs
-from app.jobs.kept_uploads import KeptUploads
+from app.jobs.keeping.kept_uploads import KeptUploads
 from app.jobs.redis_client import connect
 from app.settings import Settings
 from tests.app.live_api import LiveApi, assert_problem, finished, live_api, send

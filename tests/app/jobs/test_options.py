@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
 
 import pytest
 from pydantic import ValidationError
 
-from app.jobs.options import FORM_FIELDS, SEARCH_FIELDS, CaptionOptions, SearchOptions, form_schema
+from app.jobs.options import FORM_FIELDS, CaptionOptions, form_schema
 from models.decoding.options import DecodingOptions
 
-SEARCH_DEFAULTS = {name: field.default for name, field in SearchOptions.model_fields.items()}
+#: Options that a record has only where they are not their defaults.
+RARE = {name: field.default for name, field in CaptionOptions.model_fields.items() if field.exclude_if}
 
 
 def test_defaults_are_those_of_the_contract() -> None:
@@ -33,10 +33,10 @@ def test_defaults_are_those_of_the_contract() -> None:
 
 def test_rare_options_stand_in_a_record_only_where_they_are_set() -> None:
     """What was written before they were there reads the same, and so do films that were begun then."""
-    assert not set(SEARCH_FIELDS) & CaptionOptions().model_dump().keys()
+    assert not RARE.keys() & CaptionOptions().model_dump().keys()
     options = CaptionOptions(method="sample", top_p=0.9, seed=3, name_once=False, category=4)
     told = options.model_dump(mode="json")
-    assert {name: told[name] for name in (*SEARCH_FIELDS, "category") if name in told} == {
+    assert {name: told[name] for name in RARE if name in told} == {
         "method": "sample",
         "top_p": 0.9,
         "seed": 3,
@@ -47,8 +47,9 @@ def test_rare_options_stand_in_a_record_only_where_they_are_set() -> None:
 
 
 def test_every_option_of_decoding_can_be_asked_for() -> None:
-    wanted = {field.name: field.default for field in fields(DecodingOptions)}
-    assert {name: CaptionOptions.model_fields[name].default for name in wanted} == wanted
+    defaults = {name: field.default for name, field in DecodingOptions.model_fields.items()}
+    assert {name: CaptionOptions.model_fields[name].default for name in defaults} == defaults
+    assert set(defaults) < set(FORM_FIELDS)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +171,13 @@ def test_no_field_has_a_default_that_a_form_cannot_send() -> None:
         "max_length": 20,
         "attention": True,
         "length_penalty": 0.7,
-        **{name: default for name, default in SEARCH_DEFAULTS.items() if default is not None},
+        **{name: default for name, default in RARE.items() if default is not None},
     }
     assert not [name for name, schema in form_schema().items() if "null" in json.dumps(schema)]
+
+
+def test_a_captioner_of_segments_writes_alone() -> None:
+    options = CaptionOptions(captioner="fusion", members="g2l,stats", segment_captioner="refocus")
+    assert options.of_segments == CaptionOptions(captioner="refocus")
+    assert CaptionOptions().of_segments == CaptionOptions()
+    assert "segment_captioner" not in CaptionOptions().model_dump()

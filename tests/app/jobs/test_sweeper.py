@@ -17,9 +17,9 @@ from app.jobs.blobs import Blobs
 from app.jobs.dead_letters import DeadLetter, letter_text
 from app.jobs.job import Keys
 from app.jobs.job_store import Jobs
+from app.jobs.keeping.sweeper import Sweeper
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import connect
-from app.jobs.sweeper import Sweeper
 from app.settings import Settings
 from tests.app.live_api import LiveApi, finished, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
@@ -66,7 +66,7 @@ def test_all_results_that_are_due_expire_in_one_round(
     jobs: Jobs, blobs: Blobs, settings: Settings, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker expires a hundred now and then, which is fewer than it may have ended meanwhile."""
-    monkeypatch.setattr("app.jobs.sweeper.AT_A_TIME", 2)
+    monkeypatch.setattr("app.jobs.keeping.sweeper.AT_A_TIME", 2)
     sweeper = Sweeper(jobs, blobs, settings.model_copy(update={"keep_uploads": "result"}))
     due, running = [put_job(jobs, blobs) for _ in range(5)], put_job(jobs, blobs)
     for job_id in due:
@@ -214,7 +214,7 @@ def test_blobs_that_nobody_sweeps_are_taken_over_in_the_end(
         server.delete(key)
     successor = Sweeper(jobs, blobs, settings)
     successor.sweep()
-    monkeypatch.setattr("app.jobs.sweeper.ADOPTED_AFTER", 0.0)
+    monkeypatch.setattr("app.jobs.keeping.sweeper.ADOPTED_AFTER", 0.0)
     for _ in range(3):
         successor.sweep()
     assert all_blobs(blobs) == set()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.documents.job import Answer
-from app.errors import CaptionerUnavailable, EngineStartFailed
+from app.errors import CaptionerUnknown, EngineStartFailed
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
@@ -213,7 +213,7 @@ def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path])
     video = decode_here(clips[0], engine.info.request).footage
     options = [of("nobody"), of("stats")]
     first, second = engine.describe_and_caption([video, video], options, lambda stage, share: None)
-    assert isinstance(first, CaptionerUnavailable)
+    assert isinstance(first, CaptionerUnknown)
     assert "other, stats" in str(first)
     assert isinstance(second, EngineAnswer)
 
@@ -222,7 +222,7 @@ def test_an_engine_chooses_nobody(engine: Engine, clips: list[Path]) -> None:
     """Who writes has been chosen before: by the API, or by ``resolve`` where the record has no choice."""
     video = decode_here(clips[0], engine.info.request).footage
     (answer,) = engine.describe_and_caption([video], [CaptionOptions()], lambda stage, share: None)
-    assert isinstance(answer, CaptionerUnavailable)
+    assert isinstance(answer, CaptionerUnknown)
     assert engine.info.resolve(CaptionOptions()) == of("stats")
     assert engine.info.resolve(of("nobody")) == of("nobody")
     ensemble = engine.info.resolve(of("ensemble"))
@@ -291,7 +291,7 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
     options = [CaptionOptions(captioner=name) for name in names]
     answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
     assert ran == [("efficientnet-lite2", 2), ("i3d_rgb", 1)]
-    assert isinstance(answers[3], CaptionerUnavailable)
+    assert isinstance(answers[3], CaptionerUnknown)
     features = [features_of(answer) for answer in answers[:3] if isinstance(answer, EngineAnswer)]
     assert [list(each) for each in features] == [["grid"], ["i3d_rgb_grid"], ["grid"]]
     assert features[0]["grid"]["sampling"] == "8 frames, each from the middle of an equal part"

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.cli.caption import caption_files
 from app.cli.captioners import read_facts
-from app.errors import EngineStartFailed, JobFailure, MembersDiffer, PromptRefused, UsageError
+from app.cli.videos.local_captions import caption_files
+from app.errors import EngineStartFailed, InvalidMembers, JobFailure, PromptNotTaken, UsageError
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionerChoice, CaptionOptions
@@ -22,9 +22,11 @@ from app.pipeline.installed_captioners import captioner_choices, pretrained_capt
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.decode import decode_here
+from models.caption import AttentionDocument
 from models.pretrained.installed import InstalledCaptioners, PretrainedCard
 from models.pretrained.load import load_pretrained_captioner
 from tests.media import write_video
+from tests.models.parts import list_candidates
 from tests.models.pretrained.tiny_folders import random_video, write_blip, write_git
 from tests.models.pretrained.tiny_vlm import write_smolvlm
 
@@ -159,16 +161,16 @@ def test_fusion_has_it_where_it_is_named(engine: Engine, tmp_path: Path) -> None
     (found,) = engine.describe_and_caption([joint.footage], [options], ignore_progress)
     assert not isinstance(found, JobFailure)
     assert found.attention is not None
-    candidates = json.loads(found.attention)["extras"]["candidates"]
-    assert {each["captioner"] for each in candidates} == {"stats", "tiny-git"}
-    assert found.answer.caption == candidates[0]["text"]
+    candidates = list_candidates(AttentionDocument.model_validate_json(found.attention))
+    assert {each.captioner for each in candidates} == {"stats", "tiny-git"}
+    assert found.answer.caption == candidates[0].text
     for name in ("stats", "tiny-git"):
         alone = CaptionOptions(captioner=name, beam_size=3, num_captions=3)
         own = decode_here(clip, engine.info.request_for(alone.choice)).footage
         (answer,) = engine.describe_and_caption([own], [alone], ignore_progress)
         assert not isinstance(answer, JobFailure)
         written = {each.text: each.score for each in answer.answer.captions or []}
-        competing = {each["text"]: each["score"] for each in candidates if each["captioner"] == name}
+        competing = {each.text: each.score for each in candidates if each.captioner == name}
         assert competing.keys() <= written.keys()
         assert competing == pytest.approx({text: written[text] for text in competing}, abs=1e-3)
 
@@ -191,13 +193,14 @@ def test_a_pretrained_member_alone_is_fed_with_what_the_embedding_reads(engine: 
     (found,) = engine.describe_and_caption([video(4)], [fusion("tiny-git")], ignore_progress)
     assert not isinstance(found, JobFailure)
     assert found.attention is not None
-    assert {each["captioner"] for each in json.loads(found.attention)["extras"]["candidates"]} == {"tiny-git"}
+    candidates = list_candidates(AttentionDocument.model_validate_json(found.attention))
+    assert {each.captioner for each in candidates} == {"tiny-git"}
 
 
 @pytest.mark.parametrize("members", ["stats,tiny-git", "tiny-git,stats", "tiny-git"])
 def test_an_ensemble_refuses_it_by_name(engine: Engine, members: str) -> None:
     choices = CaptionerChoices([*engine.info.captioners, ENSEMBLE])
-    with pytest.raises(MembersDiffer, match="tiny-git is a pretrained captioner"):
+    with pytest.raises(InvalidMembers, match="tiny-git is a pretrained captioner"):
         choices.resolve(fusion(members, "ensemble"))
 
 
@@ -229,9 +232,9 @@ def test_a_prompt_reaches_the_captioner_that_takes_one(tmp_path: Path) -> None:
     assert plain.answer.captions != asked.answer.captions
     assert asked.answer.model is not None
     assert (asked.answer.model.options or {})["prompt"] == "a dog"
-    assert isinstance(marked, PromptRefused)
+    assert isinstance(marked, PromptNotTaken)
     assert "[SEP]" in str(marked)
-    assert isinstance(git, PromptRefused)
+    assert isinstance(git, PromptNotTaken)
     assert "tiny-blip" in str(git)
 
 

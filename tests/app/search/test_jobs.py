@@ -12,13 +12,14 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from app.cli.main import PROGRAM, cli
+from app.cli.main import cli
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import Jobs
-from app.jobs.kept_segments import SegmentFolder
+from app.jobs.keeping.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
 from app.search.jobs import moments_of_jobs, search_jobs
 from app.settings import Settings
+from app.terminal import MODULE as PROGRAM
 from tests.app.scripted_worker import FRAME_SIZE, SAMPLED, ScriptedWorker
 from tests.app.segments.colour_space import ColourSpace, Vectors
 

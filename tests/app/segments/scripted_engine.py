@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.documents.job import Answer, Model
-from app.errors import CaptionerUnavailable, JobFailure
+from app.errors import CaptionerUnknown, JobFailure
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
@@ -39,7 +39,7 @@ class ColourEngine:
     ) -> list[EngineAnswer | JobFailure]:
         self.seen.append(list(videos))
         if len(self.seen) == self.fail_at:
-            return [CaptionerUnavailable("There is no such captioner.")] * len(videos)
+            return [CaptionerUnknown("There is no such captioner.")] * len(videos)
         return [self._answer(frames, given) for frames, given in zip(videos, options, strict=True)]
 
     def _answer(self, frames: Frames, options: CaptionOptions) -> EngineAnswer:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.documents.segments import FilmDocument, SegmentDocument
-from app.errors import CaptionerUnavailable, UsageError
+from app.errors import CaptionerUnknown, UsageError
 from app.jobs.options import CaptionOptions
 from extractors.media.errors import NotAVideo
 from extractors.shots.segment import SegmentOptions
@@ -147,7 +147,7 @@ def test_pictures_are_kept_as_vectors(tmp_path: Path, film: Path) -> None:
 
 def test_an_engine_that_fails_leaves_what_was_known(tmp_path: Path, film: Path) -> None:
     reading = colour_captioner(tmp_path, ColourEngine(fail_at=3)).caption(film)
-    with pytest.raises(CaptionerUnavailable):
+    with pytest.raises(CaptionerUnknown):
         list(reading)
     engine = ColourEngine()
     segments, _ = read(colour_captioner(tmp_path, engine).caption(film))

@@ -73,9 +73,6 @@ class Served:
 @contextmanager
 def served(root: Path, data: Path, **environment: str) -> Iterator[Served]:
     data.mkdir(exist_ok=True)
-    if not (data / "cache").exists():  # the converted network is kept from run to run
-        (root / "data" / "cache").mkdir(parents=True, exist_ok=True)
-        (data / "cache").symlink_to(root / "data" / "cache")
     given = {"REELWORD_DATA": str(data), "PORT": "0", "REDIS_URL": "", **environment}
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "serve"],

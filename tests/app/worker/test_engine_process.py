@@ -12,12 +12,12 @@ import numpy as np
 import psutil
 import pytest
 
-from app.errors import CaptionerUnavailable, EngineStartFailed
+from app.errors import CaptionerUnknown, EngineStartFailed
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
-from app.worker.engine_process import EngineDied, EngineProcess, EngineRaised
-from app.worker.shared_frames import map_frames, share_footage, write_frames
+from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
+from app.worker.engine.shared_frames import map_frames, share_footage, write_frames
 from extractors.child_process import open_shared_memory
 from extractors.features import Audio, Footage, Frames
 
@@ -128,7 +128,7 @@ def test_it_serves_many_requests_without_growing(engine: EngineProcess) -> None:
 def test_a_refusal_concerns_one_video(engine: EngineProcess) -> None:
     engine.start()
     answers = engine.run([frames((9, 9, 9))] * 2, wish("refuse", "echo"), lambda stage, share: None)
-    assert isinstance(answers[0], CaptionerUnavailable)
+    assert isinstance(answers[0], CaptionerUnknown)
     assert isinstance(answers[1], EngineAnswer)
 
 

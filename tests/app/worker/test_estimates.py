@@ -95,7 +95,7 @@ def test_what_cannot_be_captioned_says_so(crew: Service, clip: Path, tmp_path: P
     assert (found.state, found.error.code) == ("failed", "not_a_video")
     refused = validated(crew, clip, captioner="nobody")
     assert refused.error is not None
-    assert refused.error.code == "captioner_unavailable"
+    assert refused.error.code == "unknown_captioner"
     assert validated(crew, clip, prompt="Who?").error is not None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from app.feature_cache.kept_features import KeptFeatures
+from app.feature_cache.feature_cache import KeptFeatures
 from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.options import CaptionOptions
 from app.serve.embedded_redis import RedisServer

@@ -15,13 +15,13 @@ import pytest
 import redis
 import webvtt
 
-from app.api.following.job_changes import JobChange
+from app.api.following.event_reader import JobChange
 from app.documents.job import JobSegment, document_of, kept_segments
 from app.documents.segments import FilmDocument, SegmentDocument, film_of
 from app.documents.subtitles import to_vtt
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Keys, Submission
-from app.jobs.kept_segments import attention_key, frame_key
+from app.jobs.keeping.kept_segments import attention_key, frame_key
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import connect
 from app.segments.loading import load_film_captioner, segment_options
@@ -215,7 +215,7 @@ def test_an_engine_killed_amid_a_film_costs_neither_attempt_nor_segment(crew: Se
     worker = crew.start_worker()
     job_id = crew.submit(film, "sign-0.7", segments="2.5")
     crew.wait(job_id, lambda job: len(starts(job, crew.blobs)) >= 3)
-    child_of(worker.pid, "app.worker.engine_child").kill()
+    child_of(worker.pid, "app.worker.engine.child").kill()
     job = crew.wait(job_id)
     assert (job.state, job.attempt) == ("succeeded", 1)
     segments = film_of(job, crew.blobs).segments
@@ -363,22 +363,20 @@ def test_a_film_that_cannot_be_read_fails_by_name(staffed: Service, film: Path, 
     assert (job.state, job.error["code"], job.attempt) == ("failed", "incomplete_file", 1)
     refused = staffed.wait(staffed.submit(film, "refuse", segments="shots"))
     assert refused.error is not None
-    assert (refused.state, refused.error["code"]) == ("failed", "captioner_unavailable")
+    assert (refused.state, refused.error["code"]) == ("failed", "unknown_captioner")
     assert document_of(refused, staffed.blobs).segments is None
 
 
 def test_the_service_and_the_command_line_cut_a_film_alike(
-    crew: Service, patterns: Path, root: Path, tmp_path: Path
+    crew: Service, patterns: Path, tmp_path: Path
 ) -> None:
     """With the real captioner and the real embedding, and neighbours that are joined."""
-    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
     crew.start_worker(
         REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_CAPTIONERS="stats", REELWORD_DEVICE="cpu"
     )
     job_id = crew.submit(patterns, "stats", segments="1.5")
     settings = Settings(data=tmp_path / "alone", captioners="stats", device="cpu")
     settings.data.mkdir()
-    (settings.data / "cache").symlink_to(root / "data" / "cache")
     alone = load_film_captioner(settings, CaptionOptions(captioner="stats"), segment_options("1.5"))
     reading = alone.caption(patterns)
     while True:
@@ -399,9 +397,8 @@ def essence(segment: SegmentDocument) -> dict[str, Any]:
     return segment.model_dump(include={"start", "end", "representative", "caption", "sampled", "merged"})
 
 
-def test_the_real_captioner_writes_a_film_s_segments(crew: Service, patterns: Path, root: Path) -> None:
+def test_the_real_captioner_writes_a_film_s_segments(crew: Service, patterns: Path) -> None:
     """With its own weights, in a real worker: subtitles, attention of each segment, a line about all."""
-    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
     crew.start_worker(
         REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_CAPTIONERS="stats", REELWORD_DEVICE="cpu"
     )

@@ -21,8 +21,8 @@ from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.jobs.queue import ensure_groups
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
+from app.worker.job_ends import frame_jpeg, store_result
 from app.worker.job_runner import JobRunner
-from app.worker.results import frame_jpeg, store_result
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.media.decode import decode_here

@@ -144,10 +144,10 @@ def test_frames_are_bounded_but_for_the_oldest_job_s(hand: JobsInHand) -> None:
     hand.admit(oldest, 5000)  # one job is always read
     waits = in_background(lambda: hand.admit(third, 200))
     assert not waits.wait(0.3)
-    assert third.elapsed == 0.0
+    assert third.clock.seconds == 0.0
     hand.drop(oldest)
     assert waits.wait(PATIENCE)
-    assert second.elapsed == 0.0
+    assert second.clock.seconds == 0.0
 
 
 def test_a_decoder_that_pauses_for_room_notices_that_its_job_is_stopped(hand: JobsInHand) -> None:
@@ -162,11 +162,11 @@ def test_a_decoder_that_pauses_for_room_notices_that_its_job_is_stopped(hand: Jo
 def test_pausing_takes_nothing_of_a_job_s_time(hand: JobsInHand) -> None:
     large, paused = attempt("large"), attempt("paused")
     hand.admit(large, 1000)
-    paused.resume()
+    paused.clock.resume()
     waits = in_background(lambda: hand.admit(paused, 1))
     assert not waits.wait(0.5)
-    assert paused.elapsed < 0.4
+    assert paused.clock.seconds < 0.4
     hand.forget_frames(large)
     assert waits.wait(PATIENCE)
     time.sleep(0.05)
-    assert 0.05 <= paused.elapsed < 0.4
+    assert 0.05 <= paused.clock.seconds < 0.4

@@ -23,6 +23,7 @@ from models.caption import AttentionDocument
 from tests.app.captioners import write_all
 from tests.app.workers import Service, eventually, service
 from tests.media import cut, without_index, write_video
+from tests.models.parts import list_candidates
 
 pytestmark = pytest.mark.slow
 
@@ -118,6 +119,13 @@ def test_an_idle_worker_measures_the_captioners_that_nobody_waited_for(crew: Ser
     assert worker.poll() is None
 
 
+def test_a_worker_that_measures_ends_at_once_where_it_is_told_to(crew: Service) -> None:
+    worker = crew.start_worker(REELWORD_ENGINE="tests.app.engines:SlowToMeasure", REELWORD_DRAIN_SECONDS="1")
+    time.sleep(1)  # it is idle at once, and measures
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(30) == 0
+
+
 def test_uploads_are_kept_only_where_the_setting_says(crew: Service, video: Path) -> None:
     crew.start_worker(REELWORD_KEEP_UPLOADS="off")
     job = crew.wait(crew.submit(video))
@@ -171,7 +179,7 @@ def test_a_result_that_cannot_be_kept_fails_by_name(staffed: Service, video: Pat
 
 @pytest.mark.parametrize(
     ("command", "code", "attempts"),
-    [("segfault", "engine_crashed", 3), ("raise", "engine_error", 3), ("refuse", "captioner_unavailable", 1)],
+    [("segfault", "engine_crashed", 3), ("raise", "engine_error", 3), ("refuse", "unknown_captioner", 1)],
 )
 def test_what_the_engine_cannot_do_fails_by_name(
     staffed: Service, video: Path, command: str, code: str, attempts: int
@@ -249,7 +257,7 @@ def test_a_killed_engine_costs_one_attempt_at_once(crew: Service, video: Path) -
     worker = crew.start_worker()
     job_id = crew.submit(video, "sleep-2")
     crew.wait(job_id, lambda job: job.stage == "extract")
-    engine = child_of(worker.pid, "app.worker.engine_child")
+    engine = child_of(worker.pid, "app.worker.engine.child")
     began = time.monotonic()
     engine.kill()
     crew.wait(job_id, lambda job: job.attempt == 2)
@@ -398,19 +406,17 @@ def test_fusion_is_served_with_all_that_competed(
 ) -> None:
     """The real engine in a real worker, over captioners that know nothing."""
     weights = write_all(tmp_path / "weights", only=("g2l", "refocus"))
-    (crew.settings.data / "cache").symlink_to(root / "data" / "cache")
     crew.start_worker(
         REELWORD_ENGINE="app.pipeline.engine:Engine", REELWORD_WEIGHTS=str(weights), REELWORD_DEVICE="cpu"
     )
     done = crew.wait(crew.submit(video, "fusion", members="refocus,g2l"), seconds=60)
     assert (done.state, list(done.answer["model"]["members"])) == ("succeeded", ["refocus", "g2l"])
     kept = json.loads(crew.blobs.read(f"{done.results}/attention.json"))
-    candidates = AttentionDocument.model_validate(kept).extras.candidates
-    assert candidates is not None
+    candidates = list_candidates(AttentionDocument.model_validate(kept))
     assert candidates[0].text == done.answer["caption"]
     refused = crew.wait(crew.submit(video, "fusion", members="refocus,blip"))
     assert refused.error is not None
-    assert refused.error["code"] == "captioner_unavailable"
+    assert refused.error["code"] == "unknown_captioner"
     assert "there are: g2l, refocus, stats" in refused.error["message"]
 
 

@@ -10,8 +10,7 @@ from torch import Tensor
 from extractors.catalog.roi_align import RoiExtractor, clip_to_view, match_rows
 from extractors.extractor import UnknownExtractor, create
 from extractors.features import WHOLE, Stream, StreamSpec, View
-from extractors.preprocessing.cell_edges import INCEPTION_V4
-from extractors.preprocessing.images import ResizeAndCrop
+from extractors.preprocessing.images import INCEPTION_V4, ResizeAndCrop
 
 SPEC = StreamSpec("resnet152", "abc", "middle 224x224")
 BOXES_SPEC = StreamSpec("mask-rcnn", "def", "whole")

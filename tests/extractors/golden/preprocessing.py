@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from extractors.detection import roi
 from extractors.detection.boxes import apply_deltas, make_cell_anchors, place_anchors
 from extractors.detection.proposals import RATIOS
-from extractors.frame_size import fit_between
+from extractors.features import fit_between
 from extractors.networks import i3d, raft
 from extractors.preprocessing.images import crop_middle, resize, shrink_or_enlarge
 from tests.extractors.golden.golden import Case

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from extractors.decoder.decoder import Decoder
-from extractors.frame_size import FrameSize, Resizing
+from extractors.features import FrameSize, Resizing
 from extractors.media import decode, errors
 from extractors.media.decode import Limits, decode_here, stream_here
 from extractors.media.frame_reader import read_in_order

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from extractors.media.decode import DecodeRequest, decode_here
-from extractors.media.video import Video
+from extractors.media.request import Video
 from tests.media import quarters, write_still, write_video
 
 CORNERS = {(255, 0, 0): "red", (0, 255, 0): "green", (0, 0, 255): "blue"}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from extractors.preprocessing.cell_edges import (
+from extractors.preprocessing.images import (
     INCEPTION_V4,
     UNEVEN,
     find_cell_edges,

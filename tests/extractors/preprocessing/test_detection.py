@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from extractors.frame_size import fit_between
+from extractors.features import fit_between
 from extractors.preprocessing.detection import DetectionInput, to_bgr_planes
 
 INPUT = DetectionInput((10.0, 20.0, 30.0), (1.0, 2.0, 4.0), shortest=48, longest=80, multiple=32)

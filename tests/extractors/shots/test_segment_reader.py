@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from extractors.media.decode import stream_here
-from extractors.media.request import DecodeRequest
+from extractors.media.request import DecodeRequest, Video
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
-from extractors.media.video import Video
 from extractors.shots.segment import SegmentFrames, SegmentOptions, SegmentPlan
 from extractors.shots.segment_reader import read_segments
 from extractors.windows import Sampling, Windows

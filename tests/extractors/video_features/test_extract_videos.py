@@ -23,7 +23,7 @@ from extractors.media import errors
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest
 from extractors.video_features.extract_videos import ExtractedVideo, extract_video, extract_videos
-from extractors.windowing.batching import WindowRows
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Sampling, Windows
 from tests.extractors.media.test_decode import spoil
 from tests.extractors.plain_extractors import Loudness, Means, Numbers, Sum

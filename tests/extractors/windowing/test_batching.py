@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from extractors.windowing.batching import Batcher, PendingRows, WindowCutter, WindowRows
+from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 from tests.extractors.plain_extractors import Means, Numbers
 from tests.media import numbered

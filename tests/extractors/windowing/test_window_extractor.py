@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from extractors.features import Frames, StreamSpec
-from extractors.windowing.batching import WindowRows
 from extractors.windowing.window_extractor import WindowExtractor, describe_windows
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 from tests.extractors.moving import moving
 

@@ -29,6 +29,7 @@ from lab.ablations.row import (
 from lab.ablations.row_training import build_captioner, build_recipe, locate_checkpoint
 from lab.ablations.runner import EMBEDDING, FUSED_WEIGHTS, AblationRunner
 from lab.ablations.word_weights import PARTS, count_common_columns, load_word_weights
+from models.captioners.registry import captioner_class
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import Card, save_checkpoint
 from models.combining.reranking import LIKELIHOOD_WEIGHT
@@ -36,7 +37,6 @@ from models.vocabulary import Vocabulary
 from tests.lab.demo_shapes import HELD_OUT, demo_shapes
 from tests.training.stopped import stopped_before
 from training.batches.picture_batches import PictureBatches
-from training.recipes.demo_recipes import DEMO_CONFIGS
 
 PLAN = AblationPlan(steps=2, judged=HELD_OUT, words=False)
 #: All kinds of training and of reading, two rows and more of each family, what is read before what reads it.
@@ -265,7 +265,7 @@ def test_every_row_changes_what_there_is_and_is_compared_within_its_family(famil
         assert row.against is None or row.against in names - {row.name}
         assert row.paper.endswith(".")
         if isinstance(row.make, TrainingSpec):
-            fields = type(DEMO_CONFIGS[row.make.captioner]()).model_fields
+            fields = captioner_class(row.make.captioner).config_class.model_fields
             assert fields.keys() >= row.make.config.keys()
             assert type(RECIPE).model_fields.keys() >= row.make.recipe.keys()
         elif not row.make.shipped:

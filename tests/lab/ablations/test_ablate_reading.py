@@ -12,10 +12,11 @@ import torch
 from lab.ablations.corpus import GROUP, STEPS, JudgedPictures
 from lab.ablations.readers import OPTIONS, RerankedReader, SingleReader
 from lab.ablations.scoring import measure_attention
-from models.captioner import Captioner, StepAttention
+from models.captioner import Captioner
 from models.combining.reranking import Reranker
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import collate_inputs
+from models.memory import StepAttention
 from tests.models.captioners.test_semantic_embedding import tiny_embedding
 from tests.models.tiny import GRID_INPUT, tiny_dual_afr, tiny_g2l, tiny_refocus, tiny_stats, videos
 from tests.training.tiny_corpus import captioned

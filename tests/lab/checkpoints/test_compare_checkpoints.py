@@ -10,7 +10,8 @@ import torch
 
 from lab.checkpoints import compare_checkpoints
 from lab.checkpoints.compare_checkpoints import WAYS, CheckpointScore, HeldOutPictures, score_checkpoint
-from models.captioners.stats.network import STaTS, StreamConfig
+from models.captioners.stats.config import StreamConfig
+from models.captioners.stats.network import STaTS
 from models.decoding.decode import decode
 from models.inputs import order_inputs
 from models.likelihood import teacher_force

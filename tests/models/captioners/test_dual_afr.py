@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
-from extractors.preprocessing.cell_edges import make_even_edges
+from extractors.preprocessing.images import make_even_edges
 from models.captioners.dual_afr.alignment import LayerConfig, build_alignment, find_aligned_edges
-from models.captioners.dual_afr.network import C3D_LAYERS, STAGES, DualAFR, DualAFRConfig, multi_sample_bound
+from models.captioners.dual_afr.config import C3D_LAYERS, DEMO_LAYERS, DualAFRConfig
+from models.captioners.dual_afr.network import DualAFR, multi_sample_bound
+from models.captioners.registry import find_captioner
 from models.inputs import InputStream
 from models.likelihood import teacher_force
 from models.vocabulary import BOS, EOS, Vocabulary, pad_captions
@@ -179,21 +181,22 @@ def test_c3d_layers_come_out_as_the_paper_says() -> None:
             p.numel() for c in C3D_LAYERS for p in build_alignment("convolution", c, 512).parameters()
         )
     assert 45e6 < count < 47e6
-    assert {layer.aligned_side for layer in (*C3D_LAYERS, *STAGES)} == {4}
+    assert {layer.aligned_side for layer in (*C3D_LAYERS, *DEMO_LAYERS)} == {4}
 
 
 def test_cells_are_said_to_lie_where_pooling_put_them() -> None:
     """Seven cells padded by one and pooled by two: the first covers one of them, the others two."""
     uneven = pytest.approx((0, 1 / 7, 3 / 7, 5 / 7, 1))
-    demo = DualAFR(DualAFRConfig.demo(), Vocabulary(WORDS))
+    config: Any = find_captioner("dual_afr").make_demo_config()
+    demo = DualAFR(config, Vocabulary(WORDS))
     assert demo.map_edges("grid", 4) == uneven
-    assert find_aligned_edges("average", STAGES[-1]) == uneven
+    assert find_aligned_edges("average", DEMO_LAYERS[-1]) == uneven
     # a_L of the paper is not pooled by us, but was by its network
     assert find_aligned_edges("convolution", C3D_LAYERS[-1]) == uneven
     # resized evenly, and from no place in particular
     assert (
-        find_aligned_edges("hypercolumn", STAGES[-1])
-        == find_aligned_edges("mlp", STAGES[-1])
+        find_aligned_edges("hypercolumn", DEMO_LAYERS[-1])
+        == find_aligned_edges("mlp", DEMO_LAYERS[-1])
         == make_even_edges(4)
     )
 
@@ -201,7 +204,7 @@ def test_cells_are_said_to_lie_where_pooling_put_them() -> None:
 @pytest.mark.parametrize("lit", range(7))
 def test_the_cell_that_a_change_of_the_picture_moves_lies_there(lit: int) -> None:
     """One of the network's seven rows changes; the aligned row whose edges hold it does, and no other."""
-    layer = STAGES[-1].model_copy(update={"width": 3})
+    layer = DEMO_LAYERS[-1].model_copy(update={"width": 3})
     align = build_alignment("convolution", layer, 5)
     quiet = torch.zeros(1, 1, 49, 3)
     loud = quiet.clone().view(1, 1, 7, 7, 3)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from extractors.features import Features
-from models.caption import Caption, ChosenMoment, Extras, LayerWeights
+from models.caption import Caption, MomentsExplanation, WeightsExplanation
 from models.captioner import AnyCaptioner
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions, decode
 from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch, caption, optional_streams
+from tests.models.parts import find_part, list_names
 from tests.models.tiny import (
+    BOXES,
+    GRID,
     SPEC,
+    stats_config,
     tiny_dual_afr,
     tiny_g2l,
     tiny_refocus,
@@ -33,7 +36,7 @@ LENGTHS = (3, 1, 5)
 OWN: dict[str, tuple[Callable[[], AnyCaptioner], set[str]]] = {
     "stats": (tiny_stats, {"branch", "st_spatial"}),
     "g2l": (tiny_g2l, {"selected"}),
-    "refocus": (tiny_refocus, {"default_key_frame", "key_frame", "refocus", "step_1", "step_2"}),
+    "refocus": (tiny_refocus, {"key_frames", "refocus"}),
     "dual_afr": (tiny_dual_afr, {"layers"}),
     "vanilla": (tiny_vanilla, set()),
     "temporal": (tiny_temporal, set()),
@@ -55,8 +58,7 @@ def test_each_has_its_own_and_no_other(name: str) -> None:
     make, own = OWN[name]
     for found in best_of(make(), videos(LENGTHS)):
         assert found.attention is not None
-        extras = found.attention.extras
-        assert {name for name in Extras.model_fields if getattr(extras, name) is not None} == own
+        assert list_names(found.attention) == own
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -90,14 +92,16 @@ def test_g2l_tells_the_frames_that_it_took_and_how_heavy_they_were() -> None:
     captioner = tiny_g2l()
     for frames, found in zip(LENGTHS, best_of(captioner, videos(LENGTHS)), strict=True):
         assert found.attention is not None
-        selected = found.attention.extras.selected
+        selected = find_part(found.attention, "selected", MomentsExplanation).words
         assert selected is not None
         assert len(selected) == len(found.words)
         for word, chosen in enumerate(selected):
             assert len(chosen) == min(captioner.config.key_frames, frames)
             weights = found.attention.temporal[word] or []
             heaviest = sorted(weights, reverse=True)[: len(chosen)]
-            assert sorted((each.weight for each in chosen), reverse=True) == pytest.approx(heaviest, abs=2e-5)
+            assert sorted((each.weight or 0.0 for each in chosen), reverse=True) == pytest.approx(
+                heaviest, abs=2e-5
+            )
             for each in chosen:
                 assert each.time == found.attention.times[each.moment][0]
 
@@ -108,17 +112,24 @@ def test_refocus_tells_both_key_frames_and_what_was_written_from_each() -> None:
     memory = captioner.encode(features)
     first = decode(captioner, memory.first_step(), OPTIONS)
     for video, found in enumerate(best_of(captioner, features)):
-        assert found.attention is not None
-        extras = found.attention.extras
-        frames = LENGTHS[video]
-        assert extras.refocus is not None
-        assert extras.default_key_frame == ChosenMoment(
-            moment=frames // 2, time=float(frames // 2), weight=extras.refocus[frames // 2]
-        )
-        assert extras.key_frame is not None
-        assert extras.key_frame.moment == int(np.argmax(extras.refocus)) == int(memory.encoding.key[video])
-        assert extras.step_1 == join(captioner.vocabulary.decode(first[video][0].tokens))
-        assert extras.step_2 == found.text
+        middle = LENGTHS[video] // 2
+        alpha = find_part(found.attention, "refocus", WeightsExplanation).caption
+        frames = find_part(found.attention, "key_frames", MomentsExplanation).caption
+        assert alpha is not None
+        assert frames is not None
+        default, key = frames
+        assert (default.moment, default.time, default.weight) == (middle, float(middle), alpha[middle])
+        assert key.moment == int(np.argmax(alpha)) == int(memory.encoding.key[video])
+        assert default.text == join(captioner.vocabulary.decode(first[video][0].tokens))
+        assert key.text == found.text
+
+
+def test_stats_tells_the_shares_of_each_streams_branches() -> None:
+    (found,) = best_of(tiny_stats(stats_config(GRID, BOXES)), videos((3,)))
+    assert found.attention is not None
+    assert list_names(found.attention) == {"branch:grid", "branch:boxes", "st_spatial"}
+    shares = find_part(found.attention, "branch:boxes", WeightsExplanation).words
+    assert [sum(row or []) for row in shares or []] == pytest.approx([1.0] * len(found.words), abs=1e-4)
 
 
 def test_dual_afr_tells_a_weight_a_layer_for_each_word_but_the_first() -> None:
@@ -126,13 +137,13 @@ def test_dual_afr_tells_a_weight_a_layer_for_each_word_but_the_first() -> None:
     captioner.output.bias.data[0] = -50.0  # it goes on to the longest caption
     (found,) = best_of(captioner, videos((3,)))
     assert len(found.words) == OPTIONS.max_length
+    layers = find_part(found.attention, "layers", WeightsExplanation)
+    assert [each.name for each in layers.choices or []] == ["grid", "grid"]
+    assert layers.words is not None
+    assert layers.words[0] is None
     assert found.attention is not None
-    layers = found.attention.extras.layers
-    assert isinstance(layers, LayerWeights)
-    assert layers.names == ["grid", "grid"]
-    assert layers.weights[0] is None
     assert found.attention.temporal[0] is None
-    assert [sum(row or []) for row in layers.weights[1:]] == pytest.approx(
+    assert [sum(row or []) for row in layers.words[1:]] == pytest.approx(
         [1.0] * (len(found.words) - 1), abs=1e-4
     )
 
@@ -140,15 +151,15 @@ def test_dual_afr_tells_a_weight_a_layer_for_each_word_but_the_first() -> None:
 def test_a_caption_without_words_has_attention_without_rows() -> None:
     """Refocus's key frames are the video's, so that they are told all the same."""
     captioner = tiny_refocus()
-    silent = replace(OPTIONS, max_length=1)
+    silent = OPTIONS.changed(max_length=1)
     captioner.output.bias.data[0] = 50.0  # the end at once
     ((found,),) = caption(checkpoint(captioner), videos((3,)), silent)
     assert found.text == ""
     assert found.attention is not None
     assert (found.attention.words, found.attention.temporal) == ([], [])
     assert len(found.attention.times) == 3
-    assert found.attention.extras.key_frame is not None
-    assert found.attention.extras.step_1 == ""
+    frames = find_part(found.attention, "key_frames", MomentsExplanation).caption
+    assert [each.text for each in frames or []] == ["", ""]
 
 
 def test_sound_may_be_missing_and_nothing_else() -> None:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features, Stream
-from models.captioners.g2l.network import G2L, G2LConfig, GumbelTopK, drop_smallest
+from models.captioners.g2l.config import G2LConfig
+from models.captioners.g2l.network import G2L, GumbelTopK, drop_smallest
 from models.inputs import InputStream
 from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.forced import close, forced, never_reached, weights_of

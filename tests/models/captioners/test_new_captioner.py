@@ -1,122 +1,128 @@
-"""A captioner is one file and one line of the registry: no other file has to know it."""
+"""A captioner is one folder: no other file has to know it, for it to be trained, saved, served and drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import csv
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from pydantic import BaseModel
-from torch import Tensor, nn
+from PIL import Image
+from typer.testing import CliRunner
 
-from extractors.features import Features
-from models.caption import Extras
-from models.captioner import Captioner, CaptionSteps, Memory, State, StepAttention
-from models.captioners import registry
-from models.captioners.attention_layers import expand_to_rows
-from models.checkpoint import Card, load_checkpoint, save_checkpoint
-from models.decoding.decode import DecodingOptions
-from models.feature_sources.stream_checks import caption, lead_stream, optional_streams
-from models.inputs import Batch, InputStream, average_frames, average_regions, collate_inputs
-from models.vocabulary import Vocabulary, pad_captions
-from tests.models.tiny import SPEC, videos
-from training.batches.training_batch import TrainingBatch
-from training.optimization.losses import supervised_loss
-from training.recipes.demo_recipes import DEMO
-
-WORDS = ("a", "dog", "cat", "runs", "sits")
-
-
-class MeanConfig(BaseModel):
-    """The one stream that it reads."""
-
-    streams: tuple[InputStream, ...] = (InputStream(name="grid", width=6),)
-
-
-@dataclass(frozen=True, eq=False)
-class MeanMemory(Memory):
-    mean: Tensor
-    mask: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class MeanState(State):
-    h: Tensor
-
-
-class MeanCaptioner(Captioner[MeanMemory, MeanState]):
-    """A GRU that begins with the video's mean and looks at all of its frames alike."""
-
-    name = "mean"
-    config_class = MeanConfig
-    config: MeanConfig
-
-    def __init__(self, config: MeanConfig, vocabulary: Vocabulary) -> None:
-        super().__init__(config, vocabulary)
-        self.words = nn.Embedding(len(vocabulary), 6)
-        self.decoder, self.output = nn.GRUCell(6, 6), nn.Linear(6, len(vocabulary))
-
-    @property
-    def inputs(self) -> Sequence[InputStream]:
-        return self.config.streams
-
-    def encode(self, features: Sequence[Features]) -> MeanMemory:
-        return self.encode_batches(collate_inputs(features, self.inputs, self.output.weight.device))
-
-    def encode_batches(self, batches: Sequence[Batch]) -> MeanMemory:
-        (grid,) = batches
-        assert average_regions(grid).shape[1] == grid.frame_mask.shape[1]
-        return MeanMemory(grid.times, average_frames(grid), grid.frame_mask)
-
-    def start(self, memory: MeanMemory, rows_per_video: int) -> MeanState:
-        return MeanState(memory.mean.repeat_interleave(rows_per_video, 0))
-
-    def step(
-        self, state: MeanState, word: Tensor, memory: MeanMemory
-    ) -> tuple[Tensor, MeanState, StepAttention | None]:
-        h = self.decoder(self.words(word), state.h)
-        mask = expand_to_rows(memory.mask, h).float()
-        attention = StepAttention(mask / mask.sum(1, keepdim=True), None, {})
-        return F.log_softmax(self.output(h), 1), MeanState(h), attention
-
-    def explain(self, caption: CaptionSteps) -> Extras:
-        return Extras(selected=tuple((caption.moment(0, 1.0),) for _ in caption.steps.temporal))
+from app.attention_picture.render import draw_attention_picture
+from app.cli.installed_models import describe_set
+from app.cli.main import cli as app
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine import Engine
+from app.pipeline.engine_protocol import EngineAnswer
+from app.settings import Settings
+from extractors.media.decode import decode_here
+from models.caption import AttentionDocument
+from models.captioners.registry import CaptionerFolderDamaged, find_captioner, find_stream_set, list_folders
+from models.checkpoint import load_checkpoint
+from tests.media import write_video
+from tests.models.captioners.toy_folder import add_folder, registered
+from tests.models.parts import list_names
+from tests.training.killed_training import RECIPE
+from tests.training.small_demo import use_recipe
+from tests.training.tiny_corpus import write_corpus
+from training.recipes.demo_recipes import find_recipe
+from training.recipes.paper_recipes import find_paper_run
 
 
 @pytest.fixture
-def captioner(monkeypatch: pytest.MonkeyPatch) -> MeanCaptioner:
-    monkeypatch.setitem(registry.CAPTIONERS, MeanCaptioner.name, MeanCaptioner)  # the line
-    torch.manual_seed(0)
-    return MeanCaptioner(MeanConfig(), Vocabulary(WORDS)).eval()
+def toy(tmp_path: Path) -> Iterator[None]:
+    add_folder(tmp_path / "elsewhere")
+    with registered(tmp_path / "elsewhere"):
+        yield
 
 
-def test_it_is_saved_loaded_and_served(captioner: MeanCaptioner, tmp_path: Path) -> None:
-    file = tmp_path / "mean.safetensors"
-    save_checkpoint(file, captioner, Card("mean", {"grid": SPEC}, {}, {}))
-    checkpoint = load_checkpoint(file)
-    assert (lead_stream(checkpoint), optional_streams(checkpoint)) == ("grid", frozenset())
-    for found in caption(checkpoint, videos((3, 5)), DecodingOptions(beam_size=2, max_length=4)):
-        attention = found[0].attention
-        assert attention is not None
-        assert len(attention.times) in (3, 5)
-        assert attention.extras.selected is not None
-        assert len(attention.extras.selected) == len(attention.words)
+@pytest.mark.usefixtures("toy")
+def test_it_is_described_fitted_and_has_its_recipes(tmp_path: Path) -> None:
+    captioner = find_captioner("mean")
+    demo: Any = captioner.make_demo_config()
+    assert ([each.name for each in demo.streams], demo.hidden) == (["grid"], 6)
+    assert captioner.description.plain == "Looks at the whole film alike."
+    assert describe_set(find_stream_set("mean"), tmp_path)["captioner"] == "mean"
+    assert find_recipe("demo-mean", "mean").phases == {"again": 2}
+    run = find_paper_run("paper-vatex", "mean")
+    paper: Any = run.config(find_stream_set(run.streams))
+    assert ([each.name for each in paper.streams], paper.hidden) == (["resnext101"], 8)
 
 
-def test_it_is_trained(captioner: MeanCaptioner) -> None:
-    collated = collate_inputs(videos((3, 5)), captioner.inputs, torch.device("cpu"))
-    targets = pad_captions([captioner.vocabulary.encode(["a", "dog", "runs"])] * 4, 6)
-    batch = TrainingBatch(("one", "two"), {"grid": collated[0]}, targets, None)
-    optimizer, losses = torch.optim.Adam(captioner.parameters(), 0.05), []
-    for _ in range(20):
-        memory = captioner.encode_batches(batch.inputs_of(captioner))
-        memory = captioner.memory_to_learn_from(memory, torch.Generator())
-        loss = supervised_loss(captioner, memory, batch, DEMO, 1.0, torch.Generator())["total"]
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    assert losses[-1] < 0.7 * losses[0]
+@pytest.mark.usefixtures("toy")
+def test_it_is_trained_saved_served_explained_and_drawn(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = train(tmp_path, monkeypatch)
+    with (best.parent / "log.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["phase"] for row in rows} == {"cross_entropy", "again"}
+    assert any(row["halved"] for row in rows if row["phase"] == "again")
+    assert not any(row["halved"] for row in rows if row["phase"] == "cross_entropy")
+    state = torch.load(best.parent / "last.pt", weights_only=True)
+    assert not state["last"].isnan().all()
+    assert load_checkpoint(best).captioner.name == "mean"
+
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    best.rename(weights / "mean.safetensors")
+    engine = Engine(Settings(weights=weights, data=root / "data", device="cpu"))
+    (info,) = engine.info.captioners
+    assert (info.name, info.about) == ("mean", "Mean: a GRU over the mean of the video")
+    footage = decode_here(write_video(tmp_path / "clip.mp4", frames=20), engine.info.request).footage
+    options = engine.info.resolve(CaptionOptions(captioner="mean"))
+    (answer,) = engine.describe_and_caption([footage], [options], lambda stage, share: None)
+    assert isinstance(answer, EngineAnswer)
+    assert answer.attention is not None
+    document = AttentionDocument.model_validate_json(answer.attention)
+    assert list_names(document) == {"firsts", "thirds", "said", "others"}
+    frames = [Image.fromarray(pixels) for pixels in footage.pixels]
+    times = footage.pts.tolist()
+    bare = document.model_copy(update={"extras": []})
+    explained, plain = (draw_attention_picture(each, frames, times) for each in (document, bare))
+    assert explained.height > plain.height
+
+
+def train(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """By the command line, on drawn pictures through the shipped network."""
+    patch.setattr("training.optimization.trainer.REPORT_EVERY", 1)
+    numbers = {"steps": 2, "validate_every": 1, "phases": {"again": 2}, "soft_weight": 0.0}
+    use_recipe(patch, RECIPE.model_copy(update={**numbers, "self_critical_steps": 0}), "demo-mean")
+    archive, captions = write_corpus(folder, 16)
+    archive.rename(folder / "flickr8k_train.tar")
+    captions.rename(folder / "flickr8k_captions.json")
+    places = ["--data", str(folder), "--cache", str(folder / "cache"), "--out", str(folder / "run")]
+    words = ["train", "mean", "--recipe", "demo-mean", *places, "--threads", "1"]
+    trained = CliRunner().invoke(app, words)
+    assert trained.exit_code == 0, trained.output
+    return folder / "run" / "best.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("captioner.toml", "about", "abuot", "abuot"),
+        ("captioner.toml", "captioners.mean", "captioners.median", "describes median, and network.py"),
+        ("streams.py", "STREAM_SETS", "SETS", "STREAM_SETS"),
+        ("network.py", "import torch.nn", "import nowhere.nn", "nowhere"),
+    ],
+)
+def test_a_folder_that_lacks_something_is_told_by_name(
+    tmp_path: Path, file: str, old: str, new: str, said: str
+) -> None:
+    folder = add_folder(tmp_path, file, old, new)
+    with registered(tmp_path), pytest.raises(CaptionerFolderDamaged, match=said) as raised:
+        list_folders()
+    assert str(folder) in str(raised.value)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_captioner_is_known_only_where_its_folder_is(tmp_path: Path) -> None:
+    assert {folder.name for folder in list_folders()} > {"mean", "stats"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.captioners.__path__", [str(tmp_path / "nothing")])
+        assert list_folders() == ()

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
+from models.captioners.refocus.config import RefocusConfig
 from models.captioners.refocus.encoder import KBiGRU
-from models.captioners.refocus.network import Refocus, RefocusConfig, refocusing_loss
+from models.captioners.refocus.network import Refocus, RefocusMemory, refocusing_loss
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import InputStream
 from models.likelihood import teacher_force
+from models.training_phase import PhaseBatch, PhaseLoss
 from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.forced import close, forced, never_reached, weights_of
 from tests.models.tiny import SPEC, WORDS, refocus_config, stream, tiny_refocus
@@ -169,27 +171,34 @@ def test_without_a_last_epoch_or_a_choice_there_is_no_loss() -> None:
     assert scores.grad.isfinite().all()
 
 
+def combine_losses(captioner: Refocus, memory: RefocusMemory, targets: Tensor, last: Tensor) -> PhaseLoss:
+    """Eq. 22 with true words."""
+    return captioner.combined_loss(PhaseBatch(memory, targets, lambda _, word: word, last))
+
+
 def test_combined_loss_adds_both_steps_and_the_refocusing() -> None:
     captioner = tiny_refocus(CONFIGS["vre"]).train()
     memory, targets = captioner.encode(clips()), pad_captions([[4, 5, 6], [7, 8]] * 3, 8)
     last = torch.tensor([torch.nan, torch.nan, 0.0, torch.nan, -50.0, -70.0])
-    found = captioner.combined_loss(memory, targets, last)
-    for ours, of in ((found.step_1, memory.first_step()), (found.step_2, memory)):
+    found = combine_losses(captioner, memory, targets, last)
+    reward, refocusing = found.remembered, found.parts["refocusing"]
+    assert reward is not None
+    for ours, of in ((found.parts["step_1"], memory.first_step()), (found.parts["loss"], memory)):
         torch.testing.assert_close(ours, caption_loss(captioner, of, targets).cross_entropy)
     log_p = [teacher_force(captioner, m, targets).log_p.sum(1) for m in (memory.first_step(), memory)]
-    torch.testing.assert_close(found.reward, (log_p[1] - log_p[0]).detach())
+    torch.testing.assert_close(reward, (log_p[1] - log_p[0]).detach())
     seen = refocusing_loss(  # of the second video one caption was seen before, of the third both
         memory.encoding.scores,
         memory.frame_mask,
         memory.encoding.key,
-        torch.stack([found.reward[0], found.reward[2], (found.reward[4] + found.reward[5]) / 2]),
+        torch.stack([reward[0], reward[2], (reward[4] + reward[5]) / 2]),
         torch.tensor([torch.nan, 0.0, -60.0]),
     )
     assert seen[0] == 0
     assert seen[2] != 0
-    torch.testing.assert_close(found.refocusing, seen.mean())
+    torch.testing.assert_close(refocusing, seen.mean())
     captions_a_word = 6 / int((targets >= 0).sum())
-    wanted = found.step_1 + found.step_2 + 0.03 * captions_a_word * found.refocusing
+    wanted = found.parts["step_1"] + found.parts["loss"] + 0.03 * captions_a_word * refocusing
     torch.testing.assert_close(found.total, wanted)
 
 
@@ -202,8 +211,10 @@ def test_gradient_reaches_every_parameter_within_ten_batches() -> None:
 
     def loss(batch: int) -> Tensor:
         captions = torch.randint(3, 20, (6, 4), generator=torch.Generator().manual_seed(batch)).tolist()
-        found = captioner.combined_loss(captioner.encode(clips()), pad_captions(captions, 6), last[0])
-        last[0] = found.reward
+        memory, targets = captioner.encode(clips()), pad_captions(captions, 6)
+        found = combine_losses(captioner, memory, targets, last[0])
+        assert found.remembered is not None
+        last[0] = found.remembered
         return found.total
 
     assert never_reached(captioner, loss) == []
@@ -280,7 +291,7 @@ def test_paper_widths_and_one_optimiser_step() -> None:
 
     def loss() -> Tensor:
         torch.manual_seed(1)
-        return captioner.combined_loss(captioner.encode([features]), targets, torch.zeros(2)).total
+        return combine_losses(captioner, captioner.encode([features]), targets, torch.zeros(2)).total
 
     before = loss()
     assert float(before.detach()) == pytest.approx(2 * np.log(10_003), rel=0.15)

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from extractors.features import Features, Stream
-from models.captioner import StepAttention
-from models.captioners.stats.network import Pooling, RankedAttention, STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.config import Pooling, STaTSConfig, StreamConfig
+from models.captioners.stats.network import RankedAttention, STaTS
+from models.memory import StepAttention
 from models.video_category import add_category
 from models.vocabulary import BOS, Vocabulary, pad_captions
 from tests.models.tiny import BOXES, GRID, stats_config, stream, tiny_stats, videos

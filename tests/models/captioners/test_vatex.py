@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
+from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
 from models.captioners.vatex.network import (
     SpatialCaptioner,
-    SpatialVatexConfig,
     TemporalCaptioner,
     TwoLayerCaptioner,
     VanillaCaptioner,
-    VatexConfig,
 )
 from models.inputs import InputStream
 from models.vocabulary import BOS, Vocabulary, pad_captions

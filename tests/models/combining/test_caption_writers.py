@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TypeAlias
 
 import pytest
 import torch
 
-from models.caption import CandidateCaption, Caption
+from models.caption import Caption, MomentsExplanation, TextExplanation
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import Card, Checkpoint
@@ -27,6 +28,7 @@ from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch, caption
 from models.vocabulary import Vocabulary
 from tests.models.captioners.test_explain import checkpoint
+from tests.models.parts import find_part, list_candidates
 from tests.models.tiny import (
     GRID_INPUT,
     SPEC,
@@ -54,16 +56,14 @@ def fused(**members: AnyCaptioner) -> FusedWriter:
     return FusedWriter({name: checkpoint(each) for name, each in members.items()}, embedding(), card)
 
 
-def competed(best: Caption) -> list[CandidateCaption]:
-    assert best.attention is not None
-    assert best.attention.extras.candidates is not None
-    return best.attention.extras.candidates
+def competed(best: Caption) -> list[SimpleNamespace]:
+    return list_candidates(best.attention)
 
 
 def test_the_beams_of_all_members_compete_and_the_best_is_the_caption() -> None:
     members: Members = {"stats": tiny_stats(), "g2l": tiny_g2l(), "refocus": tiny_refocus()}
     writer = fused(**members)
-    each = replace(OPTIONS, num_captions=min(CANDIDATES, OPTIONS.beam_size))
+    each = OPTIONS.changed(num_captions=min(CANDIDATES, OPTIONS.beam_size))
     for video, [best] in enumerate(writer.caption(videos(), OPTIONS)):
         candidates = competed(best)
         assert best.text == candidates[0].text
@@ -82,14 +82,14 @@ def test_the_beams_of_all_members_compete_and_the_best_is_the_caption() -> None:
 
 
 def test_the_winners_own_attention_is_told() -> None:
-    own = {"stats": "branch", "dual_afr": "layers", "refocus": "key_frame"}
+    own = {"stats": "branch", "dual_afr": "layers", "refocus": "key_frames"}
     writer = fused(stats=tiny_stats(), dual_afr=tiny_dual_afr(), refocus=tiny_refocus())
     winners = set()
     for [best] in writer.caption(videos((3, 1, 5, 2, 4)), OPTIONS):
         assert best.attention is not None
         winner = competed(best)[0].captioner
         winners.add(winner)
-        told = {name for name, extra in own.items() if getattr(best.attention.extras, extra) is not None}
+        told = {name for name, part in own.items() if best.attention.find_part(part) is not None}
         assert told == {winner}
         assert best.attention.words == [word.word for word in best.words]
     assert winners
@@ -97,13 +97,13 @@ def test_the_winners_own_attention_is_told() -> None:
 
 def test_several_captions_are_the_best_ones() -> None:
     writer = fused(stats=tiny_stats(), g2l=tiny_g2l())
-    (captions,) = writer.caption(videos((3,)), replace(OPTIONS, num_captions=3))
+    (captions,) = writer.caption(videos((3,)), OPTIONS.changed(num_captions=3))
     assert [each.text for each in captions] == [each.text for each in competed(captions[0])[:3]]
 
 
 def test_the_papers_rule_is_an_option_of_the_search() -> None:
     ours = fused(stats=tiny_stats(), g2l=tiny_g2l())
-    asked = [best for [best] in ours.caption(videos(), replace(OPTIONS, fusion_rule="relevance"))]
+    asked = [best for [best] in ours.caption(videos(), OPTIONS.changed(fusion_rule="relevance"))]
     told = [best for [best] in replace(ours, likelihood_weight=0.0).caption(videos(), OPTIONS)]
     assert [competed(best) for best in asked] == [competed(best) for best in told]
     for best in asked:
@@ -148,17 +148,20 @@ def test_an_ensemble_writes_what_its_average_decodes_and_looks_as_its_first_memb
     for frames, [best], hypotheses in zip((3, 1, 5), writer.caption(videos(), OPTIONS), wanted, strict=True):
         assert best.text == join(ensemble.vocabulary.decode(hypotheses[0].tokens))
         assert best.attention is not None
-        assert best.attention.extras.members == ["g2l", "stats", "refocus"]
-        assert best.attention.extras.selected is not None
+        together = find_part(best.attention, "members", TextExplanation)
+        assert together.items == ["g2l", "stats", "refocus"]
+        assert together.caption is not None
+        assert together.caption.startswith("g2l, stats and refocus agreed on every word.")
+        assert find_part(best.attention, "selected", MomentsExplanation).words is not None
         assert [len(row or ()) for row in best.attention.temporal] == [frames] * len(best.words)
 
 
 def test_what_refocus_writes_alone_is_no_ensembles() -> None:
     writer = AveragedWriter({"refocus": checkpoint(tiny_refocus()), "stats": checkpoint(tiny_stats())})
     ((best,),) = writer.caption(videos((3,)), OPTIONS)
-    assert best.attention is not None
-    assert best.attention.extras.key_frame is not None
-    assert best.attention.extras.step_1 is best.attention.extras.step_2 is None
+    frames = find_part(best.attention, "key_frames", MomentsExplanation).caption
+    assert frames is not None
+    assert [each.text for each in frames] == [None, None]
 
 
 def test_members_of_other_words_have_no_average_but_can_compete() -> None:

@@ -69,7 +69,7 @@ def test_all_compete_and_each_is_judged_by_all(git: Any, blip: Any, features: Se
         assert [each.merit for each in candidates] == sorted((c.merit for c in candidates), reverse=True)
         assert best.text == candidates[0].text
         own = {
-            name: each.caption([frames], replace(OPTIONS, num_captions=3))
+            name: each.caption([frames], OPTIONS.changed(num_captions=3))
             for name, each in writer.pretrained.items()
         }
         for each in candidates:
@@ -94,7 +94,7 @@ def test_all_compete_and_each_is_judged_by_all(git: Any, blip: Any, features: Se
 def test_the_winner_tells_its_own_attention(git: Any, features: Sequence[Features]) -> None:
     """GIT's grid has four cells a side and six moments of its own frames; ours has its own extras."""
     writer = fused(stats=checkpoint(tiny_stats()), git=git)
-    alone = git.caption(FRAMES, replace(OPTIONS, num_captions=3))
+    alone = git.caption(FRAMES, OPTIONS.changed(num_captions=3))
     winners = set()
     for weight in (0.0, LIKELIHOOD_WEIGHT, 5.0, -5.0):
         weighed = replace(writer, likelihood_weight=weight)
@@ -105,7 +105,7 @@ def test_the_winner_tells_its_own_attention(git: Any, features: Sequence[Feature
             assert best.attention.words == [word.word for word in best.words]
             is_git = isinstance(best.attention.spatial, GridAttention) and best.attention.spatial.rows == 4
             assert is_git == (first.captioner == "git")
-            assert (best.attention.extras.branch is None) == is_git
+            assert (best.attention.find_part("branch") is None) == is_git
             if is_git:
                 own = alone[video][first.beam].attention
                 assert own is not None
@@ -117,11 +117,11 @@ def test_several_captions_are_the_best_ones_and_the_first_alone_has_attention(
     git: Any, features: Sequence[Features]
 ) -> None:
     writer = fused(git=git, stats=checkpoint(tiny_stats()))
-    several = replace(OPTIONS, num_captions=3)
+    several = OPTIONS.changed(num_captions=3)
     for captions in writer.caption_frames(FRAMES, features, several):
         assert [each.text for each in captions] == [each.text for each in competed(captions[0])[:3]]
         assert [each.attention is None for each in captions] == [False, True, True]
-    plain = writer.caption_frames(FRAMES, features, replace(several, attention=False))
+    plain = writer.caption_frames(FRAMES, features, several.changed(attention=False))
     assert all(each.attention is None for captions in plain for each in captions)
 
 
@@ -205,7 +205,7 @@ def test_a_pretrained_caption_is_read_by_its_words(features: Sequence[Features])
     vocabulary = tiny_stats().vocabulary
     assert vocabulary.encode(["cafe"]) == [UNK]
     ((best,),) = fused(stats=checkpoint(tiny_stats()), git=member).caption_frames(
-        FRAMES[:1], features[:1], replace(OPTIONS, attention=False)
+        FRAMES[:1], features[:1], OPTIONS.changed(attention=False)
     )
     assert best.attention is None
 
@@ -213,7 +213,7 @@ def test_a_pretrained_caption_is_read_by_its_words(features: Sequence[Features])
 def test_captions_that_read_alike_count_once(features: Sequence[Features]) -> None:
     """Of those of two members the one of whoever was named first."""
     stats = checkpoint(tiny_stats())
-    (texts,) = fused(stats=stats).caption(features[:1], replace(OPTIONS, num_captions=3))
+    (texts,) = fused(stats=stats).caption(features[:1], OPTIONS.changed(num_captions=3))
     echo: Any = Listener([f"{text.text.capitalize()}." for text in texts])
     for members, winner in (
         ({"stats": stats, "echo": echo}, "stats"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -47,7 +46,7 @@ def seen(member: AnyCaptioner, features: Sequence[Features], counts: Sequence[in
     """As many captions of each video as ``counts`` says."""
     with torch.no_grad():
         memory = member.encode(features)
-    written = decode(member, memory, replace(OPTIONS, num_captions=max(counts)))
+    written = decode(member, memory, OPTIONS.changed(num_captions=max(counts)))
     return DecodedOutput(member, memory, [each[:count] for each, count in zip(written, counts, strict=True)])
 
 

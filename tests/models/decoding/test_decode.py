@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.captioner import StepAttention
 from models.decoding.constraints import BAD_ENDINGS, FUNCTION_WORDS
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
+from models.memory import StepAttention
 from models.vocabulary import BOS, EOS, UNK
 from tests.models.brute_force import (
     Allowed,
@@ -32,7 +31,7 @@ FREE = DecodingOptions(suppress_unk=False, name_once=False, max_length=4, length
 
 
 def options(**changes: Any) -> DecodingOptions:
-    return dataclasses.replace(FREE, **changes)
+    return FREE.changed(**changes)
 
 
 def tokens_of(found: Hypothesis) -> tuple[int, ...]:
@@ -323,9 +322,9 @@ def test_constraints_that_forbid_everything_end_the_caption() -> None:
     captioner = FixedToy(("a",), [0.01, 0.0, 0.0, 0.99])
     forbidden = options(decoding_constraint=True, remove_bad_endings=True, suppress_unk=True)
     for method in ("greedy", "sample"):
-        [[found]] = decode(captioner, videos(0), dataclasses.replace(forbidden, method=method, seed=0))
+        [[found]] = decode(captioner, videos(0), forbidden.changed(method=method))
         assert tokens_of(found) == (3, EOS)
-    [beams] = decode(captioner, videos(0), dataclasses.replace(forbidden, num_captions=5))
+    [beams] = decode(captioner, videos(0), forbidden.changed(num_captions=5))
     assert [tokens_of(h) for h in beams] == [(EOS,), (3, EOS)]
 
 

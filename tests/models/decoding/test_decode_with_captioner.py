@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from extractors.features import Features, Stream, StreamSpec
-from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
 from models.combining.ensemble import Ensemble
 from models.decoding.decode import DecodingOptions, decode, sample
 from models.vocabulary import Vocabulary

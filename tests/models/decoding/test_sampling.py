@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.captioner import StepAttention
 from models.decoding.decode import DecodingOptions, decode, sample
+from models.memory import StepAttention
 from models.vocabulary import BOS, EOS
 from tests.models.brute_force import every_sequence
 from tests.models.toy_captioners import Numbered, Prefixes, RandomToy, videos

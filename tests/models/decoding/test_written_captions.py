@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from models.caption import AttentionDocument, BoxAttention, Extras, GridAttention
+from models.caption import AttentionDocument, BoxAttention, GridAttention, WeightsExplanation
 from models.captioner import rounded
 from models.decoding.written_captions import (
     SPREAD_ENTROPY,
@@ -28,7 +28,7 @@ def weights(*shape: int) -> np.ndarray:
 
 
 TEMPORAL, SPATIAL = weights(len(WORDS), FRAMES), weights(len(WORDS), FRAMES, PLACES)
-BOXES, BRANCH = np.random.default_rng(0).random((FRAMES, PLACES, 4)), weights(len(WORDS), 1, 2)
+BOXES, BRANCH = np.random.default_rng(0).random((FRAMES, PLACES, 4)), weights(len(WORDS), 2)
 
 
 def places(kind: str, temporal: np.ndarray = TEMPORAL) -> GridAttention | BoxAttention | None:
@@ -38,8 +38,8 @@ def places(kind: str, temporal: np.ndarray = TEMPORAL) -> GridAttention | BoxAtt
 
 
 def document(kind: str, temporal: np.ndarray = TEMPORAL) -> AttentionDocument:
-    extras = Extras(branch=rounded(BRANCH))
-    return attention_document(WORDS, TIMES, temporal, places(kind, temporal), extras)
+    part = WeightsExplanation(name="branch", title="Shares", over="choices", words=rounded(BRANCH))
+    return attention_document(WORDS, TIMES, temporal, places(kind, temporal), [part])
 
 
 @pytest.mark.parametrize("kind", ["grid", "boxes", "none"])
@@ -48,7 +48,7 @@ def test_the_document_has_every_number_to_a_few_digits(kind: str) -> None:
     assert ours["words"] == list(WORDS)
     np.testing.assert_allclose(ours["times"], TIMES, atol=0.6e-4)
     np.testing.assert_allclose(ours["temporal"], TEMPORAL, atol=0.6e-5)
-    np.testing.assert_allclose(ours["extras"]["branch"], BRANCH, atol=0.6e-5)
+    np.testing.assert_allclose(ours["extras"][0]["words"], BRANCH, atol=0.6e-5)
     assert (ours["spatial"] is None) == (kind == "none")
     if kind != "none":
         np.testing.assert_allclose(ours["spatial"]["weights"], SPATIAL, atol=0.6e-5)
@@ -65,10 +65,10 @@ def test_a_word_without_attention_is_null() -> None:
     assert [rows is None for rows in ours.spatial.weights] == [True, False, False]
 
 
-def test_what_a_captioner_does_not_have_is_null() -> None:
-    extras = document("none").model_dump(mode="json")["extras"]
-    assert extras.keys() == Extras.model_fields.keys()
-    assert [name for name, value in extras.items() if value is not None] == ["branch"]
+def test_each_member_of_a_part_is_there() -> None:
+    (part,) = document("none").model_dump(mode="json")["extras"]
+    assert part.keys() == WeightsExplanation.model_fields.keys()
+    assert (part["kind"], part["caption"]) == ("weights", None)
 
 
 def test_the_document_says_what_kind_of_places_it_weighs() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.worker.shared_frames import map_frames, write_frames
+from app.worker.engine.shared_frames import map_frames, write_frames
 from extractors.child_process import open_shared_memory
 from extractors.decoder.decoder import Decoder
 from extractors.extractor import AnyExtractor, create

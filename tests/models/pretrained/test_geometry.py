@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from extractors.features import Frames
-from extractors.preprocessing.cell_edges import make_even_edges, map_to_picture
+from extractors.preprocessing.images import make_even_edges, map_to_picture
 from extractors.windows import Sampling
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.load import AnyPretrainedCaptioner, load_pretrained_captioner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,7 +55,7 @@ def test_what_cannot_be_done_is_refused_by_name(option: str) -> None:
 
 
 def test_no_option_is_forgotten() -> None:
-    assert {each.name for each in fields(DecodingOptions)} == {*MAPPED, *REFUSED, *ELSEWHERE}
+    assert set(DecodingOptions.model_fields) == {*MAPPED, *REFUSED, *ELSEWHERE}
 
 
 def test_the_average_is_a_penalty_of_one() -> None:

@@ -11,8 +11,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, CLIPImageProcessor, GitForCausalLM
 
-from extractors.features import Footage, Frames
-from extractors.frame_size import FrameSize
+from extractors.features import Footage, Frames, FrameSize
 from models.decoding.options import DecodingOptions
 from models.pretrained.captioner import TEXTS
 from models.pretrained.load import load_pretrained_captioner

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
 from models.vocabulary import Vocabulary, pad_captions
 from tests.models.toy_captioners import RandomToy, videos
 from tests.training.tiny_corpus import captioned

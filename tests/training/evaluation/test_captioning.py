@@ -141,13 +141,13 @@ def test_a_search_is_the_usual_one_but_for_what_is_said(
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
     entry = load_evaluated_captioner("stats")
     usual = DecodingOptions(attention=False)
-    assert entry.choose_search({"beam_size": None}) == usual == DEMO.decoding.options
+    assert entry.choose_search({"beam_size": None}) == usual == DEMO.search
     said = {"name_once": False, "length_penalty": "wu_0.9", "group_size": 1, "top_k": None}
-    assert entry.choose_search(said) == replace(usual, name_once=False, length_penalty="wu_0.9")
-    assert entry.choose_search({"length_penalty": "0.5"}).length_penalty == 0.5
+    assert entry.choose_search(said) == usual.changed(name_once=False, length_penalty="wu_0.9")
+    assert entry.choose_search({"length_penalty": 0.5}).length_penalty == 0.5
     for wrong, sentence in (
         ({"fusion_rule": "relevance"}, "fusion alone ranks"),
-        ({"top_k": 5}, "top_k must be None unless"),
+        ({"top_k": 5}, "top_k is for drawn words"),
         ({"length_penalty": "long"}, "length_penalty must be a number"),
     ):
         with pytest.raises(WrongSearch, match=sentence):

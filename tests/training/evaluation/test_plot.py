@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from training.cli import app
+from app.cli.main import cli as app
 from training.evaluation.plot import Curves, NoCurves, draw, read_curves
 from training.optimization.run_folder import TrainingRun
 

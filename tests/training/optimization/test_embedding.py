@@ -21,7 +21,7 @@ from training.batches.picture_inputs import PictureInputs
 from training.optimization.embedding import TEMPERATURE, Recall, contrastive_loss, train_embedding
 from training.optimization.trainer import Trainer
 from training.optimization.validation import PictureValidation
-from training.recipes.demo_recipes import RECIPES, UnknownRecipe, find_recipe
+from training.recipes.demo_recipes import UnknownRecipe, find_recipe, read_recipes
 from training.sessions.pictures import WHOLE_PICTURES, CheckpointWriter
 
 CONFIG = SemanticEmbeddingConfig(streams=(InputStream(name="grid", width=8),), words=8, joint=12)
@@ -106,7 +106,7 @@ def test_shapes_are_found_by_what_is_said_of_them(tiny: Trainer) -> None:
 def test_recipes_are_for_captioners_or_for_the_embedding() -> None:
     assert find_recipe(None, "semantic_embedding").name == "demo-embedding"
     assert find_recipe(None, "g2l").name == "demo"
-    assert find_recipe("demo-taught", "g2l") is RECIPES["demo-taught"]
+    assert find_recipe("demo-taught", "g2l") == read_recipes().recipes["demo-taught"]
     with pytest.raises(UnknownRecipe, match="no recipe 'demo-embedding' for stats; there are: demo, "):
         find_recipe("demo-embedding", "stats")
     with pytest.raises(UnknownRecipe, match="no recipe 'demo' for semantic_embedding"):

@@ -14,10 +14,11 @@ from models.vocabulary import Vocabulary
 from tests.training.killed_training import RECIPE, stats, trainer
 from tests.training.optimization.test_refocusing import CONFIG
 from training.optimization.learner import Learner, NetworkT
-from training.optimization.refocus_phases import train_later_phases
+from training.optimization.phases import train_later_phases
 from training.optimization.trainer import Phase, Trainer
 
-ALL = {"first_step_steps": 1, "combined_steps": 1, "frozen_steps": 1, "self_critical_steps": 1}
+PHASES = {"first_step": 1, "combined": 1, "frozen_key_frames": 1}
+ALL = {"phases": PHASES, "self_critical_steps": 1}
 REFOCUS = ["first_step", "combined", "frozen_key_frames"]
 
 
@@ -41,13 +42,17 @@ def refocus(vocabulary: Vocabulary) -> Refocus:
     [
         (True, ALL, [*REFOCUS, "self_critical"]),
         (True, {**ALL, "self_critical_steps": 0}, REFOCUS),
-        (True, {**ALL, "combined_steps": 0}, ["first_step", "frozen_key_frames", "self_critical"]),
+        (
+            True,
+            {**ALL, "phases": {**PHASES, "combined": 0}},
+            [REFOCUS[0], REFOCUS[2], "self_critical"],
+        ),
         (False, ALL, ["self_critical"]),
         (False, {**ALL, "self_critical_steps": 0}, []),
     ],
 )
 def test_each_phase_goes_on_from_the_one_before(
-    tmp_path: Path, is_refocus: bool, steps: dict[str, int], expected: list[str]
+    tmp_path: Path, is_refocus: bool, steps: dict[str, object], expected: list[str]
 ) -> None:
     tiny = trainer(tmp_path, tmp_path, recipe=RECIPE.model_copy(update=steps))
     vocabulary = tiny.batches.vocabulary

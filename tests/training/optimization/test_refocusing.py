@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 import torch
 
-from models.captioners.refocus.network import Refocus, RefocusConfig
+from models.captioners.refocus.config import RefocusConfig
+from models.captioners.refocus.network import Refocus
 from models.checkpoint import Card, save_checkpoint
 from models.inputs import InputStream
+from models.training_phase import PhaseBatch
 from tests.models.tiny import SPEC
 from tests.training.killed_training import RECIPE, trainer
 from training.batches.training_batch import TrainingBatch
 from training.optimization import trainer as optimization_trainer
+from training.optimization.caption_values import CaptionValues
 from training.optimization.learner import TrainedNetwork
-from training.optimization.refocus_phases import LastRewards, train_refocus
+from training.optimization.phases import train_own_phases
 from training.optimization.run_folder import TrainingRun
 from training.optimization.trainer import BestScore, Trainer
 
@@ -33,9 +36,7 @@ CONFIG = RefocusConfig(
 SHOTS = RECIPE.model_copy(
     update={
         "steps": 0,
-        "first_step_steps": 2,
-        "combined_steps": 8,
-        "frozen_steps": 2,
+        "phases": {"first_step": 2, "combined": 8, "frozen_key_frames": 2},
         "validate_every": 4,
         "soft_weight": 0.0,
         "distractors": 0.8,
@@ -67,8 +68,9 @@ def train(corpus: Path, out: Path, last: int = -1) -> str:
     out.mkdir(parents=True, exist_ok=True)
     tiny = saving(trainer(corpus, out, last, recipe=SHOTS), out)
     torch.manual_seed(0)
-    tiny.train(Refocus(CONFIG, tiny.batches.vocabulary))
-    return train_refocus(tiny, tiny.run.best_after)
+    captioner = Refocus(CONFIG, tiny.batches.vocabulary)
+    tiny.train(captioner)
+    return train_own_phases(captioner.phases[1:], tiny, tiny.run.best_after)
 
 
 def state(out: Path) -> dict[str, Any]:
@@ -161,7 +163,7 @@ def drawn(ids: tuple[str, ...], places: tuple[int, ...]) -> TrainingBatch:
 
 
 def test_a_reward_is_compared_with_that_of_the_same_caption() -> None:
-    rewards = LastRewards(
+    rewards = CaptionValues(
         [Said("a", (("x",),)), Said("b", (("x",), ("y",), ("z",))), Said("c", (("x",),) * 2)]
     )
     assert len(rewards.values) == 6
@@ -190,12 +192,12 @@ def test_a_second_epoch_moves_the_refocusing_attention(corpus: Path, tmp_path: P
     """In the first there is no reward to compare with, and its weights get no gradient."""
     tiny = trainer(corpus, tmp_path, recipe=SHOTS)
     captioner = Refocus(CONFIG, tiny.batches.vocabulary).train()
-    rewards, gradients = LastRewards(tiny.batches.items), []
+    rewards, gradients = CaptionValues(tiny.batches.items), []
     for step in (0, tiny.batches.steps_per_epoch * 2):
         batch: TrainingBatch = tiny.batches.at(step)
-        found = captioner.combined_loss(
-            captioner.encode_batches(batch.inputs_of(captioner)), batch.targets, rewards.get(batch)
-        )
+        memory = captioner.encode_batches(batch.inputs_of(captioner))
+        given = PhaseBatch(memory, batch.targets, lambda _, word: word, rewards.get(batch))
+        found = captioner.combined_loss(given)
         captioner.zero_grad()
         found.total.backward()
         refocusing = captioner.watcher.vre

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.captioner import InputDescription
 from models.decoding.decode import DecodingOptions, decode, sample
-from models.inputs import Batch, InputStream
+from models.inputs import Batch, InputDescription, InputStream
 from models.vocabulary import EOS, pad_captions
 from tests.models.toy_captioners import Numbered, Prefixes, Toy, videos
 from training.batches.training_batch import TrainingBatch

@@ -38,7 +38,7 @@ def test_refocus_learns_each_video_from_either_of_its_encodings() -> None:
     assert torch.equal(chosen, torch.stack([first[0], second[1], first[2]]))
     generator, firsts = torch.Generator().manual_seed(0), 0
     for _ in range(100):
-        drawn = captioner.memory_to_learn_from(memory, generator)
+        drawn = captioner.phases[0].choose(memory, generator)
         assert isinstance(drawn, RefocusMemory)
         is_first = (drawn.o == first).all(1)
         assert torch.equal(drawn.o, torch.where(is_first.unsqueeze(1), first, second))
@@ -49,14 +49,14 @@ def test_refocus_learns_each_video_from_either_of_its_encodings() -> None:
 def test_others_have_one_memory() -> None:
     captioner = tiny_stats()
     memory = captioner.encode(videos())
-    assert captioner.memory_to_learn_from(memory, torch.Generator()) is memory
+    assert captioner.phases[0].choose(memory, torch.Generator()) is memory
 
 
 def test_auxiliary_losses_are_added_by_their_weights() -> None:
     captioner = tiny_stats().train()
     memory = captioner.encode(videos())
     plain = caption_loss(captioner, memory, TARGETS, smoothing=DEMO.smoothing)
-    found = loss(captioner, memory, DEMO.model_copy(update={"ranking_weight": 0.7}))
+    found = loss(captioner, memory, DEMO.model_copy(update={"auxiliary_weight": 0.7}))
     assert float(found["auxiliary"].detach()) > 0
     torch.testing.assert_close(found["total"], plain.cross_entropy + 0.7 * plain.auxiliary)
 

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from pydantic import ValidationError
 
-from training.recipes.demo_recipes import CONTINUING, DEMO, FOR_ONE, RECIPES, RecipeFile
+from training.recipes.demo_recipes import DEMO, RecipeBook, UnknownRecipe, find_recipe, read_recipes
 
-BASE = "\n".join(f"{name} = {value!r}" for name, value in DEMO.model_dump(exclude_defaults=True).items())
-BASE = BASE.replace("(", "[").replace(")", "]")
-
-
-def book(folder: Path, text: str) -> RecipeFile:
-    file = folder / "recipes.toml"
-    file.write_text(f"[base]\n{BASE}\n{text}")
-    return RecipeFile.read(file)
+BASE = {"base": DEMO.model_dump(exclude={"name"})}
 
 
-def test_a_recipe_has_the_numbers_of_the_one_that_it_extends(tmp_path: Path) -> None:
-    found = book(tmp_path, '[longer]\nextends = "base"\ncontinues = true\nsteps = 7\n')
-    assert found.recipes["base"] == DEMO.model_copy(update={"name": "base"})
-    assert found.recipes["longer"] == DEMO.model_copy(update={"name": "longer", "steps": 7})
-    assert found.continuing == {"longer"}
+def test_a_recipe_has_the_numbers_of_the_one_that_it_extends() -> None:
+    book = (
+        RecipeBook().add(BASE).add({"longer": {"extends": "base", "continues": True, "steps": 7}}, ("g2l",))
+    )
+    assert book.recipes["base"] == DEMO.model_copy(update={"name": "base"})
+    assert book.recipes["longer"] == DEMO.model_copy(update={"name": "longer", "steps": 7})
+    assert book.continuing == {"longer"}
+    assert book.limited == {"longer": ("g2l",)}
 
 
-def test_a_misspelt_number_is_refused(tmp_path: Path) -> None:
+def test_a_misspelt_number_is_refused() -> None:
     with pytest.raises(ValidationError, match="stepps"):
-        book(tmp_path, '[other]\nextends = "base"\nstepps = 7\n')
+        RecipeBook().add(BASE).add({"other": {"extends": "base", "stepps": 7}})
 
 
 def test_the_marks_name_recipes() -> None:
-    assert CONTINUING | FOR_ONE.keys() < RECIPES.keys()
-    assert "finetune" not in CONTINUING  # it says by itself what it needs
+    book = read_recipes()
+    assert book.continuing | book.limited.keys() < book.recipes.keys()
+    assert "finetune" not in book.continuing  # it says by itself what it needs
+
+
+def test_a_recipe_of_a_captioners_folder_is_for_that_captioner() -> None:
+    assert find_recipe("demo-shots", "stats").shot_weight == 1
+    with pytest.raises(UnknownRecipe, match="demo-shots trains what stats alone has, and not g2l"):
+        find_recipe("demo-shots", "g2l")

@@ -13,20 +13,21 @@ import torch
 from pydantic import BaseModel
 
 from extractors.features import Features
-from models.captioners.registry import CAPTIONERS
-from models.stream_set import STREAM_SETS, StreamInput, StreamSet, find_stream_set
+from models.captioners.registry import find_captioner, find_stream_set, list_captioners, list_stream_sets
+from models.stream_choice import StreamsDoNotFit
+from models.stream_set import StreamInput, StreamSet
 from models.vocabulary import Vocabulary, pad_captions
 from tests.models.tiny import stream
 from training.batches.training_batch import TrainingBatch
 from training.batches.video_batches import VideoInputs
 from training.optimization.learner import build_learner
 from training.optimization.losses import supervised_loss
-from training.recipes.demo_recipes import DEMO, DEMO_STREAMS, make_demo_config
-from training.recipes.fitted_configs import FITTERS, StreamsDoNotFit
-from training.recipes.paper_recipes import PAPER_RUNS
+from training.recipes.demo_recipes import DEMO
+from training.recipes.paper_recipes import list_paper_runs
 
 #: Sets without a map over a grid, on which dualAFR's layers would have no places.
 WITHOUT_MAPS = {"stats-regions", "fusion", "g2l"}
+NAMES = tuple(list_captioners())
 SMALL = {
     "embedded": 7,
     "encoded": 7,
@@ -38,6 +39,12 @@ SMALL = {
     "query": 10,
     "samples": 2,
 }
+
+
+def fit(captioner: str, streams: StreamSet) -> BaseModel:
+    """The configuration at the demo's widths that reads the set."""
+    registered = find_captioner(captioner)
+    return registered.fit(registered.make_demo_config(), streams)
 
 
 def narrow(streams: StreamSet) -> StreamSet:
@@ -72,23 +79,23 @@ def is_refused(captioner: str, streams: str) -> bool:
     return captioner == "dual_afr" and streams in WITHOUT_MAPS
 
 
-@pytest.mark.parametrize("streams", STREAM_SETS)
-@pytest.mark.parametrize("captioner", CAPTIONERS)
+@pytest.mark.parametrize("streams", list_stream_sets())
+@pytest.mark.parametrize("captioner", NAMES)
 def test_each_captioner_takes_a_step_on_each_set_or_says_why_not(captioner: str, streams: str) -> None:
     wanted = narrow(find_stream_set(streams))
     if is_refused(captioner, streams):
         with pytest.raises(StreamsDoNotFit, match=f"{captioner} reads .* and the stream set {streams} has"):
-            FITTERS[captioner](make_demo_config(captioner), wanted)
+            fit(captioner, wanted)
         return
     torch.manual_seed(1)
-    config = shrink(FITTERS[captioner](make_demo_config(captioner), wanted))
-    network = CAPTIONERS[captioner](config, Vocabulary([f"w{i}" for i in range(9)]))
+    config = shrink(fit(captioner, wanted))
+    network = find_captioner(captioner).kind(config, Vocabulary([f"w{i}" for i in range(9)]))
     known = {each.stream: each.width for each in wanted.inputs}
     assert {each.name: each.width for each in network.inputs}.items() <= known.items()
     batches = VideoInputs.for_captioner(network).collate([features_of(wanted, seed) for seed in (1, 2)])
     batch = TrainingBatch(("a", "b"), batches, pad_captions([[5, 6, 7], [4, 8]], 6), None)
     generator = torch.Generator().manual_seed(1)
-    memory = network.memory_to_learn_from(network.encode_batches(batch.inputs_of(network)), generator)
+    memory = network.phases[0].choose(network.encode_batches(batch.inputs_of(network)), generator)
     plan = DEMO.model_copy(update={"average_decay": 0.0})
     loss = supervised_loss(network, memory, batch, plan, 1.0, generator)["total"]
     before = [parameter.detach().clone() for parameter in network.parameters()]
@@ -105,11 +112,12 @@ def test_the_manual_names_the_sets_that_are_refused() -> None:
     assert set(re.findall(r"`(.*?)`", named[1])) == WITHOUT_MAPS
 
 
-@pytest.mark.parametrize("captioner", FITTERS)
+@pytest.mark.parametrize("captioner", NAMES)
 def test_the_demo_and_the_papers_are_built_as_they_were(captioner: str) -> None:
-    demo = make_demo_config(captioner)
-    assert FITTERS[captioner](demo, find_stream_set(DEMO_STREAMS.get(captioner, "demo"))) == demo
-    for (recipe, name), run in PAPER_RUNS.items():
+    registered = find_captioner(captioner)
+    demo = registered.make_demo_config()
+    assert registered.fit(demo, find_stream_set(registered.description.demo_streams)) == demo
+    for (recipe, name), run in list_paper_runs().items():
         if name == captioner:
             config: Any = run.config(find_stream_set(run.streams))
             names = [each.name for each in config.streams]
@@ -139,35 +147,35 @@ SOUND = StreamInput("sound", "sound", 128, kind="sound")
 PICTURES = StreamInput("resnet", "resnet", 2048)
 
 
-@pytest.mark.parametrize("captioner", FITTERS)
+@pytest.mark.parametrize("captioner", NAMES)
 def test_vectors_alone_leave_out_what_attends_to_regions(captioner: str) -> None:
     """As of VATEX' own I3D: who cannot do without regions says so."""
     if captioner in ("dual_afr", "spatial"):
         with pytest.raises(StreamsDoNotFit, match=r"the stream set mine has rgb \(motion, vectors\)"):
-            FITTERS[captioner](make_demo_config(captioner), make_set(VECTORS))
+            fit(captioner, make_set(VECTORS))
         return
-    config: Any = FITTERS[captioner](make_demo_config(captioner), make_set(VECTORS))
+    config: Any = fit(captioner, make_set(VECTORS))
     assert {each.name for each in config.streams} == {"rgb"}
     assert getattr(config, "key_frames", 0) == 0
     assert not getattr(config, "spatial", False)
 
 
-@pytest.mark.parametrize("captioner", FITTERS)
+@pytest.mark.parametrize("captioner", NAMES)
 def test_sound_alone_is_refused(captioner: str) -> None:
     with pytest.raises(StreamsDoNotFit, match="sound, vectors"):
-        FITTERS[captioner](make_demo_config(captioner), make_set(SOUND))
+        fit(captioner, make_set(SOUND))
 
 
 def test_each_stream_is_read_as_what_it_tells() -> None:
     mine = make_set(SOUND, VECTORS, PICTURES)
-    vanilla: Any = FITTERS["vanilla"](make_demo_config("vanilla"), mine)
+    vanilla: Any = fit("vanilla", mine)
     assert (vanilla.image.name, vanilla.motion.name, vanilla.audio.name) == ("resnet", "rgb", "sound")
-    g2l: Any = FITTERS["g2l"](make_demo_config("g2l"), mine)
+    g2l: Any = fit("g2l", mine)
     assert (g2l.frames.name, g2l.clips.name, g2l.regions.name) == ("resnet", "rgb", "resnet")
-    stats: Any = FITTERS["stats"](make_demo_config("stats"), mine)
+    stats: Any = fit("stats", mine)
     assert [each.name for each in stats.streams] == ["rgb", "resnet"]
-    refocus: Any = FITTERS["refocus"](make_demo_config("refocus"), mine)
+    refocus: Any = fit("refocus", mine)
     assert (refocus.grid.name, refocus.audio.name) == ("resnet", "sound")
     uneven = make_set(StreamInput("tall", "tall", 8, count=6, regions="grid"))
     with pytest.raises(StreamsDoNotFit, match="tall has 6 cells a step"):
-        FITTERS["dual_afr"](make_demo_config("dual_afr"), uneven)
+        fit("dual_afr", uneven)

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from training.cli import app, train
-from training.recipes.demo_recipes import RECIPES
+from app.cli.main import cli as app
+from app.cli.model_options import expand_fields
+from app.cli.training.train import train
+from training.recipes.demo_recipes import read_recipes
 from training.recipes.option_check import (
-    TrainOptions,
-    UnreadOption,
     list_unread_as_paper,
     list_unread_by_embedding,
     list_unread_on_pictures,
     list_unread_on_videos,
 )
 from training.recipes.paper_recipes import find_paper_run
+from training.recipes.train_options import TrainOptions, UnreadOption
 
 #: Of the command's options, those that every run reads.
 ALWAYS_READ = {"captioner", "data", "recipe", "out", "cache", "threads", "seed", "device", "feature_map"}
-ALL = TrainOptions(Path("a.safetensors"), "demo", ["stats"], "msvd", "stats", 5, True, Path("features"))
+ALL = TrainOptions(
+    start=Path("a.safetensors"),
+    streams="demo",
+    teachers=["stats"],
+    data_set="msvd",
+    paper="stats",
+    steps=5,
+    self_critical=True,
+    features=Path("features"),
+)
 NO_TEACHER = "has no teacher; with one: --recipe demo-taught"
 NO_REWARD = "has no self-critical steps; leave it out"
 
@@ -83,13 +92,14 @@ def test_what_would_be_left_unread_is_refused(arguments: str, sentence: str, tmp
 
 
 def test_what_a_run_reads_is_not_refused() -> None:
-    taught, refocus, demo = RECIPES["demo-taught"], RECIPES["demo-refocus"], RECIPES["demo"]
+    recipes = read_recipes().recipes
+    taught, refocus, demo = (recipes[name] for name in ("demo-taught", "demo-refocus", "demo"))
     videos = {"--data-set", "--paper"}
     fixed, own = {"--start", "--teacher", *videos}, {"--features", "--self-critical"}
     for unread, refused in (
         (list_unread_as_paper(find_paper_run("paper-msvd", "stats")), {*fixed, "--steps"}),
         (list_unread_as_paper(find_paper_run("paper-msvd", "g2l")), {*fixed, "--steps", "--self-critical"}),
-        (list_unread_by_embedding(RECIPES["demo-embedding"]), {*fixed - {"--start"}, *own}),
+        (list_unread_by_embedding(recipes["demo-embedding"]), {*fixed - {"--start"}, *own}),
         (list_unread_on_videos(demo, None), {"--teacher"}),
         (list_unread_on_videos(demo, ALL.start), {"--teacher", "--streams"}),
         (list_unread_on_pictures(taught), {"--paper", "--features"}),
@@ -108,6 +118,5 @@ def test_nothing_is_refused_that_was_not_given() -> None:
 
 
 def test_every_option_of_the_command_is_thought_of() -> None:
-    named = {"teachers": "teacher"}
-    asked = {named.get(field.name, field.name) for field in fields(TrainOptions)}
-    assert set(inspect.signature(train).parameters) == ALWAYS_READ | asked
+    asked = {field.alias or name for name, field in TrainOptions.model_fields.items()}
+    assert set(inspect.signature(expand_fields(train)).parameters) == ALWAYS_READ | asked

@@ -10,22 +10,22 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from extractors.features import Features
-from models.captioners.dual_afr.network import DualAFRConfig
-from models.captioners.registry import captioner_class
-from models.stream_set import StreamSet, find_stream_set
+from models.captioners.dual_afr.config import DualAFRConfig
+from models.captioners.registry import captioner_class, find_stream_set
+from models.stream_set import StreamSet
 from models.vocabulary import Vocabulary, pad_captions
 from tests.models.tiny import stream
 from training.batches.training_batch import TrainingBatch
 from training.batches.video_batches import VideoInputs
-from training.cli import app
 from training.datasets.errors import DataSetError
 from training.optimization.learner import build_learner, build_optimizer
 from training.optimization.losses import caption_loss, supervised_loss
 from training.optimization.rewards import NoReward
 from training.optimization.run_folder import RunSettings
-from training.recipes.demo_recipes import RECIPES, UnknownRecipe
-from training.recipes.paper_recipes import PAPER_RUNS, find_paper_run
+from training.recipes.demo_recipes import UnknownRecipe, read_recipes
+from training.recipes.paper_recipes import find_paper_run, list_paper_runs
 from training.sessions.videos import train_as_paper
 
 EPOCH = 100
@@ -54,7 +54,7 @@ def test_other_rates_are_held_or_decay() -> None:
 
 def test_optimisers_are_the_papers() -> None:
     network = torch.nn.Linear(2, 2)
-    kinds = {who: build_optimizer(run.recipe, network) for (_, who), run in PAPER_RUNS.items()}
+    kinds = {who: build_optimizer(run.recipe, network) for (_, who), run in list_paper_runs().items()}
     assert {who: type(optimizer).__name__ for who, optimizer in kinds.items()} == {
         "stats": "RMSprop",
         "g2l": "AdamW",
@@ -74,9 +74,9 @@ def test_words_are_sampled_as_the_papers_say() -> None:
 
 def test_phases_are_as_long_as_their_epochs() -> None:
     plan = find_paper_run("paper-msrvtt", "refocus").plan(32 * EPOCH - 5)
-    assert (plan.steps, plan.first_step_steps) == (0, 5 * EPOCH)
-    assert plan.combined_steps > 0
-    assert plan.frozen_steps > 0
+    assert (plan.steps, plan.phases["first_step"]) == (0, 5 * EPOCH)
+    assert plan.phases["combined"] > 0
+    assert plan.phases["frozen_key_frames"] > 0
     assert (plan.epoch_steps, plan.validate_every) == (EPOCH, EPOCH)
     stats = find_paper_run("paper-msvd", "stats")
     assert stats.plan(32 * EPOCH).self_critical_steps == 10 * EPOCH
@@ -91,7 +91,7 @@ def test_a_set_that_a_paper_does_not_have_is_told() -> None:
         find_paper_run("paper-vatex", "g2l")
     refused = CliRunner().invoke(app, ["train", "g2l", "--data", "x", "--recipe", "paper-vatex"])
     assert refused.exit_code == 2
-    assert not {name for name, _ in PAPER_RUNS} & RECIPES.keys()
+    assert not {name for name, _ in list_paper_runs()} & read_recipes().recipes.keys()
 
 
 def test_without_java_what_is_paid_for_by_meteor_is_told_at_once(
@@ -114,7 +114,7 @@ def test_a_set_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None
     assert "--data" in refused.output
 
 
-@pytest.mark.parametrize(("recipe", "captioner"), PAPER_RUNS, ids=lambda name: name)
+@pytest.mark.parametrize(("recipe", "captioner"), list_paper_runs(), ids=lambda name: name)
 def test_each_captioner_eats_what_its_stream_set_makes(recipe: str, captioner: str) -> None:
     run = find_paper_run(recipe, captioner)
     wanted = find_stream_set(run.streams)
@@ -165,7 +165,7 @@ def test_a_step_at_full_width_learns(captioner: str) -> None:
 
     def loss() -> torch.Tensor:
         generator = torch.Generator().manual_seed(1)
-        memory = network.memory_to_learn_from(network.encode_batches(batch.inputs_of(network)), generator)
+        memory = network.phases[0].choose(network.encode_batches(batch.inputs_of(network)), generator)
         return supervised_loss(network, memory, batch, plan, 1.0, generator)["total"]
 
     before = [parameter.detach().clone() for parameter in network.parameters()]

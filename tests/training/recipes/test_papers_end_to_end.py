@@ -22,15 +22,16 @@ import torch
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
-from models.captioners.dual_afr.network import DualAFRConfig
+from models.captioners.dual_afr.config import DualAFRConfig
+from models.captioners.registry import find_stream_set
 from models.checkpoint import load_checkpoint
 from models.decoding.options import DecodingOptions
 from models.feature_sources import feature_source
-from models.stream_set import find_stream_set
 from tests.app.live_api import LiveApi, live_api, send
 from tests.app.workers import service
 from tests.media import Painter, write_video
@@ -38,21 +39,20 @@ from tests.training.laid_out import LAYOUTS, Captioned
 from tests.training.small_networks import create_small, install
 from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.batches.video_features import VideoFeatures
-from training.cli import app
 from training.datasets.caption_set import VideoItem
 from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptioningRun
 from training.optimization import trainer
 from training.optimization.run_folder import RunSettings
 from training.optimization.validation import VideoValidation
-from training.recipes.paper_recipes import PAPER_RUNS, PaperRun
+from training.recipes.paper_recipes import PaperRun, list_paper_runs
 from training.recipes.recipe import CONSTANT, RewardWeights
 from training.sessions import videos
 from training.sessions.videos import train_as_paper
 
 pytestmark = pytest.mark.slow
 
-VIDEOS, FEW, STEPS, BATCH = 40, 6, 20, 8
+VIDEOS, FEW, STEPS, BATCH = 24, 6, 20, 8
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (220, 20, 20),
     "green": (20, 200, 40),
@@ -146,7 +146,7 @@ class PaperTrials:
 
     def root(self, recipe: str, captioner: str) -> Path:
         """The folder of the recipe's set, as its authors lay it out."""
-        data_set = PAPER_RUNS[recipe, captioner].data_set
+        data_set = list_paper_runs()[recipe, captioner].data_set
         count = VIDEOS if FIRST[captioner] in (recipe, recipe.removesuffix("-hard")) else FEW
         if captioner == "stats" and recipe == "paper-msrvtt":
             count = VIDEOS  # whose features are there
@@ -158,7 +158,7 @@ class PaperTrials:
 
     def _train(self, recipe: str, captioner: str) -> Path:
         root, out = self.root(recipe, captioner), self.folder / "runs" / f"{recipe}-{captioner}"
-        run = shorten(PAPER_RUNS[recipe, captioner], root)
+        run = shorten(list_paper_runs()[recipe, captioner], root)
         settings = RunSettings(out, self.folder / "cache", lambda _: None, threads=1)
         return train_as_paper(captioner, run, root, settings)
 
@@ -199,12 +199,12 @@ def losses(run: Path, phase: str) -> list[float]:
         return [float(row["loss"]) for row in csv.DictReader(file) if row["phase"] == phase and row["loss"]]
 
 
-@pytest.mark.parametrize(("recipe", "captioner"), PAPER_RUNS, ids=lambda name: name)
+@pytest.mark.parametrize(("recipe", "captioner"), list_paper_runs(), ids=lambda name: name)
 def test_a_recipe_learns_on_its_set(trials: PaperTrials, recipe: str, captioner: str) -> None:
     CHOSEN_BY.clear()
     best = trials.train(recipe, captioner)
-    run = PAPER_RUNS[recipe, captioner]
-    assert [run.recipe.decoding.options] == CHOSEN_BY
+    run = list_paper_runs()[recipe, captioner]
+    assert [run.recipe.search] == CHOSEN_BY
     found = losses(best.parent, next(iter(run.epochs)))
     assert len(found) >= STEPS - 1
     assert np.mean(found[STEPS // 2 :]) < 0.95 * np.mean(found[:3]), found
@@ -251,9 +251,9 @@ def test_a_papers_checkpoint_is_evaluated_as_it_was_chosen(
         done = CliRunner().invoke(app, [*command, *options])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout.splitlines()[-1])["n"] == 1
-    wanted = PAPER_RUNS[recipe, captioner].recipe.decoding.options
+    wanted = list_paper_runs()[recipe, captioner].recipe.search
     assert searched[0] == vars(wanted)
-    assert searched[1] == vars(replace(wanted, name_once=True, method="greedy", max_length=9))
+    assert searched[1] == vars(wanted.changed(name_once=True, method="greedy", max_length=9))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,9 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from app.cli.main import PROGRAM, cli
+from app.cli.main import cli
+from app.cli.main import cli as app
+from app.terminal import MODULE as PROGRAM
 from extractors.decoder.decoder import Decoder
 from extractors.features import Stream, StreamSpec
 from extractors.video_features.feature_files import (
@@ -26,19 +28,19 @@ from extractors.video_features.feature_files import (
 )
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
 from extractors.windows import Windows
-from models.captioners.g2l.network import G2LConfig
+from models.captioners.g2l.config import G2LConfig
+from models.captioners.registry import find_captioner, find_stream_set
 from models.checkpoint import load_checkpoint
 from models.stream_set import DEMO as DEMO_SET
-from models.stream_set import find_stream_set
 from tests.media import quarters, write_video
 from tests.models.tiny import stats_config
 from tests.training.laid_out import msvd, vatex, write_json
 from tests.training.saved_features.formats import FORMATS, FeatureFormat, Written, draw, lay_captions
-from training.cli import app
+from tests.training.small_demo import use_demo_config, use_recipe
 from training.datasets.registry import SetFolder
-from training.recipes.demo_recipes import DEMO, DEMO_CONFIGS, RECIPES
-from training.recipes.fitted_configs import FITTERS
-from training.recipes.paper_recipes import PAPER_RUNS
+from training.recipes import paper_recipes
+from training.recipes.demo_recipes import DEMO
+from training.recipes.paper_recipes import list_paper_runs
 from training.saved_features.feature_folder import FeatureFolder
 
 SHORT = DEMO.model_copy(
@@ -59,8 +61,8 @@ SHORT = DEMO.model_copy(
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short recipe, and STaTS of a few units."""
-    monkeypatch.setitem(RECIPES, "demo", SHORT)
-    monkeypatch.setitem(DEMO_CONFIGS, "stats", stats_config)
+    use_recipe(monkeypatch, SHORT, "demo")
+    use_demo_config(monkeypatch, "stats", stats_config())
     monkeypatch.setattr("training.scores.java._list_installed", list)
 
 
@@ -179,9 +181,10 @@ def test_features_of_extract_feed_their_stream_set(
         assert found.keys() == written[video.id].keys()
         for name, stream in found.items():
             np.testing.assert_array_equal(stream.values.numpy(), written[video.id][name])
-    small = FITTERS["refocus"](DEMO_CONFIGS["refocus"](), refocus)
+    captioner = find_captioner("refocus")
+    small = captioner.fit(captioner.make_demo_config(), refocus)
     narrow = small.model_copy(update={"embedded": 7, "hidden": 9, "attention": 5, "tie_words": False})
-    monkeypatch.setitem(DEMO_CONFIGS, "refocus", lambda: narrow)
+    use_demo_config(monkeypatch, "refocus", narrow)
     places = ("--data", data, "--data-set", "vatex", "--features", features)
     trained = call("train", "refocus", *places, "--streams", "refocus", "--out", tmp_path / "run")
     assert trained.exit_code == 0, trained.output
@@ -222,8 +225,9 @@ def test_a_papers_recipe_reads_them_too(tmp_path: Path, monkeypatch: pytest.Monk
     data, features = tmp_path / "data", tmp_path / "features"
     features.mkdir()
     FORMATS["video_features"].write(features, lay_captions(data, msvd))
-    once = replace(PAPER_RUNS["paper-msvd", "g2l"], epochs={"cross_entropy": 1})
-    monkeypatch.setitem(PAPER_RUNS, ("paper-msvd", "g2l"), once)
+    runs, key = list_paper_runs(), ("paper-msvd", "g2l")
+    once = replace(runs[key], epochs={"cross_entropy": 1})
+    monkeypatch.setattr(paper_recipes, "list_paper_runs", lambda: {**runs, key: once})
     places = ("--recipe", "paper-msvd", "--data", data, "--features", features, "--out", tmp_path / "run")
     trained = call("train", "g2l", *places, "--threads", "1")
     assert trained.exit_code == 0, trained.output

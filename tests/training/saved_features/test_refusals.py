@@ -16,6 +16,7 @@ import torch
 import yaml
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.features import Stream, StreamSpec
@@ -27,9 +28,9 @@ from extractors.video_features.feature_files import (
     VideoSource,
 )
 from extractors.windows import WindowOptions, Windows
-from models.stream_set import StreamInput, StreamSet, find_stream_set
+from models.captioners.registry import find_stream_set
+from models.stream_set import StreamInput, StreamSet
 from training.batches.video_features import FailedVideo
-from training.cli import app
 from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import OPEN_FILES, ArrayFiles
 from training.saved_features.clock_checks import FeaturesDoNotFit

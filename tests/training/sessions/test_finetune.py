@@ -12,9 +12,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from extractors.decoder.decoder import Decoder
 from extractors.features import StreamSpec
-from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
 from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
@@ -25,10 +27,10 @@ from models.vocabulary import Vocabulary
 from tests.media import cut, quarters, write_still, write_video
 from tests.models.tiny import randomised
 from tests.training.laid_out import write_json
+from tests.training.small_demo import use_demo_config
 from tests.training.stopped import stopped_before
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs
 from training.batches.video_features import VideoFeatures
-from training.cli import app
 from training.datasets.caption_set import VideoItem
 from training.datasets.data_set import VocabularyRule
 from training.datasets.errors import NothingToUse
@@ -36,7 +38,7 @@ from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptioningRun
 from training.evaluation.report import load_videos
 from training.optimization.run_folder import RunSettings
-from training.recipes.demo_recipes import DEMO_CONFIGS, FINETUNE
+from training.recipes.demo_recipes import FINETUNE
 from training.sessions.videos import (
     count_unknown_words,
     describe_unknown_words,
@@ -250,7 +252,7 @@ def test_unreadable_videos_are_told_and_left_out(
 def test_a_captioner_is_trained_on_videos_from_nothing(
     films: Path, features: VideoFeatures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(DEMO_CONFIGS, "stats", lambda: CONFIG)
+    use_demo_config(monkeypatch, "stats", CONFIG)
     captions, rule = SetFolder(films).load(), VocabularyRule(min_count=2)
     recipe = RECIPE.model_copy(update={"self_critical_steps": 2, "self_critical_every": 1})
     best = train_on_videos("stats", DEMO, recipe, captions, rule, at(tmp_path / "out", features, print))

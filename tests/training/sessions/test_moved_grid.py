@@ -11,24 +11,27 @@ import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from app.cli.main import cli as app
 from extractors.catalog.tuned_pair import TUNED_GRID, make_spec
 from extractors.features import StreamSpec
+from models.captioners.registry import find_stream_set
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.captioners.stats.network import STaTS, STaTSConfig, StreamConfig
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
 from models.feature_sources.stream_checks import lead_stream
-from models.stream_set import DEMO, find_stream_set
+from models.stream_set import DEMO
 from models.vocabulary import Vocabulary
+from tests.training.small_demo import use_demo_config, use_recipe
 from tests.training.tiny_corpus import Averages, write_corpus
 from training.batches.picture_batches import CachedNetwork
 from training.batches.picture_features import VIEWS
 from training.batches.picture_inputs import PICTURE_NETWORKS, PictureInputs
-from training.cli import app
 from training.optimization.run_folder import RunSettings
-from training.recipes.demo_recipes import DEMO_CONFIGS, DEMO_EMBEDDING, RECIPES
+from training.recipes.demo_recipes import DEMO_EMBEDDING, find_recipe
 from training.sessions.pictures import match_weights, train_captioner, train_semantic_embedding
 
-RECIPE = RECIPES["demo-moved"].model_copy(
+RECIPE = find_recipe("demo-moved", "stats").model_copy(
     update={
         "videos": 4,
         "captions": 2,
@@ -78,7 +81,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, every_step_is_logged: None) -> None:
         "tuned_pair": WideAverages(TUNED_GRID, tuned),
     }.items():
         monkeypatch.setitem(PICTURE_NETWORKS, extractor, partial(_take, CachedNetwork(network, VIEWS)))
-    monkeypatch.setitem(DEMO_CONFIGS, "stats", config)
+    use_demo_config(monkeypatch, "stats", config())
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +164,7 @@ def test_a_start_is_fed_by_its_own_stream_set_unless_another_is_named(
     """So that a captioner of the tuned grid does not go back to the untouched one unasked."""
     there = PICTURE_NETWORKS["tuned_pair"](torch.device("cpu")).network.spec
     tuned = checkpoint(tmp_path / "tuned.safetensors", data, {TUNED_GRID: there}, "demo-tuned")
-    monkeypatch.setitem(RECIPES, RECIPE.name, RECIPE)
+    use_recipe(monkeypatch, RECIPE, RECIPE.name)
     for asked, expected in ([], {TUNED_GRID}), (["--streams", "demo"], {"grid"}):
         out = tmp_path / "run" / str(len(asked))
         given = ["--data", str(data), "--cache", str(data / "cache"), "--out", str(out), "--threads", "1"]

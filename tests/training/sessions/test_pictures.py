@@ -12,19 +12,13 @@ import torch
 
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
 from extractors.features import StreamSpec
-from models.captioners.dual_afr.network import DualAFRConfig
-from models.captioners.stats.network import STaTS, StreamConfig
+from models.captioners.dual_afr.streams import DEMO_STAGES, DEMO_TUNED_STAGES
+from models.captioners.registry import find_captioner, find_stream_set, list_captioners, list_stream_sets
+from models.captioners.stats.config import StreamConfig
+from models.captioners.stats.network import STaTS
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.feature_sources.stream_checks import StreamMismatch
-from models.stream_set import (
-    DEMO,
-    DEMO_STAGES,
-    DEMO_TUNED,
-    DEMO_TUNED_STAGES,
-    STREAM_SETS,
-    UnknownStream,
-    find_stream_set,
-)
+from models.stream_set import DEMO, DEMO_MOTION, DEMO_TUNED, UnknownStream
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
 from training.batches.picture_batches import CachedNetwork
@@ -36,7 +30,7 @@ from training.batches.picture_inputs import (
     fit_to_streams,
     list_streams,
 )
-from training.recipes.demo_recipes import DEMO_CONFIGS, DEMO_STREAMS, RECIPES
+from training.recipes.demo_recipes import find_recipe
 from training.sessions.pictures import freeze_all_but, load_start_weights
 
 
@@ -80,10 +74,11 @@ def test_other_names_of_the_streams_are_no_other_config(start: Path) -> None:
 def test_a_config_is_fed_with_the_one_stream_of_its_width() -> None:
     """What the set makes already, and what it has no equal of, keep their names."""
     for name in ("stats", "g2l", "refocus", "spatial"):
-        given = fit_to_streams(DEMO_CONFIGS[name](), DEMO_TUNED)
+        given = fit_to_streams(find_captioner(name).make_demo_config(), DEMO_TUNED)
         assert [stream.name for stream in list_streams(given)] == ["tuned_pair_grid"]
-    assert fit_to_streams(DEMO_CONFIGS["stats"](), DEMO) == DEMO_CONFIGS["stats"]()
-    stages = fit_to_streams(DEMO_CONFIGS["dual_afr"](), DEMO_TUNED)
+    stats = find_captioner("stats").make_demo_config()
+    assert fit_to_streams(stats, DEMO) == stats
+    stages = fit_to_streams(find_captioner("dual_afr").make_demo_config(), DEMO_TUNED)
     assert [stream.name for stream in list_streams(stages)] == ["tuned_pair_grid", "stage_14", "stage_7"]
     with pytest.raises(UnknownStream, match="and not stage_14, stage_7"):
         PictureInputs.build(DEMO_TUNED, [stream.name for stream in list_streams(stages)])
@@ -111,7 +106,7 @@ def test_a_teacher_of_other_weights_is_not_fed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_temporal_attention_alone_is_trained_by_demo_shots() -> None:
     captioner = tiny_stats()
-    freeze_all_but(captioner, RECIPES["demo-shots"].only)
+    freeze_all_but(captioner, find_recipe("demo-shots", "stats").only)
     trained = {name for name, parameter in captioner.named_parameters() if parameter.requires_grad}
     assert trained
     assert all(".frame_attention." in name for name in trained)
@@ -130,8 +125,8 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
     inputs = PictureInputs.build(DEMO, ["grid"])
     assert inputs.specs["grid"].identity == EfficientNetLite2().spec.identity
     assert [each.views for each in inputs.describers] == [VIEWS]
-    for name, streams in STREAM_SETS.items():
-        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES):
+    for name, streams in list_stream_sets().items():
+        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES, DEMO_MOTION):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
                 PictureInputs.build(streams, streams.streams)
 
@@ -145,14 +140,16 @@ def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pyt
     assert [each.network.spec.network for each in PictureInputs.build(DEMO_STAGES, ["grid"]).describers] == [
         "efficientnet-lite2"
     ]
-    names = [stream.name for stream in DualAFRConfig.demo().streams]
+    names = [stream.name for stream in list_streams(find_captioner("dual_afr").make_demo_config())]
     inputs = PictureInputs.build(DEMO_STAGES, names)
     assert list(inputs.specs) == names
     assert [sorted(each.network.shapes) for each in inputs.describers] == [["grid"], ["stage_14", "stage_7"]]
 
 
-@pytest.mark.parametrize("name", DEMO_CONFIGS)
+@pytest.mark.parametrize("name", list_captioners())
 def test_every_demo_captioner_eats_what_its_stream_set_makes(name: str) -> None:
-    config: Any = DEMO_CONFIGS[name]()
-    widths = {each.stream: each.width for each in find_stream_set(DEMO_STREAMS.get(name, "demo")).inputs}
+    captioner = find_captioner(name)
+    config: Any = captioner.make_demo_config()
+    streams = find_stream_set(captioner.description.demo_streams)
+    widths = {each.stream: each.width for each in streams.inputs}
     assert all(widths[stream.name] == stream.width for stream in config.streams)

@@ -2,7 +2,7 @@
 
 import { endedAs, explain, mayHelpAgain, waiting } from "../text.js";
 import { frameUrl, getAttention, getSegmentAttention, segmentFrameUrl } from "../jobs/server.js";
-import { ownView, wordView } from "./captioner_views.js";
+import { captionView, wordView } from "./explanations.js";
 import { Chapters } from "./chapters.js";
 import { showFacts } from "./facts.js";
 import { Player } from "./player.js";
@@ -112,7 +112,7 @@ export class FilmView {
     this.chapters.show(job.segments);
     this.player.add({ ...this.known(job), frames: this.frames(), duration: this.duration() });
     this.player.pause();
-    const own = this.attention ? ownView(job, this.attention) : [];
+    const own = this.attention ? captionView(job, this.attention) : [];
     this.$("own").hidden = !own.length;
     this.$("own").replaceChildren(...own);
     this.showWhole();

@@ -1,7 +1,7 @@
 // The caption, word by word: a word that is pointed at, focused or tapped takes the film to its moment and lays its heat over it.
 
 import { SPREAD, make, percent } from "../text.js";
-import { frameOf, keyMoments } from "./captioner_views.js";
+import { frameOf, keyMoments } from "./explanations.js";
 import { drawHeat, seesPart } from "./heat.js";
 import { rove } from "./timeline.js";
 

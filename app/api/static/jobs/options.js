@@ -3,19 +3,6 @@
 import { make } from "../text.js";
 import { getModels } from "./server.js";
 
-// Captioners in a visitor's words, by kind; one of another kind has its own line in GET /models.
-const WRITERS = {
-  stats: "Follows things through the film and also looks closely at one frame, and mixes both for each word.",
-  g2l: "Looks over the whole film, then picks two key frames for each word and reads those closely.",
-  refocus: "Watches twice: first from the middle of the film, then again from the frame that seemed to matter most.",
-  dual_afr: "Chooses for each word whether fine detail or the whole of things counts, and where.",
-  vanilla: "Knows only the average of the film, and looks nowhere in particular.",
-  temporal: "Chooses for each word the moments that matter, not the places.",
-  spatial: "Chooses for each word the places that matter, over all moments at once.",
-  fusion: "Several captioners write, and the caption that fits the film best wins.",
-  ensemble: "Several captioners agree on each word.",
-};
-
 export class Options {
   constructor(form, members) {
     [this.form, this.members] = [form, members];
@@ -71,7 +58,7 @@ export class Options {
   showChosen() {
     const chosen = this.known.get(this.form.elements.captioner.value);
     const seconds = chosen && (chosen.seconds ?? (chosen.speed ? chosen.speed.feature_seconds + chosen.speed.caption_seconds : null));
-    const about = chosen ? WRITERS[chosen.kind] || `${chosen.about}.` : "The film is kept until a captioner is connected.";
+    const about = chosen ? chosen.plain || `${chosen.about}.` : "The film is kept until a captioner is connected.";
     this.form.querySelector("#about-captioner").textContent = seconds ? `${about} It takes about ${Math.max(1, Math.ceil(seconds))} s for a short clip.` : about;
     this.form.querySelector("#prompt-option").hidden = !chosen?.takes_prompt;
     this.members.hidden = !chosen?.members;

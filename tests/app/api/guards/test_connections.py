@@ -17,11 +17,11 @@ import pytest
 
 from app.api.guards import connections
 from app.api.guards.connections import LimitedProtocol
-from app.api.receiving import bodies, upload
-from app.api.routes import submit
+from app.api.receiving import bodies
+from app.jobs.job import Job
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
-from tests.app.live_api import LiveApi, live_api
+from tests.app.live_api import LiveApi, live_api, send
 
 SHORT = 0.6
 LIMIT = 12
@@ -33,7 +33,7 @@ VIDEO = b'--b\r\nContent-Disposition: form-data; name="video"; filename="a.mp4"\
 def api(tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveApi]:
     for name in ("HEADER_SECONDS", "LEAVE_SECONDS", "STUCK_SECONDS"):
         monkeypatch.setattr(connections, name, SHORT)
-    monkeypatch.setattr(bodies, "receive", partial(upload.receive, stall_seconds=SHORT))
+    monkeypatch.setattr(bodies, "receive", partial(bodies.receive, stall_seconds=SHORT))
     settings = Settings(
         data=tmp_path, redis_url=redis_server.url, namespace=tmp_path.name, max_connections=LIMIT,
         min_free_bytes=0, max_upload_bytes=50_000_000,
@@ -265,10 +265,17 @@ def test_clients_that_vanish_are_let_go_of(api: LiveApi, monkeypatch: pytest.Mon
     assert "reelword_jobs_waiting 5.0" in text  # accepted is accepted
 
 
-def test_many_who_wait_cost_little() -> None:
-    """A minute of waiting looks at the job sixty-odd times, not six hundred."""
-    looks, waited = 0, 0.0
-    while waited < submit.LONGEST_WAIT:
-        waited += min(max(submit.POLL_SECONDS, waited / 10), submit.LONGEST_POLL)
-        looks += 1
-    assert looks < 100
+def test_a_request_that_waits_looks_at_its_job_when_it_changes(
+    api: LiveApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    get = api.service.jobs.get
+
+    def counted(job_id: str) -> Job | None:
+        looks.append(job_id)
+        return get(job_id)
+
+    monkeypatch.setattr(api.service.jobs, "get", counted)
+    response = send(api, headers={"Prefer": "wait=2"})
+    assert (response.status_code, response.headers["preference-applied"]) == (202, "wait=2")
+    assert 1 <= len(looks) <= 3

@@ -14,9 +14,10 @@ from typing import Any, BinaryIO
 import pytest
 
 from app.api import problems
-from app.api.receiving import upload
+from app.api.receiving import bodies, upload
+from app.api.receiving.bodies import receive
 from app.api.receiving.fields import FIELD_LIMIT
-from app.api.receiving.upload import FORM_OVERHEAD, Upload, receive
+from app.api.receiving.upload import FORM_OVERHEAD, Upload
 from app.jobs.options import FORM_FIELDS
 
 BOUNDARY = "limit-of-a-part"
@@ -204,7 +205,7 @@ def test_a_full_disk_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def full(_output: BinaryIO) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(upload, "flush", full)
+    monkeypatch.setattr(bodies, "flush", full)
     with pytest.raises(problems.StorageFull):
         read(file, form(VIDEO))
     assert not file.exists()

@@ -21,7 +21,7 @@ from app.api.receiving.batch_body import BATCH_NAMES, OVERHEAD, BatchTurns
 from app.errors import WorkerLost
 from app.jobs.batches import MOST_ITEMS
 from app.jobs.job_store import Jobs
-from app.jobs.sweeper import Sweeper
+from app.jobs.keeping.sweeper import Sweeper
 from app.settings import Settings
 from tests.app.live_api import LIMIT, LiveApi, assert_problem, key_of, live_api
 from tests.app.scripted_worker import ScriptedWorker
@@ -346,7 +346,7 @@ def test_redis_that_takes_no_writes_leaves_nothing(
     api: LiveApi, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     if code == "not_on_disk":  # it was full only after the first files had become blobs
-        monkeypatch.setattr("app.api.receiving.batch_acceptance.hold_uploads", lambda *_: None)
+        monkeypatch.setattr("app.api.accepting.batch_acceptance.hold_uploads", lambda *_: None)
     jobs.server.config_set("maxmemory", 1)
     try:
         response = post(api, 3)
@@ -435,7 +435,7 @@ def deadly_api(request: pytest.FixtureRequest, large: Settings) -> Iterator[Dead
 
 def sweep(api: LiveApi, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the service does in the minutes behind a crash."""
-    monkeypatch.setattr("app.jobs.sweeper.STAGED_AGE", -1.0)
+    monkeypatch.setattr("app.jobs.keeping.sweeper.STAGED_AGE", -1.0)
     jobs.server.delete(f"{jobs.keys.namespace}:sweeper")  # another process's turn lapses after a while
     sweeper = Sweeper(jobs, api.service.blobs, api.service.settings)
     sweeper.sweep()

@@ -11,7 +11,7 @@ import webvtt
 
 from app.documents.segments import FilmDocument
 from app.jobs.job_store import Claim
-from app.jobs.kept_segments import PART, KeptSegments, SegmentFolder
+from app.jobs.keeping.kept_segments import PART, KeptSegments, SegmentFolder
 from extractors.media.errors import TooDamaged
 from tests.app.live_api import LiveApi, assert_problem, finished, send
 from tests.app.scripted_worker import ScriptedWorker, answer

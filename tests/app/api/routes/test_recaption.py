@@ -11,7 +11,7 @@ from app.api.receiving.option_body import PLAIN_FORM
 from app.api.routes.recaption import FIELDS
 from app.documents.job import Answer
 from app.errors import EngineCrashed
-from app.feature_cache.kept_features import KeptFeatures
+from app.feature_cache.feature_cache import KeptFeatures
 from app.jobs.job import Job
 from app.jobs.job_store import Jobs
 from app.jobs.options import FORM_FIELDS

@@ -1,0 +1,310 @@
+"""Makes a job of what a request has brought: its file becomes a blob, what it asks for a record.
+
+A request that is sent again with its ``Idempotency-Key`` is answered by the job of the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Annotated, Any, TypeVar
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+from fastapi import Header
+
+from app.api import problems
+from app.api.dependencies import ApiDependencies, Caller
+from app.api.receiving.fields import CaptionRequest
+from app.api.receiving.upload import Upload, displayable
+from app.errors import QueueUnavailable
+from app.jobs.blobs import BlobMissingError
+from app.jobs.idempotency import (
+    RENEW_SECONDS,
+    IdempotencyKeys,
+    KeptAnswer,
+    KeyTaken,
+    Reservation,
+    fingerprint_of,
+)
+from app.jobs.job import Job, Submission
+from app.jobs.options import CaptionOptions
+
+REPLAYED = {
+    "Idempotency-Replayed": {
+        "description": "`true` where the answer is that of an earlier request with the same key.",
+        "schema": {"type": "string", "enum": ["true"]},
+    }
+}
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        max_length=255,
+        pattern=r"^[!-~]([ -~]*[!-~])?$",
+        description="Any text of the client's own, e.g. a UUID. Sent again with it, the same request is "
+        "answered by the first one's job, as long as that job's result is kept.",
+    ),
+]
+Held = Reservation | KeptAnswer | None
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Makes jobs of requests."""
+
+    service: ApiDependencies  #: what routes need
+    caller: Caller  #: who sends them
+
+    def accept_once(self, request: CaptionRequest, upload: Upload, key: str, held: Held) -> tuple[Job, bool]:
+        """Makes a job, or finds the one that an earlier request with the same idempotency key has made.
+
+        Args:
+            request: what is asked for.
+            upload: the file, or none where the worker is to fetch one.
+            key: as the client sent it, empty for none.
+            held: the key's reservation, or what it stands for.
+
+        Returns:
+            The job, and whether it is an earlier one's.
+
+        Raises:
+            RequestError, QueueError: as ``make_once`` and ``accept``.
+        """
+        return make_once(
+            self.service,
+            self.caller,
+            (key, held),
+            lambda: fingerprint_of([as_told(request), upload.sha256]),
+            lambda reservation: self.accept(request, upload, reservation),
+            self.service.jobs.get,
+        )
+
+    def accept(self, request: CaptionRequest, upload: Upload, reservation: Reservation | None = None) -> Job:
+        """Makes a blob of the file and a job of the blob; where that fails, neither is left.
+
+        Args:
+            request: what is asked for.
+            upload: the file, or none where the worker is to fetch one.
+            reservation: the idempotency key that stands for the job from now on.
+
+        Raises:
+            RequestError, OptionsRefused: leaves of them, where it cannot be done as asked.
+            QueueError: leaves of it, where the job cannot be kept.
+            KeyTaken: the key stands for another job.
+        """
+
+        def place(key: str) -> None:
+            if upload.file is not None:
+                self.service.blobs.adopt(upload.file, key)
+
+        submission = request.submission.model_copy(update={"sha256": upload.sha256})
+        filename = upload.filename or filename_of(submission.source_url)
+        job = self._submit(request, submission, filename, place, reservation)
+        if upload.file is not None:
+            self.service.metrics.upload_bytes.observe(upload.size)
+        return job
+
+    def accept_again(self, request: CaptionRequest, earlier: Job) -> Job:
+        """Makes a job of a copy of an earlier one's upload; where that fails, neither is left.
+
+        The copy may be missing where the video's features are kept. Raises UploadGone, and as ``accept``.
+        """
+        sha256 = earlier.submission.sha256
+
+        def place(key: str) -> None:
+            try:
+                self.service.blobs.copy(earlier.upload, key)
+            except BlobMissingError as error:
+                has_features = sha256 is not None and self.service.features.has(sha256)
+                if earlier.state != "succeeded" or not has_features:
+                    raise problems.UploadGone(f"The video of job {earlier.id} is not kept.") from error
+
+        submission = request.submission.model_copy(update={"sha256": sha256, "recaption_of": earlier.id})
+        return self._submit(request, submission, earlier.filename, place)
+
+    def _submit(
+        self,
+        request: CaptionRequest,
+        submission: Submission,
+        filename: str,
+        place: Callable[[str], None],
+        reservation: Reservation | None = None,
+    ) -> Job:
+        """Makes the job's blob by ``place``, at the key that it is called with, then the job."""
+        job_id = uuid4().hex
+        key = f"uploads/{job_id}"
+        check_submission(self.service, submission)
+        options = choose_captioner(self.service, request.options)
+        whose = {"owner": self.caller.owner, "limits": self.caller.limits}
+        try:
+            place(key)
+            with self.service.submitting(job_id, submission.model_copy(update=whose)) as spanned:
+                return self.service.jobs.submit(
+                    job_id,
+                    options,
+                    key,
+                    filename=filename,
+                    priority=request.priority,
+                    submission=spanned,
+                    reservation=reservation,
+                )
+        except BaseException as error:
+            # else the job may be there all the same, and the client's next try finds it by its key
+            if reservation is None or not isinstance(error, QueueUnavailable):
+                self.service.blobs.remove(key)
+            raise
+
+
+def make_once(
+    service: ApiDependencies,
+    caller: Caller,
+    idempotency: tuple[str, Held],
+    fingerprint: Callable[[], str],
+    make: Callable[[Reservation | None], Made],
+    find: Callable[[str], Made | None],
+) -> tuple[Made, bool]:
+    """Makes what a request asks for, or finds what an earlier one with the same idempotency key has made.
+
+    Args:
+        service: what routes need.
+        caller: who sends the request.
+        idempotency: the key as the client sent it, empty for none, and its reservation, or what it stands
+            for.
+        fingerprint: names all that the request says and brings.
+        make: makes it, for which the reservation stands from then on.
+        find: finds what is there by its id.
+
+    Returns:
+        What was asked for, and whether it is an earlier request's.
+
+    Raises:
+        IdempotencyMismatch: the earlier request was another.
+        IdempotencyInProgress: another request with the key has overtaken this one.
+    """
+    key, held = idempotency
+    if held is None:
+        return make(None), False
+    asked = fingerprint()
+    if isinstance(held, Reservation):
+        try:
+            return make(held.of(asked)), False
+        except KeyTaken:
+            held = reserve(service, key, caller.owner)
+    if isinstance(held, KeptAnswer):
+        check_same(held, asked)
+        if (earlier := find(held.id)) is not None:
+            return earlier, True
+    raise problems.IdempotencyInProgress
+
+
+@asynccontextmanager
+async def reserved(service: ApiDependencies, key: str | None, owner: str | None) -> AsyncIterator[Held]:
+    """Holds a key while a request comes in, and frees it again where nothing comes of that.
+
+    Args:
+        service: what routes need.
+        key: as the client sent it, None where it sent none.
+        owner: id of the key of the API that it sent.
+
+    Yields:
+        The reservation, or what the key stands for already; None without a key.
+
+    Raises:
+        IdempotencyInProgress: the first request with the key still comes in.
+    """
+    held: Held = None
+    if key is not None:
+        held = await anyio.to_thread.run_sync(reserve, service, key, owner)
+    try:
+        yield held
+    except BaseException as error:
+        # Of a job that was made and of which Redis could not tell, the key is the only trace.
+        if isinstance(held, Reservation) and not isinstance(error, QueueUnavailable):
+            with anyio.CancelScope(shield=True), suppress(QueueUnavailable):
+                await anyio.to_thread.run_sync(_keys(service).release, held)
+        raise
+
+
+def reserve(service: ApiDependencies, key: str, owner: str | None) -> Reservation | KeptAnswer:
+    """Reserves a key, or finds what it stands for.
+
+    Args:
+        service: what routes need.
+        key: as the client sent it.
+        owner: id of the key of the API that it sent.
+
+    Raises:
+        IdempotencyInProgress: another request holds it.
+    """
+    found = _keys(service).reserve(key, owner)
+    if found is None:
+        raise problems.IdempotencyInProgress
+    return found
+
+
+def check_same(kept: KeptAnswer, fingerprint: str) -> None:
+    """Raises IdempotencyMismatch where a key's first request asked for something else."""
+    if kept.fingerprint != fingerprint:
+        raise problems.IdempotencyMismatch(
+            "The first request with this key had another video or other fields."
+        )
+
+
+async def renewed(service: ApiDependencies, held: Held, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Passes a body on, and keeps the key reserved as long as it comes.
+
+    Args:
+        service: what routes need.
+        held: the reservation; anything else needs no renewal.
+        body: the request's bytes as they arrive.
+    """
+    renewed_at = anyio.current_time()
+    async for piece in body:
+        if isinstance(held, Reservation) and anyio.current_time() - renewed_at > RENEW_SECONDS:
+            await anyio.to_thread.run_sync(_keys(service).renew, held)
+            renewed_at = anyio.current_time()
+        yield piece
+
+
+def _keys(service: ApiDependencies) -> IdempotencyKeys:
+    return IdempotencyKeys(service.jobs.server, service.jobs.keys)
+
+
+def as_told(request: CaptionRequest) -> dict[str, Any]:
+    """Lists all that a request says beside its video, for comparing two."""
+    return {
+        "options": request.options.model_dump(mode="json", exclude_defaults=True),
+        "priority": request.priority,
+        "submission": request.submission.model_dump(mode="json", exclude_defaults=True),
+    }
+
+
+def check_submission(service: ApiDependencies, submission: Submission) -> None:
+    """Checks what a job is told beside its options. Raises UrlNotSupported, WebhooksOff."""
+    if submission.source_url is not None and service.settings.urls == "off":
+        raise problems.UrlNotSupported("The request has a url.")
+    if submission.webhook is not None and service.webhooks.sender is None:
+        raise problems.WebhooksOff("The request has a webhook.")
+
+
+def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:
+    """Fills in which captioner writes, which then stands in the record and is not chosen again.
+
+    Where no worker lives nothing is known, and the job waits for one, which chooses. Raises OptionsRefused.
+    """
+    choices = service.registry.captioner_choices()
+    if not choices.names:
+        return options
+    choices.resolve(options.of_segments)
+    return options.with_choice(choices.resolve(options))
+
+
+def filename_of(url: str | None) -> str:
+    """Names the file that an address ends in, fit for display; empty where it ends in none."""
+    path = "" if url is None else urlsplit(url).path
+    return displayable(unquote(PurePosixPath(path).name))

@@ -1,0 +1,244 @@
+"""Decides who may ask: by the name that a request calls the service, by the page it comes from, and by its
+API key; all before its body is read.
+
+A service on a laptop asks for no key and is open to whatever can reach it, and a browser reaches it from any
+page; where keys are needed, a browser has the cookie of a page that was signed in on. A page under a name of
+its own that it points here (DNS rebinding) is known by its Host, and a page from elsewhere that posts here by
+its Origin. Where keys are needed, whatever is not named here needs one: GET and HEAD the scope read, all
+other methods write. A route that is added later is locked from its first day.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import cookie_parser
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.access import keys
+from app.access.keys import ApiKey
+from app.access.rates import RateState
+from app.api import problems
+from app.api.dependencies import ApiDependencies, Caller
+from app.errors import QueueError
+from app.settings import EVERYWHERE, Settings
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+COOKIE = "reelword_session"
+SESSION_LENGTH = 64  #: hexadecimal digits
+READING = ("GET", "HEAD", "OPTIONS")
+#: What anybody may ask for: whether the service lives, the page, its documentation, and signing in.
+OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
+OPEN_BELOW = ("/static/", "/static-offline-docs/")
+#: What pages of other origins may send beside the simplest, and read of the answers.
+CORS_HEADERS = (
+    "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Prefer", "Range",
+)  # fmt: skip
+CORS_EXPOSED = (
+    "Content-Disposition", "ETag", "Idempotency-Replayed", "Link", "Location", "Preference-Applied",
+    "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate",
+)  # fmt: skip
+CORS_METHODS = ("GET", "HEAD", "POST", "DELETE")
+CORS_SECONDS = 600  #: a browser asks again after
+
+Need = keys.Scope | Literal["nothing"]
+
+
+def what_it_needs(method: str, path: str, *, is_metrics_open: bool) -> Need:
+    """Decides what a request has to be allowed.
+
+    Args:
+        method: of the request.
+        path: that it asks for.
+        is_metrics_open: whether everybody may read the service's numbers.
+    """
+    if path == "/metrics":
+        return "nothing" if is_metrics_open else "admin"
+    if path in OPEN or path.startswith(OPEN_BELOW):
+        return "nothing"
+    return "read" if method in READING else "write"
+
+
+class CheckAccess:
+    """Refuses a foreign Host by 400, a foreign Origin of a writing request by 403, and where keys are needed
+    a request without one that allows it, or beyond its rate (ASGI middleware).
+
+    Args:
+        app: what is behind it.
+        service: keys, rates, settings, metrics.
+    """
+
+    def __init__(self, app: ASGIApp, service: ApiDependencies) -> None:
+        self._app, self._service = app, service
+        settings = service.settings
+        self._needs_key, self._origins = settings.needs_key, settings.origins
+        self._is_metrics_open = settings.metrics_access == "open"
+        self._named = [_bracketed(name) for name in settings.host_names]
+        self._trusted = TrustedHostMiddleware(_accept, trusted_hosts(settings), www_redirect=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            rate = await self._check(scope)
+            if rate is not None:
+                send = _with_headers(send, rate)
+                _check_rate(scope["state"]["caller"].key, rate)
+        except problems.RequestError as error:
+            await self._refuse(error.code, problems.response(error, scope["path"]), scope, receive, send)
+        except QueueError as error:
+            await self._refuse(
+                error.code, problems.queue_response(error, scope["path"]), scope, receive, send
+            )
+        else:
+            await self._app(scope, receive, send)
+
+    async def _check(self, scope: Scope) -> RateState | None:
+        """Checks a request, and counts it for its key's rate; None where it has none.
+
+        Raises:
+            HostNotAllowed, OriginNotAllowed, KeyMissing, KeyWrong, KeyScopeTooSmall: it may not ask.
+            QueueUnavailable: keys cannot be read.
+        """
+        headers = Headers(scope=scope)
+        if not await self._is_trusted(scope, headers):
+            raise problems.HostNotAllowed(_host_detail(headers))
+        if scope["method"] not in READING and not self._is_same_origin(headers):
+            raise problems.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
+        if not self._needs_key:
+            return None
+        need = what_it_needs(scope["method"], scope["path"], is_metrics_open=self._is_metrics_open)
+        if need == "nothing":
+            return None
+        key = await find_key(self._service, headers)
+        scope.setdefault("state", {})["caller"] = Caller(key)
+        if not key.allows(need):
+            raise problems.KeyScopeTooSmall(f"The key {key.name} has no scope {need}.")
+        is_writing = scope["method"] not in READING
+        if key.rate_of(is_writing=is_writing) is None:
+            return None
+        return await anyio.to_thread.run_sync(lambda: self._service.rates.take(key, is_writing=is_writing))
+
+    async def _refuse(self, code: str, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+        self._service.metrics.refused.labels(code).inc()
+        scope.setdefault("state", {})["problem"] = code
+        await answer(scope, receive, send)
+
+    async def _is_trusted(self, scope: Scope, headers: Headers) -> bool:
+        """Asks Starlette, which decides; its answer, which is no problem document, goes nowhere."""
+        refusals: list[Message] = []
+
+        async def refuse(message: Message) -> None:
+            refusals.append(message)
+
+        await self._trusted(scope, _no_body, refuse)
+        return not refusals and len(headers.getlist("host")) == 1
+
+    def _is_same_origin(self, headers: Headers) -> bool:
+        """Checks the Origin.
+
+        Programs send none; a page's is its own address, which is ours, has a name we were given, or is one
+        of those that CORS is for.
+        """
+        host = headers["host"].lower()
+        return all(self._is_ours(origin.lower(), host) for origin in headers.getlist("origin"))
+
+    def _is_ours(self, origin: str, host: str) -> bool:
+        try:
+            place = urlsplit(origin)
+            is_known = place.netloc == host or _bracketed(place.hostname or "null") in self._named
+            return is_known or origin in self._origins or "*" in self._origins
+        except ValueError:  # no address, e.g. http://[
+            return False
+
+
+def trusted_hosts(settings: Settings) -> list[str]:
+    """Lists the names that this service answers to: loopback's, the address it listens on, and those of the
+    settings.
+    """
+    own = [] if settings.host in EVERYWHERE else [settings.host]
+    names = [*own, *settings.host_names, *settings.peer_host_names]
+    return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, names)]))
+
+
+def allow_origins(app: Starlette, settings: Settings) -> None:
+    """Lets pages of the named origins ask from a browser, with a key in a header; cookies stay at home."""
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=CORS_METHODS,
+            allow_headers=CORS_HEADERS,
+            expose_headers=CORS_EXPOSED,
+            max_age=CORS_SECONDS,
+        )
+
+
+async def _accept(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """Stands for the application behind Starlette's check: says nothing, so that nothing said means trust."""
+
+
+async def _no_body() -> Message:
+    return {"type": "http.disconnect"}
+
+
+def _host_detail(headers: Headers) -> str:
+    hosts = headers.getlist("host")
+    return (
+        f"The request asks for {hosts[0][:100]}." if len(hosts) == 1 else "The request needs one Host header."
+    )
+
+
+def _bracketed(name: str) -> str:
+    """Writes a name as Host has it: an IPv6 address in brackets."""
+    return f"[{name.lower()}]" if ":" in name and not name.startswith("[") else name.lower()
+
+
+def _check_rate(key: ApiKey, rate: RateState) -> None:
+    """Raises RateLimited."""
+    if not rate.is_within:
+        detail = f"The key {key.name} has {rate.amount} such requests in {rate.window} seconds."
+        raise problems.RateLimited(detail, retry_after=rate.reset)
+
+
+def _with_headers(send: Send, rate: RateState) -> Send:
+    async def say(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(rate.headers)
+        await send(message)
+
+    return say
+
+
+async def find_key(service: ApiDependencies, headers: Headers) -> ApiKey:
+    """Finds the key that a request was sent with: by its Authorization, else by the page's cookie.
+
+    Raises:
+        KeyMissing: it has none.
+        KeyWrong: it is unknown, revoked or expired.
+        QueueUnavailable: keys cannot be read.
+    """
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if token:
+        key = await service.keys.find(token) if scheme.lower() == "bearer" else None
+    elif cookie := session_cookie(headers):
+        key = await service.keys.find_by_session(cookie)
+    else:
+        raise problems.KeyMissing
+    if key is None:
+        raise problems.KeyWrong
+    return key
+
+
+def session_cookie(headers: Headers) -> str | None:
+    """Reads what a page's cookie holds; None where there is none that can be one of ours."""
+    value = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+    return value if len(value) == SESSION_LENGTH else None

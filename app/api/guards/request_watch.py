@@ -1,0 +1,164 @@
+"""Watches each request and its answer: counts, times, audits and spans them, tells browsers what they may do
+with the answer, and answers HEAD.
+
+It is the outermost of what stands before the routes (ASGI middleware), so that it sees refusals, too. The
+event ``audit`` is one line for each request that writes or is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.dependencies import Caller
+from app.api.guards.access import READING
+from app.api.metrics import Metrics
+from app.tracing.spans import SpanNotes, Tracing
+
+#: Answers that are no pages load nothing.
+NOTHING = "default-src 'none'; frame-ancestors 'none'"
+#: The page loads its own script and style, draws on canvases, plays films of this server and of its visitor's
+#: own disk (``blob:``), and talks to this server.
+PAGE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "media-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+#: Swagger UI starts itself by a script in the page and sets styles as it goes.
+DOCS = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+POLICIES = {"/": PAGE, "/docs": DOCS}
+#: The page needs none of what a browser could ask its user for.
+PERMISSIONS = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
+HTTPS_ONLY = "max-age=31536000"  #: for whoever came by https: not again without, for a year
+#: Statuses and problems of a reading request that was refused for who asks, not for what.
+REFUSALS = (401, 403, 429)
+REFUSED_NAME = "host_not_allowed"
+LONGEST_PATH = 200
+#: Asked for every few seconds by monitors, about no job: they would bury the other traces.
+NOT_TRACED = ("/livez", "/readyz", "/metrics")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class _Answer:
+    """Holds what has been seen of an answer."""
+
+    status: int = 499  #: until it begins: the client went away before, as nginx counts it
+    location: str | None = None  #: of the job that was made
+
+
+class WatchRequests:
+    """Watches requests.
+
+    A route that has much to send finds ``without_body`` in its scope where HEAD was asked, and need not read
+    it.
+
+    Args:
+        app: what is behind it.
+        metrics: count answers by route template, never by path, which has job ids.
+        tracing: spans the answering of requests, where traces are sent.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing) -> None:
+        self._app, self._metrics, self._tracing = app, metrics, tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope.setdefault("state", {})  # made here, so that all who are behind write into the same one
+        is_head, answer, began = scope["method"] == "HEAD", _Answer(), time.perf_counter()
+        inner = {**scope, "method": "GET", "without_body": True} if is_head else scope
+
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _protect(MutableHeaders(scope=message), scope)
+                answer.status, answer.location = (
+                    message["status"],
+                    Headers(raw=message["headers"]).get("location"),
+                )
+            elif is_head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        with self._spanned(scope["method"], inner, answer):
+            try:
+                await self._app(inner, receive, watch)
+            finally:
+                self._count(inner, answer.status, time.perf_counter() - began)
+                _audit(inner, answer)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        self._metrics.requests.labels(scope["method"], route, status).inc()
+        self._metrics.request_seconds.labels(scope["method"], route).observe(seconds)
+
+    @contextmanager
+    def _spanned(self, method: str, scope: Scope, answer: _Answer) -> Iterator[None]:
+        """Spans the answering of a request, where traces are sent and it is one that is traced."""
+        if not self._tracing.is_on or scope["path"] in NOT_TRACED:
+            yield
+            return
+        with self._tracing.serve(method, Headers(scope=scope).get("traceparent")) as notes:
+            try:
+                yield
+            finally:
+                _describe(notes, method, scope, answer.status)
+
+
+def _describe(notes: SpanNotes, method: str, scope: Scope, status: int) -> None:
+    """Names a span by the route's template, which is known only once the router has found it."""
+    notes.attributes["http.request.method"] = method
+    notes.attributes["http.response.status_code"] = status
+    if status >= 500:
+        notes.error = f"answered with {status}"
+    route = getattr(scope.get("route"), "path", None)
+    if route is not None:
+        notes.attributes["http.route"] = route
+        notes.name = f"{method} {route}"
+
+
+def _protect(headers: MutableHeaders, scope: Scope) -> None:
+    """Sets what a browser may do with an answer: a content policy by path, no sniffing of types, no referrer,
+    no devices, and by https nothing but https from then on.
+    """
+    headers["Content-Security-Policy"] = POLICIES.get(scope["path"], NOTHING)
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers["Referrer-Policy"] = "no-referrer"
+    headers["Permissions-Policy"] = PERMISSIONS
+    headers["X-Frame-Options"] = "DENY"
+    if scope["scheme"] == "https":
+        headers["Strict-Transport-Security"] = HTTPS_ONLY
+
+
+def _audit(scope: Scope, answer: _Answer) -> None:
+    """Logs who wrote what, and whom the service refused."""
+    is_refused = answer.status in REFUSALS or scope["state"].get("problem") == REFUSED_NAME
+    if scope["method"] not in READING or is_refused:
+        log.info("audit", **_members(scope, answer))
+
+
+def _members(scope: Scope, answer: _Answer) -> dict[str, Any]:
+    state: dict[str, Any] = scope["state"]
+    key = state.get("caller", Caller()).key
+    path = scope.get("raw_path", b"").decode("latin-1")[:LONGEST_PATH]  # percent signs instead of what is odd
+    job = scope.get("path_params", {}).get("job_id") or (answer.location or "").rpartition("/jobs/")[2]
+    return {
+        "who": "nobody" if key is None else key.name,  # where no key is needed, or none was right
+        "key": None if key is None else key.id,
+        "what": f"{scope['method']} {path}",
+        "job": job or None,  # that was made or written to
+        "outcome": int(answer.status),
+        "problem": state.get("problem"),  # a refusal's code
+        "address": None if scope.get("client") is None else scope["client"][0],
+    }

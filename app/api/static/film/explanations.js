@@ -1,0 +1,116 @@
+// What explains a caption beside its two maps: parts of "extras", each drawn by its kind (docs/api.md lists the kinds).
+
+import { clockFor, make, percent } from "../text.js";
+import { frameUrl } from "../jobs/server.js";
+import { markDifferences } from "./comparison.js";
+
+const MOST_ROWS = 8;
+
+// For the caption as a whole: elements, none for a captioner that shows all it has word by word.
+export function captionView(job, { extras, times }) {
+  return extras.filter((part) => part.caption?.length && CAPTION_VIEWS[part.kind]).flatMap((part) => CAPTION_VIEWS[part.kind](part, job, times));
+}
+
+const CAPTION_VIEWS = {
+  table: (part) => [heading(part.title), paragraph(part.note), rowList(part)],
+  moments: (part, job, times) => [heading(part.title), paragraph(`${part.note}${compared(part.caption)}`), momentFigures(job, part.caption, times)],
+  text: (part) => [heading(part.title), paragraph(part.caption)],
+};
+
+// For the word that was chosen: list items. clock(seconds) writes a time; seek(moment) takes the film there.
+export function wordView({ extras, words }, word, clock, seek) {
+  const text = `“${words[word]}”`;
+  return extras.filter((part) => part.words && WORD_VIEWS[part.kind]).flatMap((part) => WORD_VIEWS[part.kind](part, part.words[word], text, clock, seek));
+}
+
+const WORD_VIEWS = {
+  weights: shares,
+  moments: (part, chosen, text, clock, seek) => (chosen.length ? [momentButtons(part, chosen, text, clock, seek)] : []),
+  text: (_, sentence) => (sentence ? [make("li", sentence)] : []),
+  table: (part, rows) => rows.map((row) => make("li", rowText(part, row))),
+};
+
+// The moments that are marked on the timeline.
+export function keyMoments({ extras }, word) {
+  return extras.filter(({ kind, words }) => kind === "moments" && words).flatMap(({ words }) => words[word].map(({ moment }) => moment));
+}
+
+// Weights over moments and places are the timeline's and the heat's to show.
+function shares({ over, choices, absent }, weights, text) {
+  if (over !== "choices") return [];
+  if (!weights) return absent ? [make("li", absent)] : [];
+  return choices.map(({ title }, k) => measured(`${title}: ${percent(weights[k])} of ${text}`, weights[k]));
+}
+
+function momentButtons({ title }, chosen, text, clock, seek) {
+  const item = make("li", `${title} for ${text}: `);
+  chosen.forEach(({ moment, time, text: said }, k) => {
+    const button = make("button", said ? `${said} (${clock(time)})` : clock(time), { type: "button", class: "inline" });
+    button.onclick = () => seek(moment);
+    item.append(k ? (k === chosen.length - 1 ? " and " : ", ") : "", button);
+  });
+  item.append(", ringed on the timeline.");
+  return item;
+}
+
+function rowList(part) {
+  const list = make("ol", undefined, { class: "candidates", "aria-label": `${part.title}, the best first` });
+  const all = part.caption.map((row) => measureOf(part, row));
+  const [low, high] = [Math.min(...all), Math.max(...all)];
+  const share = (measure) => (high > low ? (measure - low) / (high - low) : 1);
+  list.append(...part.caption.slice(0, MOST_ROWS).map((row, k) => measured(sentenceOf(part, row), 0.05 + 0.95 * share(all[k]), `${asideOf(part, row)}: ${rank(share(all[k]))}`)));
+  if (part.caption.length > MOST_ROWS) list.append(make("li", `and ${part.caption.length - MOST_ROWS} that fit less`, { class: "quiet" }));
+  return list;
+}
+
+const cells = (part, row, role) => part.columns.filter((column) => column.role === role).map(({ name }) => row[name]).filter((value) => value !== null && value !== undefined);
+const measureOf = (part, row) => Number(cells(part, row, "measure")[0] ?? 0);
+const sentenceOf = (part, row) => cells(part, row, "text").join(" ");
+const asideOf = (part, row) => cells(part, row, "aside").filter((value) => typeof value === "string").join(", ");
+const rowText = (part, row) => [sentenceOf(part, row), asideOf(part, row)].filter(Boolean).join(", ");
+
+function rank(share) {
+  if (share === 1) return "won";
+  return share > 0.8 ? "nearly as good" : share > 0.4 ? "fits less" : "fits least";
+}
+
+// Of two captions that were written one after the other.
+function compared([first, second, ...more]) {
+  if (more.length || !first?.text || !second?.text) return "";
+  return first.text === second.text ? " This time both say the same." : " What changed is marked.";
+}
+
+function momentFigures(job, chosen, times) {
+  const all = make("div", undefined, { class: "steps" });
+  const other = chosen.length === 2 && chosen.every(({ text }) => text) ? (k) => chosen[1 - k].text : (k) => chosen[k].text || "";
+  all.append(...chosen.map((moment, k) => momentFigure(job, times, moment, markDifferences(moment.text || "", other(k)))));
+  return all;
+}
+
+function momentFigure(job, times, { moment, time, title }, text) {
+  const clock = clockFor(job.media?.duration || 0);
+  const figure = make("figure");
+  const image = make("img", undefined, { src: frameUrl(job.id, frameOf(job.sampled, times[moment])), alt: `The frame at ${clock(time)}`, loading: "lazy" });
+  const caption = make("figcaption", `${title || "Chosen"} (${clock(time)}): `);
+  caption.append(...text);
+  figure.append(image, caption);
+  return figure;
+}
+
+// The sampled frame nearest the middle of a moment, of those inside it where there are any.
+export function frameOf(sampled, [start, end]) {
+  const all = sampled.map((time, k) => ({ time, k }));
+  const inside = all.filter(({ time }) => (start <= time && time < end) || time === start);
+  const distance = ({ time }) => Math.abs(time - (start + end) / 2);
+  return (inside.length ? inside : all).reduce((best, one) => (distance(one) < distance(best) ? one : best), all[0] ?? { k: 0, time: 0 }).k;
+}
+
+function measured(text, share, aside) {
+  const line = make("li");
+  line.append(make("meter", undefined, { min: 0, max: 1, value: share.toFixed(3), "aria-label": aside ? `${text}: how well it fits` : text }), make("span", text));
+  if (aside) line.append(make("span", aside, { class: "quiet" }));
+  return line;
+}
+
+const heading = (text) => make("h3", text);
+const paragraph = (text) => make("p", text, { class: "quiet" });

@@ -1,0 +1,134 @@
+"""Reads what the captioners that are installed say of themselves, and lists the stream sets.
+
+Captioners are read from their checkpoints' metadata; of a stream set it is said what it lacks here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from app.jobs.captioner_choice import default_captioner
+from app.jobs.captioner_info import CaptionerInfo
+from app.pipeline.installed_captioners import (
+    captioner_info,
+    combination_infos,
+    pretrained_captioners,
+    pretrained_info,
+)
+from app.settings import Settings
+from app.terminal import print_table
+from extractors.extractor import list_weights
+from extractors.pretrained.manifest import find_candidates
+from extractors.pretrained.weights_folder import WeightsFolder
+from extractors.windows import WindowOptions
+from models.captioners.registry import list_stream_sets
+from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
+from models.stream_set import DEMO, StreamInput, StreamSet
+
+
+def describe_models(settings: Settings) -> list[dict[str, Any]]:
+    """Gathers what the captioners that are installed say of themselves."""
+    weights = settings.weights
+    files = list_checkpoints(weights)
+    infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
+    alone = list(infos.values())
+    joint = combination_infos(alone, find_embedding(weights))
+    pretrained = {card.name: (card, pretrained_info(card)) for card in pretrained_captioners(settings).list()}
+    chosen = settings.captioner or default_captioner([*alone, *(info for _, info in pretrained.values())])
+    models = [describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
+    models += [_describe_info(info) for info in joint]
+    models += [{**_describe_info(info), "bytes": card.size} for card, info in pretrained.values()]
+    return [{**each, "default": each["name"] == chosen} for each in models]
+
+
+def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
+    """Gathers what a checkpoint says of itself.
+
+    Args:
+        name: what the captioner is called here.
+        path: its checkpoint.
+        info: what was read of it, None where it cannot be read.
+
+    Returns:
+        A member of the JSON document; ``error`` says what is wrong with it.
+    """
+    own = {"file": str(path), "bytes": path.stat().st_size}
+    if info is not None:
+        streams = read_card(path).training.get("streams", DEMO.name)
+        return {**_describe_info(info), **own, "streams": streams}
+    try:
+        read_card(path)
+        error = f"{path} is damaged; fetch it again."
+    except CheckpointError as damage:
+        error = str(damage)
+    return {"name": name, **own, "error": error}
+
+
+def _read_info(name: str, path: Path) -> CaptionerInfo | None:
+    try:
+        return captioner_info(name, path)
+    except CheckpointError:
+        return None
+
+
+def _describe_info(info: CaptionerInfo) -> dict[str, Any]:
+    return {
+        "name": info.name, "captioner": info.kind, "about": info.about,
+        "features": {stream: spec["network"] for stream, spec in info.features.items()},
+        "extractors": list(info.extractors), "members": list(info.members) or None,
+        "parameters": info.parameters, "scores": info.scores,
+        "speed": None if info.speed is None else info.speed.model_dump(), "error": None,
+        "source": info.source or None, "licence": info.licence or None, "memory": info.memory,
+    }  # fmt: skip
+
+
+def print_sets(data: Path, *, as_json: bool) -> None:
+    """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
+    if as_json:
+        print(json.dumps([describe_set(each, data) for each in list_stream_sets().values()]))
+        return
+    rows = [
+        (each.name, each.captioner, "\n".join(map(_format_input, each.inputs)),
+         ", ".join(find_missing_weights(each, data)) or "nothing")
+        for each in list_stream_sets().values()
+    ]  # fmt: skip
+    print_table(("stream set", "for", "streams", "missing here"), rows)
+
+
+def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
+    """Gives a stream set as JSON."""
+    return {
+        "name": wanted.name,
+        "captioner": wanted.captioner,
+        "source": wanted.source,
+        "streams": [
+            {"stream": each.stream, "extractor": each.extractor, "shape": each.shape, "regions": each.regions,
+             "use": each.use, "windows": _list_windows(each.windows)}
+            for each in wanted.inputs
+        ],
+        "missing": find_missing_weights(wanted, data),
+    }  # fmt: skip
+
+
+def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
+    """Names the weights of weights/manifest.toml that the set's extractors want and that are not here."""
+    folder = WeightsFolder.of(data)
+    names = dict.fromkeys(name for each in wanted.inputs for name in list_weights(each.extractor))
+    return [
+        name
+        for name in names
+        if not any(folder.locate(known) for known in find_candidates(name, folder.manifest))
+    ]
+
+
+def _format_input(given: StreamInput) -> str:
+    windows = ", ".join(f"{name} {value}" for name, value in _list_windows(given.windows).items())
+    use = f" ({given.use})" if given.use else ""
+    return f"{given.stream}: {given.shape}{use}{f'; {windows}' if windows else ''}"
+
+
+def _list_windows(windows: WindowOptions) -> dict[str, Any]:
+    return {name: value for name, value in asdict(windows).items() if value is not None}

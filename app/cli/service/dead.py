@@ -1,0 +1,99 @@
+"""Lists, shows, requeues and drops what could not be read: ``python -m app dead``.
+
+app/jobs/dead_letters.py keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.errors import RecordUnreadable
+from app.terminal import complain
+
+if TYPE_CHECKING:
+    from app.jobs.blobs import Blobs
+    from app.jobs.dead_letters import DeadLetter
+    from app.jobs.job_store import Jobs
+
+PATIENCE = 2.0  #: seconds of trying again while Redis is away
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="As dead list has it.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+dead = typer.Typer(no_args_is_help=True)
+
+
+def _open() -> tuple[Jobs, Blobs]:
+    from app.jobs.blobs import Blobs
+    from app.jobs.job_store import Jobs
+    from app.jobs.redis_client import connect, redis_url
+    from app.settings import load_settings
+
+    settings = load_settings()
+    jobs = Jobs.from_settings(connect(redis_url(settings), PATIENCE), settings)
+    return jobs, Blobs(settings.blob_url, settings.staging)
+
+
+@dead.command("list")
+def list_letters(as_json: AsJson = False) -> None:
+    """List the dead letters, oldest first: when, what, and why it could not be read."""
+    found = _open()[0].dead.all()
+    if as_json:
+        typer.echo(json.dumps([letter.model_dump() for letter in found]))
+        return
+    for letter in found:
+        when = datetime.fromtimestamp(letter.at, UTC).isoformat(timespec="seconds")
+        typer.echo(f"{letter.name}  {letter.kind}  {when}  {letter.reason}")
+    if not found:
+        typer.echo("There are no dead letters.")
+
+
+@dead.command()
+def show(name: Annotated[str, typer.Argument(help="As dead list has it.")], as_json: AsJson = False) -> None:
+    """Show a dead letter with the values that could not be read."""
+    jobs, _ = _open()
+    letter = _find(jobs, name)
+    document = {**letter.model_dump(), "value": jobs.dead.value(letter)}
+    if as_json:
+        typer.echo(json.dumps(document))
+        return
+    for member, value in document.items():
+        typer.echo(f"{member}: {value if isinstance(value, str) else json.dumps(value, indent=2)}")
+
+
+@dead.command()
+def requeue(names: Names) -> None:
+    """Put jobs into their queues again, with all their attempts."""
+    (jobs, _), failed = _open(), 0
+    for name in names:
+        try:
+            jobs.requeue(_find(jobs, name))
+            typer.echo(f"{name} waits again.")
+        except RecordUnreadable as error:
+            typer.echo(f"{name} stays: {error}", err=True)
+            failed += 1
+    raise typer.Exit(1 if failed else 0)
+
+
+@dead.command()
+def drop(names: Names) -> None:
+    """Remove dead letters for good, with the record and the upload of their jobs."""
+    jobs, blobs = _open()
+    for name in names:
+        letter = _find(jobs, name)
+        jobs.dead.drop(letter)
+        jobs.index.reindex([letter.name])
+        if letter.kind == "job" and name.replace("-", "").replace("_", "").isalnum():
+            blobs.remove(f"uploads/{name}")
+        typer.echo(f"{name} is dropped.")
+
+
+def _find(jobs: Jobs, name: str) -> DeadLetter:
+    letter = jobs.dead.find(name)
+    if letter is None:
+        complain(f"There is no dead letter called {name}; python -m app dead list has them all.")
+        raise typer.Exit(1)
+    return letter

@@ -1,0 +1,15 @@
+"""Declares ``python -m app doctor``; app/cli/service/examination.py looks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Prints what was found, and exits with 1 where something is wrong."""
+    from app.cli.service.examination import examine
+    from app.settings import load_settings
+
+    raise typer.Exit(1 if examine(load_settings(), as_json=as_json) else 0)

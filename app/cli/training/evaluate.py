@@ -1,0 +1,161 @@
+"""Declares ``python -m app evaluate``: options, and errors by the option to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from app.cli.model_options import FieldsOf
+from app.cli.training.shared_options import (
+    Cache,
+    DataSetName,
+    Device,
+    Mendable,
+    Paper,
+    SavedFeatureOptions,
+    check_folder,
+    name_option,
+)
+from models.decoding.options import DecodingOptions
+
+if TYPE_CHECKING:
+    from training.evaluation.report import EvaluationSource
+
+
+@dataclass(frozen=True)
+class EvaluatedItems:
+    """Names what is captioned: pictures, clips, or a set."""
+
+    images: Annotated[Path | None, typer.Option(help="Tar or folder of pictures or frames.")] = None
+    captions: Annotated[Path | None, typer.Option(help="Their captions: COCO's JSON form, or MSR-VTT's.")] = (
+        None
+    )
+    clips: Annotated[
+        Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')
+    ] = None
+    frames: Annotated[
+        int | None, typer.Option(help="Frames sampled from a clip; default: as the service samples.")
+    ] = None
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of a captioned set, or of one's own videos; see docs/data.md.")
+    ] = None
+    data_set: DataSetName = None
+    paper: Paper = None
+    split: Annotated[
+        str | None, typer.Option(help="Which split; default: val, of --data test where there is one.")
+    ] = None
+    limit: Annotated[int | None, typer.Option(help="Only the first N.")] = None
+    cache: Cache = Path("data/cache")
+
+    def check(self, saved: SavedFeatureOptions) -> None:
+        """Refuses items that do not go together or are not there. Raises BadParameter."""
+        if [self.images, self.clips, self.data].count(None) != 2 or (self.images and not self.captions):
+            raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
+        if saved.features is not None and self.data is None:
+            raise typer.BadParameter("--features are of a set's videos: give the set as --data")
+        if self.data is not None:
+            check_folder("--data", self.data)
+        for option, path in (
+            ("--images", self.images),
+            ("--captions", self.captions),
+            ("--clips", self.clips),
+        ):
+            if path is not None and not path.exists():
+                raise typer.BadParameter(f"{option}: there is no {path}")
+
+    def open(self) -> EvaluationSource:
+        """Returns what training's own evaluation reads."""
+        from extractors.windows import FRAMES
+        from training.datasets.registry import SetFolder
+        from training.evaluation.report import EvaluationSource
+
+        folder = None
+        if self.data is not None:
+            folder = SetFolder(self.data, self.data_set, self.paper, self.split, self.cache)
+        frames = self.frames or FRAMES
+        return EvaluationSource(
+            self.images, self.captions, self.split, self.clips, frames, self.limit, folder
+        )
+
+
+@dataclass(frozen=True)
+class ScoreOutput:
+    """Says what is printed and kept of the scores."""
+
+    shuffled: Annotated[bool, typer.Option(help="Also score the same captions given to other videos.")] = (
+        False
+    )
+    show: Annotated[bool, typer.Option(help="Print every caption.")] = False
+    record: Annotated[str | None, typer.Option(help="Keep the scores in the checkpoint.")] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
+
+
+def evaluate(
+    captioner: Annotated[str, typer.Argument(help="A captioner's name, or a checkpoint file.")],
+    items: Annotated[EvaluatedItems, FieldsOf("What is captioned")],
+    search: Annotated[
+        Mapping[str, Any],
+        FieldsOf(
+            "How captions are searched; what is not said is the checkpoint's recipe's",
+            leave_out=("num_captions", "attention"),
+            model=DecodingOptions,
+        ),
+    ],
+    saved: Annotated[SavedFeatureOptions, FieldsOf()],
+    output: Annotated[ScoreOutput, FieldsOf()],
+    device: Device = "auto",
+    streams: Annotated[
+        str | None, typer.Option(help="What it is fed with: a stream set; default: its own.")
+    ] = None,
+    members: Annotated[
+        str | None, typer.Option(help="fusion or ensemble only: who takes part, with commas between.")
+    ] = None,
+    branches: Annotated[
+        Literal["st", "ts"] | None, typer.Option(help="STaTS only: read one branch alone.")
+    ] = None,
+) -> None:
+    """Scores a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with bootstrap intervals."""
+    items.check(saved)
+    features = saved.open()
+    from extractors.engines.engine_choice import open_device
+    from training.evaluation.evaluated_captioner import load_evaluated_captioner
+    from training.evaluation.report import evaluate_captioner, record_scores
+
+    with name_option(_mendable()):
+        names = None if members is None else members.split(",")
+        source, opened = items.open(), open_device(device)
+        entry = load_evaluated_captioner(captioner, names, streams, branches, source.frames, opened, features)
+        result = evaluate_captioner(entry, source, entry.choose_search(search), output.shuffled)
+    if output.record is not None:
+        record_scores(captioner, output.record, result.report)
+    if output.as_json:
+        typer.echo(json.dumps(result.to_json()))
+    else:
+        result.print(output.show)
+
+
+def _mendable() -> Mendable:
+    from extractors.engines.engine_choice import DeviceUnavailable
+    from models.captioners.registry import UnknownCaptioner, UnknownStreamSet
+    from models.combining.caption_writers import VocabulariesDiffer
+    from models.combining.members import WrongMembers
+    from models.feature_sources.stream_checks import StreamMismatch
+    from models.stream_set import UnknownStream
+    from training.datasets.errors import DataSetError
+    from training.evaluation.evaluated_captioner import WrongSearch
+    from training.saved_features.clock_checks import FeaturesDoNotFit
+    from training.saved_features.feature_map import FeatureMapDamaged
+
+    return {
+        "": (UnknownCaptioner, WrongSearch),
+        "--device": (DeviceUnavailable,),
+        "--members": (WrongMembers, VocabulariesDiffer),
+        "--streams": (UnknownStreamSet, StreamMismatch),
+        "--features": (FeatureMapDamaged, FeaturesDoNotFit, UnknownStream, ImportError),
+        "--data": (DataSetError,),
+    }

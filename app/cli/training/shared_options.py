@@ -1,0 +1,72 @@
+"""Declares options that ``train`` and ``evaluate`` share; names the option that mends an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from extractors.errors import ReelwordError
+
+if TYPE_CHECKING:
+    from training.saved_features.feature_folder import FeatureFolder
+
+#: Option → the errors that it can mend; "" where the error names what is to be changed.
+Mendable = Mapping[str, tuple[type[Exception], ...]]
+DataSetName = Annotated[
+    str | None, typer.Option(help="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md.")
+]
+Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
+Cache = Annotated[Path, typer.Option(help="Where features are kept between runs.")]
+Device = Annotated[
+    str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
+]
+
+
+@dataclass(frozen=True)
+class SavedFeatureOptions:
+    """Names features that were made before."""
+
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of features that extract or others made; see docs/data.md, Saved features."
+        ),
+    ] = None
+    feature_map: Annotated[
+        Path | None, typer.Option(help="What names --features; default: its features.yaml.")
+    ] = None
+
+    def open(self) -> FeatureFolder | None:
+        """Returns the folder, None where none is named. Raises BadParameter."""
+        if self.features is None and self.feature_map is not None:
+            raise typer.BadParameter("--feature-map says what lies in --features, which is not given")
+        if self.features is None:
+            return None
+        check_folder("--features", self.features)
+        from training.saved_features.feature_folder import FeatureFolder
+
+        return FeatureFolder(self.features, self.feature_map)
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """Refuses a folder that is not there, before anything is loaded. Raises BadParameter."""
+    if not folder.is_dir():
+        raise typer.BadParameter(f"{option}: there is no folder {folder}")
+
+
+@contextmanager
+def name_option(mendable: Mendable) -> Iterator[None]:
+    """Turns an error into one that names the option which can mend it. Raises BadParameter."""
+    try:
+        yield
+    except tuple(kind for kinds in mendable.values() for kind in kinds) as error:
+        option = next(option for option, kinds in mendable.items() if isinstance(error, kinds))
+        text = str(error)
+        if isinstance(error, ReelwordError) and text.endswith("."):  # a sentence, with another to follow
+            text = error.advice
+        raise typer.BadParameter(f"{option}: {text}" if option else text) from error

@@ -1,0 +1,114 @@
+"""Declares ``python -m app train``: options, and errors by the option to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.model_options import FieldsOf
+from app.cli.training.shared_options import (
+    Cache,
+    Device,
+    Mendable,
+    SavedFeatureOptions,
+    check_folder,
+    name_option,
+)
+from training.recipes.train_options import StartMissing, TrainOptions, UnreadOption
+
+
+def check_name(captioner: str) -> str:
+    """Returns the name of a captioner or of the embedding; refuses others before anything else is asked."""
+    from models.captioners.registry import UnknownCaptioner, captioner_class
+    from training.sessions.session_choice import EMBEDDING
+
+    try:
+        if captioner != EMBEDDING:
+            captioner_class(captioner)
+    except UnknownCaptioner as error:
+        raise typer.BadParameter(f"{error}, {EMBEDDING}") from error
+    return captioner
+
+
+def train(
+    captioner: Annotated[
+        str,
+        typer.Argument(
+            help="A captioner of a folder in models/captioners, or semantic_embedding.", show_default=False
+        ),
+    ],
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="Folder with the archives and captions that docs/training.md lists, of a captioned set, or "
+            "of your own videos (docs/data.md)."
+        ),
+    ],
+    options: Annotated[TrainOptions, FieldsOf(leave_out=("features",))],
+    saved: Annotated[SavedFeatureOptions, FieldsOf()],
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="How it is trained; default: its demo. As in its paper: paper-msvd …"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The run's folder; a run that was stopped goes on from it. Default: runs/CAPTIONER"
+        ),
+    ] = None,
+    cache: Cache = Path("data/cache"),
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    device: Device = "auto",
+    seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
+) -> None:
+    """Trains a captioner; writes best.safetensors, log.csv and last.pt into --out."""
+    check_folder("--data", data)
+    features = saved.open()
+    options = options.model_copy(update={"features": saved.features})
+    check_name(captioner)
+    from training.optimization.processes import join_processes
+    from training.optimization.run_folder import RunSettings
+    from training.sessions import session_choice
+
+    with name_option(_mendable(options)), join_processes(device) as (processes, opened):
+        notify = typer.echo if processes.is_first else _say_nothing
+        folder = out or Path("runs", captioner)
+        settings = RunSettings(folder, cache, notify, threads, opened, processes, features)
+        best = session_choice.train(captioner, recipe, seed, data, options, settings)
+        notify(f"best checkpoint: {best}")
+
+
+def _say_nothing(_: str) -> None:
+    """Stands in the place of what the first process says for all."""
+
+
+def _mendable(options: TrainOptions) -> Mendable:
+    from extractors.engines.engine_choice import DeviceUnavailable
+    from extractors.pretrained.errors import WeightsError
+    from models.captioners.registry import UnknownCaptioner, UnknownStreamSet
+    from models.checkpoint import CheckpointError
+    from models.feature_sources.stream_checks import StreamMismatch
+    from models.stream_choice import StreamsDoNotFit
+    from models.stream_set import UnknownStream
+    from training.batches.archives import CorpusError
+    from training.batches.picture_inputs import NeedsVideo
+    from training.datasets.errors import DataSetError
+    from training.optimization.processes import NotShared
+    from training.optimization.rewards import NoReward
+    from training.recipes.demo_recipes import UnknownRecipe
+    from training.saved_features.clock_checks import FeaturesDoNotFit
+    from training.saved_features.feature_map import FeatureMapDamaged
+
+    return {
+        "": (UnreadOption, StartMissing, NotShared),
+        "--device": (DeviceUnavailable,),
+        "--recipe": (UnknownRecipe, NoReward),
+        "--streams": (UnknownStream, UnknownStreamSet, StreamsDoNotFit, NeedsVideo),
+        "--features": (FeatureMapDamaged, FeaturesDoNotFit, ImportError),
+        "--teacher" if options.teachers else "--start": (
+            UnknownCaptioner, StreamMismatch, CheckpointError, WeightsError,
+        ),
+        "--data": (FileNotFoundError, CorpusError, DataSetError),
+    }  # fmt: skip

@@ -1,0 +1,60 @@
+"""Declares the options of ``python -m app bulk``; app/bulk/ does it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.model_options import FieldsOf
+from app.jobs.options import CaptionOptions
+from app.terminal import complain
+
+SHOWN = 20  #: files with a code that are listed at the end; their rows have the rest
+
+
+def bulk(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A folder, a .txt with a video a line, or s3://…", show_default=False
+        ),
+    ],
+    out: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder of parquet files, as captions.parquet or s3://….")
+    ],
+    options: Annotated[
+        CaptionOptions,
+        FieldsOf("How captions are written", ("captioner", "members"), leave_out=("attention", "segments")),
+    ],
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of a Ray cluster, or auto; default: RAY_ADDRESS, or Ray is started here."),
+    ] = None,
+    decoders: Annotated[int | None, typer.Option(min=1, help="Actors that read videos.")] = None,
+    engines: Annotated[
+        int | None, typer.Option(min=1, help="Actors that caption; default: one a GPU.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, max=64, help="Videos captioned together.")] = 8,
+) -> None:
+    """Caption a collection into parquet, on this machine or a Ray cluster; goes on where it was stopped."""
+    from app.bulk.videos import list_videos
+
+    videos = list_videos(source)  # before Ray is loaded, which takes seconds
+    from app.bulk.caption_collection import Fleet, caption_collection
+    from app.settings import load_settings
+
+    fleet = Fleet(address, decoders, engines, batch)
+    options = options.model_copy(update={"attention": False})
+    tally = caption_collection(videos, out, options, load_settings(), fleet)
+    for file, code in tally.failures[:SHOWN]:
+        complain(f"{file}: {code}")
+    if len(tally.failures) > SHOWN:
+        complain(f"… and {len(tally.failures) - SHOWN} more.")
+    counted = "1 video" if tally.videos == 1 else f"{tally.videos} videos"
+    were = "was" if tally.passed_over == 1 else "were"
+    complain(
+        f"{counted}: {tally.captioned} captioned, {len(tally.failures)} with a code in {out}; "
+        f"{tally.passed_over} {were} done before."
+    )
+    raise typer.Exit(1 if tally.failures else 0)

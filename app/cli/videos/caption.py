@@ -1,0 +1,82 @@
+"""Declares ``python -m app caption``: options, and who captions, a running server or this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.model_options import FieldsOf, change_options
+from app.cli.server import ServerChoice
+from app.cli.streams import Streams, settings_with
+from app.cli.videos.caption_output import CaptionOutput, FilmCut
+from app.errors import UsageError
+from app.extract.inputs import find_videos
+from app.jobs.options import CaptionOptions
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+Videos = Annotated[
+    list[Path],
+    typer.Argument(metavar="VIDEO…", help="Video files, and folders of them.", show_default=False),
+]
+
+
+def caption(
+    files: Videos,
+    options: Annotated[
+        CaptionOptions,
+        FieldsOf("How captions are written", ("captioner", "members"), leave_out=("attention", "segments")),
+    ],
+    cut: Annotated[FilmCut, FieldsOf("How films are cut")],
+    output: Annotated[CaptionOutput, FieldsOf("What is printed and written")],
+    service: Annotated[ServerChoice, FieldsOf("Where it is done")],
+    streams: Streams = None,
+) -> None:
+    """Captions video files and folders of them, by a running service or in this process."""
+    is_by_segments = cut.segments not in (None, "none") or output.form is not None
+    if is_by_segments and output.attention is not None:
+        raise UsageError("--attention draws whole videos: leave out --segments and --format.")
+    videos = find_videos(files, output.attention or output.out)  # what is missing is said before models load
+    options = options.model_copy(update={"attention": output.attention is not None})
+    settings = settings_with(streams)
+    server = service.find(settings, ["--streams"] * (streams is not None) + cut.here_alone)
+    if server is not None:
+        from app.cli.videos.server_captions import caption_by_server
+
+        cut_there = cut.segments or ("none" if output.as_json or output.attention else None)
+        options = change_options(options, segments=None if cut_there == "auto" else cut_there)
+        raise typer.Exit(1 if caption_by_server(server, videos, options, output) else 0)
+    work = _caption_by_segments if is_by_segments else _caption_whole
+    raise typer.Exit(1 if work(files, options, cut, output, settings) else 0)
+
+
+def _caption_whole(
+    files: list[Path], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
+) -> int:
+    from app.cli.videos.local_captions import caption_files
+    from app.segments.cutting import segment_options
+
+    is_followed = cut.segments is None and not output.as_json and output.attention is None
+    segments = segment_options("auto", cut.shortest, cut.longest)
+    return caption_files(
+        files,
+        options,
+        settings,
+        as_json=output.as_json,
+        folder=output.attention,
+        segments=segments if is_followed else None,
+    )
+
+
+def _caption_by_segments(
+    files: list[Path], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
+) -> int:
+    from app.cli.videos.segments import SegmentOutput, caption_by_segments
+    from app.segments.cutting import segment_options
+
+    segments = segment_options(cut.segments or "auto", cut.shortest, cut.longest)
+    form = SegmentOutput(output.form, output.out, output.as_json)
+    return caption_by_segments(files, options, segments, form, settings)

@@ -1,0 +1,58 @@
+"""Declares how films are cut for ``caption``, and what it prints and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.errors import UsageError
+
+FORMS = ("vtt", "srt", "csv", "json")  #: as app/documents/subtitles.py writes them
+
+
+@dataclass(frozen=True)
+class FilmCut:
+    """Says how films are cut into segments."""
+
+    segments: Annotated[
+        str | None,
+        typer.Option(
+            help="Caption segments: shots, none, or seconds; default: shots of films over a minute."
+        ),
+    ] = None
+    shortest: Annotated[float, typer.Option(help="Seconds of a segment, at least.")] = 2.0
+    longest: Annotated[float, typer.Option(help="Seconds after which a shot is cut.")] = 20.0
+
+    @property
+    def here_alone(self) -> list[str]:
+        """Names the options that were given and that a service does not have."""
+        usual = FilmCut()
+        return [
+            f"--{name}" for name in ("shortest", "longest") if getattr(self, name) != getattr(usual, name)
+        ]
+
+
+@dataclass(frozen=True)
+class CaptionOutput:
+    """Says where captions go, and in which form."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False
+    attention: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write <name>.png and <name>.json there, for each file."),
+    ] = None
+    form: Annotated[str | None, typer.Option("--format", help="Write segments as vtt, srt, csv or json.")] = (
+        None
+    )
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for these files; default: standard output.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.form is not None and self.form not in FORMS:
+            raise UsageError(f"There is no format {self.form}; there are: {', '.join(FORMS)}.")
+        if self.out is not None and self.form is None:
+            raise UsageError(f"--out is for files of segments: name their --format ({', '.join(FORMS)}).")

@@ -1,0 +1,84 @@
+"""Declares the options of ``python -m app extract``; app/extract/ does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+
+from app.errors import UsageError, sentence
+from app.extract.inputs import find_videos
+from app.terminal import complain
+
+FormName = Literal["safetensors", "npy", "hdf5"]
+Choice = Literal["published", "seeded"]
+Precision = Literal["fp32", "bf16", "fp16"]
+INTERRUPTED = 130  #: what shells say of a command that Ctrl-C ended
+
+
+def extract(
+    videos: Annotated[
+        list[Path],
+        typer.Argument(metavar="VIDEO…", help="Video files, and folders of them.", show_default=False),
+    ],
+    extractor: Annotated[str, typer.Option(help="Extractors, with commas between them.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where <extractor>/<video>… is written.")],
+    stack_size: Annotated[int | None, typer.Option(help="Frames of a window.")] = None,
+    step_size: Annotated[
+        int | None, typer.Option(help="Frames from a window's first to the next one's.")
+    ] = None,
+    extraction_fps: Annotated[float | None, typer.Option(help="Frames a second to look at.")] = None,
+    extraction_total: Annotated[
+        int | None, typer.Option(help="Frames to look at, spread over the whole time.")
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option(help="Most windows of a video; longer videos have them further apart.")
+    ] = None,
+    form: Annotated[
+        FormName, typer.Option("--format", help="npy, hdf5: by the public extractors' names.")
+    ] = ("safetensors"),
+    weights: Annotated[
+        Choice, typer.Option(help="seeded: random ones, for tests; marks its output so.")
+    ] = "published",
+    show_predictions: Annotated[
+        bool, typer.Option(help="Print the five likeliest classes, of networks that tell any.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Videos described at the same time.")] = 1,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; default REELWORD_DEVICE.")] = None,
+    precision: Annotated[Precision | None, typer.Option(help="Default: the fastest there is.")] = None,
+) -> None:
+    """Write features of videos to files, one decoding for all extractors; goes on where it was stopped."""
+    find_videos(videos, out)  # what is missing is said before networks load
+    from app.extract.extract_files import extract_files
+    from app.extract.plan import ExtractionPlan
+    from app.extract.pool import ExtractorsMissing
+    from app.settings import load_settings
+    from extractors.windows import WindowOptions
+
+    configured = load_settings()
+    try:
+        plan = ExtractionPlan(
+            extractors=tuple(dict.fromkeys(name.strip() for name in extractor.split(",") if name.strip())),
+            out=out,
+            form=form,
+            windows=WindowOptions(stack_size, step_size, extraction_fps, extraction_total, most),
+            weights=weights,
+            device=device or configured.device,
+            precision=precision,
+            predictions=show_predictions,
+            settings=configured,
+        )
+        failed = extract_files(videos, plan, jobs)
+    except ValueError as error:  # windows that cannot be
+        raise UsageError(sentence(str(error))) from error
+    except ExtractorsMissing as error:
+        _end(str(error), 1)
+    except KeyboardInterrupt:
+        _end("Stopped; the same command goes on from here.", INTERRUPTED)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _end(sentence: str, code: int) -> NoReturn:
+    complain(sentence)
+    raise typer.Exit(code)

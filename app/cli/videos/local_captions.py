@@ -1,0 +1,183 @@
+"""Captions files, a line each on standard output, and lists what failed: ``python -m app caption``.
+
+Captions (or lines of JSON) are all that standard output gets; progress, warnings and failures go to standard
+error.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image
+
+from app.attention_picture.render import draw_attention_picture
+from app.cli.videos.failures import FailedFile, list_failures
+from app.documents.job import FileDocument
+from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
+from app.extract.inputs import choose_names, find_videos
+from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
+from app.pipeline.caption_files import Outcome, caption_videos
+from app.pipeline.engine import Engine
+from app.pipeline.installed_captioners import captioner_choices
+from app.segments.film_captioner import FilmCaptioner, segment_lines
+from app.segments.loading import load_film_captioner
+from app.settings import Settings
+from app.terminal import FileProgress, complain, printable, printable_json, show_progress
+from extractors.media.errors import MediaError
+from extractors.shots.segment import SegmentOptions
+from models.caption import AttentionDocument
+from models.captioners.registry import UnknownStreamSet
+from models.checkpoint import CheckpointError
+
+
+def caption_files(
+    paths: Sequence[Path],
+    options: CaptionOptions,
+    settings: Settings,
+    *,
+    as_json: bool,
+    folder: Path | None,
+    segments: SegmentOptions | None = None,
+) -> int:
+    """Captions files, and the videos in folders, and prints what came of each.
+
+    Args:
+        paths: files and folders.
+        options: how captions are written.
+        settings: where models are.
+        as_json: prints a line of JSON for each file.
+        folder: where pictures and documents of the attention go, None for nowhere.
+        segments: how a film that is long enough to be cut is cut; its segments' lines follow its own. None
+            to cut none.
+
+    Returns:
+        How many failed.
+
+    Raises:
+        UsageError: nothing can be done for any file.
+        EngineStartFailed: the models do not load.
+    """
+    videos = find_videos(paths, folder)
+    files = [video.file for video in videos]
+    choice = _choose_captioner(options, settings)
+    if folder is not None:
+        _make_folder(folder)
+    failed = []
+    with show_progress(len(files)) as bar:
+        bar.say("Loading models")
+        engine = _load_engine(settings if choice is None else _only(settings, choice))
+        bar.say("Captioning")
+        outcomes = caption_videos(files, options, settings, engine)
+        for outcome, name in zip(outcomes, choose_names(videos), strict=True):
+            if folder is not None:
+                write_attention(outcome, folder / name)
+            bar.print(_format_lines(outcome, as_json=as_json, is_alone=len(files) == 1))
+            if not as_json:
+                _warn(outcome)
+            if segments is not None and _is_cut(outcome, segments):
+                films = load_film_captioner(settings, options, segments, engine)
+                outcome = _caption_segments(outcome, films, bar, is_alone=len(files) == 1)
+            failed += [outcome] if outcome.error else []
+    list_failures([FailedFile.by(each.file, each.error) for each in failed if each.error], len(files))
+    return len(failed)
+
+
+def write_attention(outcome: Outcome, path: Path) -> None:
+    """Writes ``path``.json and ``path``.png for a file that has attention."""
+    if outcome.attention is None or outcome.frames is None:
+        return
+    frames = [Image.fromarray(pixels) for pixels in outcome.frames]
+    document = AttentionDocument.model_validate_json(outcome.attention)
+    picture = io.BytesIO()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw_attention_picture(document, frames, outcome.answer.sampled or []).save(picture, "PNG")
+    path.with_name(f"{path.name}.json").write_text(outcome.attention + "\n")
+    path.with_name(f"{path.name}.png").write_bytes(picture.getvalue())
+
+
+def to_document(outcome: Outcome) -> FileDocument:
+    """Builds the members of a job's document, and the file."""
+    answer = outcome.answer
+    timings = {} if answer.timings is None else answer.timings.model_dump(exclude_unset=True)
+    is_done = outcome.error is None
+    return FileDocument.model_validate(
+        {
+            # bytes of a name that are no UTF-8 cannot stand in JSON: they are escaped
+            "file": str(outcome.file).encode("utf-8", "backslashreplace").decode(),
+            "state": outcome.state,
+            "progress": 1.0 if is_done else 0.0,
+            "attempt": 1,
+            "filename": printable(outcome.file.name),
+            **dict(answer),
+            "timings": {**timings, "total": round(sum(timings.values()), 4)},
+            "error": None if outcome.error is None else outcome.error.document(),
+        }
+    )
+
+
+def _is_cut(outcome: Outcome, segments: SegmentOptions) -> bool:
+    media = outcome.answer.media
+    duration = 0.0 if media is None else media.duration or 0.0
+    return outcome.error is None and segments.resolved(duration).kind != "none"
+
+
+def _caption_segments(
+    outcome: Outcome, films: FilmCaptioner, bar: FileProgress, *, is_alone: bool
+) -> Outcome:
+    """Prints a long film's segments; what goes wrong is its outcome."""
+    try:
+        for line in segment_lines(outcome.file, films, "" if is_alone else f"{outcome.file}: "):
+            bar.print_more([line])
+    except (MediaError, JobFailure) as error:
+        return replace(outcome, error=error)
+    return outcome
+
+
+def _choose_captioner(options: CaptionOptions, settings: Settings) -> CaptionerChoice | None:
+    """Chooses before any network is loaded; None where there is nobody, which the engine says."""
+    try:
+        found = captioner_choices(settings)
+        return found.resolve(options) if found.alone else None
+    except CaptionerUnknown as failure:  # which lists those that there are
+        raise UsageError(str(failure)) from failure
+    except JobFailure as failure:
+        raise UsageError(failure.advice) from failure
+    except CheckpointError as error:
+        raise UsageError(sentence(str(error))) from error
+
+
+def _only(settings: Settings, choice: CaptionerChoice) -> Settings:
+    """Leaves out all captioners that will not write; fusion and ensemble are of all that are loaded."""
+    if choice.captioner in COMBINATIONS:
+        return settings
+    return settings.model_copy(update={"captioners": choice.captioner, "captioner": choice.captioner})
+
+
+def _load_engine(settings: Settings) -> Engine:
+    try:
+        return Engine(settings)
+    except UnknownStreamSet as error:
+        raise UsageError(sentence(str(error))) from error
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {folder} cannot be made: {error.strerror}.") from error
+
+
+def _format_lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[str]:
+    if as_json:
+        return [printable_json(to_document(outcome).model_dump_json())]
+    name = "" if is_alone else f"{outcome.file}: "
+    return [printable(f"{name}{each.text}") for each in outcome.answer.captions or []]
+
+
+def _warn(outcome: Outcome) -> None:
+    """Says what was odd about a file that was captioned all the same."""
+    for warning in outcome.answer.warnings:
+        complain(f"{outcome.file}: {warning.message} [{warning.code}]")

@@ -1,0 +1,154 @@
+"""Captions files by a running service, and prints what came of each as captioning here does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from app.cli.server import Server, ServiceRefused
+from app.cli.videos.caption_output import CaptionOutput
+from app.cli.videos.failures import FailedFile, list_failures
+from app.errors import UsageError
+from app.extract.inputs import InputVideo, choose_names
+from app.jobs.options import CaptionOptions
+from app.terminal import FileProgress, clock, complain, printable, printable_json, show_progress
+from extractors.errors import ReelwordError
+from extractors.media.errors import MissingFile
+
+AT_ONCE = 4  #: videos that are sent before the first one's caption is waited for
+FOR_ALL = (401, 403)  #: answers that the next video would have too
+
+Document = dict[str, Any]
+
+
+def caption_by_server(
+    server: Server, videos: Sequence[InputVideo], options: CaptionOptions, output: CaptionOutput
+) -> int:
+    """Captions videos and prints what came of each.
+
+    Args:
+        server: that captions them.
+        videos: the files.
+        options: how captions are written, and how films are cut.
+        output: what is printed and written.
+
+    Returns:
+        How many failed.
+
+    Raises:
+        UsageError: the output cannot be written.
+        ServiceUnreachable, ServiceRefused: the service answers for none of them.
+    """
+    failures: list[FailedFile] = []
+    form = _make_form(options)
+    with show_progress(len(videos)) as bar:
+        bar.say("Captioning")
+        names = choose_names(videos)
+        for video, name, document in zip(videos, names, _run(server, videos, form), strict=True):
+            if (error := document["error"]) is not None:
+                advice = f"{error['message']} {error['hint']}"
+                failures.append(FailedFile(video.file, advice, error["code"]))
+            if output.as_json and options.segments not in (None, "none") and error is None:
+                film = server.get(f"/jobs/{document['id']}/captions.json").json()
+                document = {**film, "state": document["state"], "error": None}
+            _print(bar, video.file, document, output, is_alone=len(videos) == 1)
+            if document["state"] == "succeeded":
+                _write(server, document, name, output)
+    list_failures(failures, len(videos))
+    return len(failures)
+
+
+def _make_form(options: CaptionOptions) -> dict[str, str]:
+    """Writes what is not by default as the form has it."""
+    values = options.model_dump(mode="json", exclude_defaults=True)
+    texts = {name: ",".join(value) if isinstance(value, list) else value for name, value in values.items()}
+    return {
+        name: text if isinstance(text, str) else json.dumps(text)
+        for name, text in texts.items()
+        if text is not None
+    }
+
+
+def _run(server: Server, videos: Sequence[InputVideo], form: dict[str, str]) -> Iterator[Document]:
+    """Yields the jobs' documents in order; cancels what waits where the command is stopped."""
+    left, jobs = iter(videos), deque[str | Document]()
+    try:
+        while True:
+            jobs += [_submit(server, video.file, form) for video in islice(left, AT_ONCE - len(jobs))]
+            if not jobs:
+                return
+            document = server.wait(jobs[0]) if isinstance(jobs[0], str) else jobs[0]
+            jobs.popleft()
+            yield document
+    finally:
+        for job in jobs:
+            if isinstance(job, str):
+                with suppress(ReelwordError):  # of a service that is gone
+                    server.delete(f"/jobs/{job}")
+
+
+def _submit(server: Server, file: Path, form: dict[str, str]) -> str | Document:
+    """Sends a video; returns its job's id, or the document of one that failed where it cannot be taken."""
+    try:
+        return server.submit(file, form)
+    except ServiceRefused as refusal:
+        if refusal.status in FOR_ALL:
+            raise
+        error = refusal.document()
+    except OSError as failure:
+        error = MissingFile(f"{file.name} cannot be read: {failure.strerror}.").document()
+    return {"state": "failed", "error": error, "captions": None, "segments": None, "warnings": []}
+
+
+def _print(
+    bar: FileProgress, file: Path, document: Document, output: CaptionOutput, *, is_alone: bool
+) -> None:
+    lines = _make_lines(file, document, output, "" if is_alone else f"{file}: ")
+    bar.print([] if output.form is not None and output.out is None else lines)
+    if not output.as_json:
+        for warning in document["warnings"]:
+            complain(f"{file}: {warning['message']} [{warning['code']}]")
+
+
+def _make_lines(file: Path, document: Document, output: CaptionOutput, prefix: str) -> list[str]:
+    if output.as_json:
+        path = str(file).encode("utf-8", "backslashreplace").decode()
+        return [printable_json(json.dumps({**document, "file": path}, ensure_ascii=False))]
+    captions = [f"{prefix}{each['text']}" for each in document["captions"] or []]
+    segments = [
+        f"{prefix}{clock(each['start'])} {clock(each['end'])} {each['caption']}"
+        for each in document["segments"] or []
+    ]
+    return list(map(printable, captions + segments))
+
+
+def _write(server: Server, document: Document, name: str, output: CaptionOutput) -> None:
+    """Writes the attention's picture and document, or the segments' file, where they are asked for."""
+    job = f"/jobs/{document['id']}"
+    if output.attention is not None and document["urls"]["attention"] is not None:
+        for suffix in ("json", "png"):
+            route = "attention" if suffix == "json" else "attention.png"
+            _put(output.attention / f"{name}.{suffix}", server.get(f"{job}/{route}").content)
+    if output.form is not None:
+        text = server.get(f"{job}/captions.{output.form}").content
+        if output.out is None:
+            sys.stdout.write(text.decode())
+        else:
+            _put(output.out / f"{name}.{output.form}", text)
+
+
+def _put(target: Path, content: bytes) -> None:
+    from extractors.files import atomic_write
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(target) as file:
+            file.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"The file {target} cannot be written: {error.strerror}.") from error

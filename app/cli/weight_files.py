@@ -1,0 +1,174 @@
+"""Lists, fetches, takes in and checks the networks' published weights: ``python -m app weights``.
+
+The options are in app/cli/weights.py. Each function prints what it did and returns the exit code: 0 all well,
+1 something failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from app.settings import Settings
+from app.terminal import complain, print_table, printable
+from extractors.pretrained.download import Downloader, fetch_weights
+from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
+from extractors.pretrained.manifest import Source, WeightsEntry, find_entry, read_manifest
+from extractors.pretrained.weights_folder import COMMAND, FileCheck, FoundWeights, WeightsFolder
+
+#: How the table says where a file comes from.
+SOURCES: Mapping[Source, str] = {
+    "package": "package",
+    "url": "URL",
+    "file": "you bring it",
+    "repository": "repository",
+}
+
+
+def print_weights(settings: Settings, *, as_json: bool) -> int:
+    """Prints all entries of the manifest, as a table or as one JSON document."""
+    folder = WeightsFolder(settings.data, settings.manifest)
+    described = [describe_weights(known, folder) for known in _read_manifest(folder)]
+    if as_json:
+        print(json.dumps(described))
+    else:
+        print_table(
+            ("name", "of", "source", "size", "here", "licence"), [_format_row(known) for known in described]
+        )
+    return 0
+
+
+def describe_weights(known: WeightsEntry, folder: WeightsFolder) -> dict[str, Any]:
+    """Gives the entry, and the file where it is here (not checked; verify does that)."""
+    file = folder.locate(known)
+    return {**known.model_dump(mode="json"), "file": None if file is None else str(file)}
+
+
+def get_weights(names: Sequence[str], settings: Settings) -> int:
+    """Brings files from their URLs, each with a progress bar on a terminal."""
+    folder = WeightsFolder(settings.data, settings.manifest)
+
+    def bring(known: WeightsEntry) -> FoundWeights:
+        with _show_bar(known) as downloader:
+            return fetch_weights(known, folder, downloader, _make_check(known), offline=settings.offline)
+
+    return _do_each(names, folder, bring)
+
+
+def add_weights(file: Path, name: str, settings: Settings) -> int:
+    """Takes a file of the user's in.
+
+    Args:
+        file: the user's own, which stays where it is.
+        name: whose weights it is, by the manifest.
+        settings: where the data folder is.
+
+    Returns:
+        The exit code.
+    """
+    folder = WeightsFolder(settings.data, settings.manifest)
+    return _do_each([name], folder, lambda known: folder.add(file, known, _make_check(known)))
+
+
+def verify_weights(names: Sequence[str], settings: Settings) -> int:
+    """Checks the files that are named, or all that are here."""
+    folder = WeightsFolder(settings.data, settings.manifest)
+
+    def check(known: WeightsEntry) -> FoundWeights:
+        file = folder.locate(known)
+        if file is None:
+            raise WeightsMissing(folder.describe_remedy(known))
+        return folder.check(known, file)
+
+    here = [known.name for known in _read_manifest(folder) if folder.locate(known) is not None]
+    if not names and not here:
+        print("There are no weights here: python -m app weights list shows what can be had.")
+    return _do_each(names or here, folder, check)
+
+
+def _read_manifest(folder: WeightsFolder) -> tuple[WeightsEntry, ...]:
+    try:
+        return read_manifest(folder.manifest)
+    except ManifestDamaged as error:
+        complain(error.advice)
+        raise SystemExit(2) from error
+
+
+def _make_check(known: WeightsEntry) -> FileCheck:
+    """Builds the network, for which torch is loaded; most commands do without."""
+
+    def probe(file: Path) -> None:
+        from extractors.pretrained.load import check_loads
+
+        check_loads(known, file)
+
+    return probe
+
+
+def _do_each(
+    names: Sequence[str], folder: WeightsFolder, work: Callable[[WeightsEntry], FoundWeights]
+) -> int:
+    """Does it for each name; a failure costs that one alone, and is listed at the end."""
+    _read_manifest(folder)
+    try:
+        entries = [find_entry(name, folder.manifest) for name in names]
+    except UnknownWeights as unknown:
+        complain(str(unknown))
+        return 2
+    failed: list[tuple[str, WeightsError]] = []
+    for known in entries:
+        try:
+            print(printable(_say_found(work(known))), flush=True)
+        except WeightsError as error:
+            failed.append((known.name, error))
+    for name, failure in failed:
+        # some sentences name the very command; what the hint adds would be less
+        hint = "" if COMMAND in str(failure) else f" {failure.remedy}"
+        complain(f"{name}: {failure}{hint} [{failure.code}]")
+    return 1 if failed else 0
+
+
+def _say_found(found: FoundWeights) -> str:
+    """One line: where it is and how far it can be trusted."""
+    trust = f"sha256 {found.sha256[:12]}…"
+    if found.pinned and found.entry.sha256 is not None:
+        trust = f"sha256 {found.sha256}, of which {found.entry.sha256} is published; pinned here"
+    elif found.pinned:
+        trust = f"sha256 {found.sha256}, published nowhere; pinned here as seen first"
+    return f"{found.entry.name}: {found.file} ({trust})"
+
+
+@contextmanager
+def _show_bar(known: WeightsEntry) -> Iterator[Downloader]:
+    """A downloader that shows how far it is, on standard error, on a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task(known.name, total=known.bytes)
+        yield Downloader(
+            progress=lambda done, total: progress.update(task, completed=done, total=total or known.bytes)
+        )
+
+
+def _format_row(known: dict[str, Any]) -> tuple[str, ...]:
+    """Licences in a word or two; the rest of what is said of them is in the manifest and in the JSON."""
+    source = SOURCES[known["source"]]
+    size = "?" if known["bytes"] is None else f"{known['bytes'] / 1e6:.0f} MB"
+    here = "yes" if known["file"] else "no"
+    serves = "" if known["network"] == known["name"] else known["network"]
+    return known["name"], serves, source, size, here, known["licence"].partition(" (")[0]

@@ -1,0 +1,288 @@
+"""Removes what is left over while the service runs; a thread of every API and every worker.
+
+    results         that have been kept long enough, as workers do after a while each
+    staged files    whose writer was killed, on this machine
+    uploads         of jobs that are done with them, or of which there is no record
+    results         of jobs that were canceled or have expired, or of which there is no record
+    results         of attempts that were not the one that counted
+    kept uploads    beyond the budget, those of the jobs that finished first
+    results         beyond the budget without any of these, in the same order
+    the index       entries of records that have vanished (app/jobs/job_index.py)
+
+A blob without a record may be one whose record is on its way, so it must have been without in two rounds in
+a row. These are told apart by this process's own clock alone: no two machines need agree about the time. Of
+all processes on one Redis, one sweeps the blobs. It does so only where the blobs belong to that Redis.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import redis
+import structlog
+
+from app.errors import QueueUnavailable
+from app.jobs.batches import held_uploads
+from app.jobs.blobs import BlobMissingError, Blobs
+from app.jobs.job_store import Jobs
+from app.jobs.keeping.kept_uploads import KeptUploads
+from app.jobs.redis_client import unavailable_if_away
+from app.settings import Settings
+
+STAGED_AGE = 60.0  #: seconds; a staged file's lock is what counts, see Blobs.sweep
+MINE_ROUNDS = 3  #: rounds without a word after which another process sweeps the blobs
+AT_A_TIME = 500  #: records asked for in one exchange with Redis
+ADOPTED_AFTER = 3600.0  #: seconds without a sweep after which blobs may be taken over by an empty Redis
+OWNER = "owner"  #: key of the blob that names the Redis and the namespace that its neighbours belong to
+#: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand
+#: and keeps the segments of its film, one that succeeded keeps its upload as long as the settings say, and a
+#: state that this version does not know keeps everything.
+UPLOAD_DONE = ("canceled", "expired")
+RESULTS_DONE = ("canceled", "expired")
+
+log = structlog.get_logger(__name__)
+
+
+class Sweeper:
+    """Sweeps every ``sweep_seconds`` while it is entered.
+
+    Args:
+        jobs: on a connection of its own where others must not wait.
+        blobs: what is swept.
+        settings: how often, and the room for results.
+    """
+
+    def __init__(self, jobs: Jobs, blobs: Blobs, settings: Settings) -> None:
+        self._jobs, self._blobs, self._settings = jobs, blobs, settings
+        self._kept = KeptUploads(jobs, blobs)
+        self._name = uuid.uuid4().hex
+        self._seen: set[str] = set()
+        self._written = ""  # the owner blob as this process left it
+        self._met = ("", 0.0)  # the owner blob as it was found, and since when
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
+
+    def __enter__(self) -> Sweeper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self._thread.join(5)  # a store that does not answer holds up no ending
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.sweep()
+            except QueueUnavailable as error:
+                log.info("no sweep: redis is away", reason=str(error))
+            except Exception:
+                log.exception("the sweep met an error and is tried again")
+            self._over.wait(self._settings.sweep_seconds)
+
+    def sweep(self) -> None:
+        """Sweeps one round. Raises QueueUnavailable, and what the blob store raises."""
+        if staged := self._blobs.sweep(STAGED_AGE):
+            log.info("staged files removed", count=staged)
+        if not self._is_turn():
+            self._seen = set()
+            return
+        self._jobs.index.mend()
+        if not self._owns_blobs():
+            self._seen = set()
+            self._pass_turn()
+            return
+        self._expire_due()
+        sizes = self._blobs.sizes("results", depth=2)
+        self._sweep_orphans(sizes)
+        self._keep_budget(sizes)
+
+    def _expire_due(self) -> None:
+        """Forgets all results that have been kept long enough: workers forget few at a time, beside jobs."""
+        count = 0
+        while due := self._jobs.due(AT_A_TIME):
+            for job_id in due:
+                if self._jobs.expire(job_id):
+                    self._blobs.remove(f"results/{job_id}")
+                    self._blobs.remove(f"uploads/{job_id}")
+            count += len(due)
+        if count:
+            log.info("results expired", count=count)
+
+    def _is_turn(self) -> bool:
+        """Tells whether this process sweeps the blobs: one does, while it lives, since two rounds need its
+        memory.
+        """
+        key, milliseconds = self._key("sweeper"), round(self._settings.sweep_seconds * MINE_ROUNDS * 1000)
+        with unavailable_if_away():
+            if self._jobs.server.set(key, self._name, px=milliseconds, nx=True):
+                return True
+            if self._jobs.server.get(key) != self._name:
+                return False
+            self._jobs.server.pexpire(key, milliseconds)
+        return True
+
+    def _pass_turn(self) -> None:
+        """Lets another process sweep: of a Redis that has been emptied, only who swept before may."""
+        key = self._key("sweeper")
+        with unavailable_if_away():
+            if self._jobs.server.get(key) == self._name:
+                self._jobs.server.delete(key)
+
+    def _owns_blobs(self) -> bool:
+        """Tells whether these blobs are of this namespace of this Redis, or of one that has been emptied
+        since.
+
+        The owner's name is in the blobs and in Redis. Each round writes a new number behind the name in the
+        blobs: a Redis that knows no name yet may be a second one beside a living first, and takes over only
+        what this very process has swept so far, or what nobody has swept for ADOPTED_AFTER.
+        """
+        key = self._key("blobs")
+        with unavailable_if_away():
+            known: Any = self._jobs.server.get(key)
+        try:
+            found = self._blobs.read(OWNER).decode()
+        except BlobMissingError:
+            found = ""
+        owner = " ".join(found.split()[:2]) or known or f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
+        if owner != known and found and not (known is None and self._may_adopt(found)):
+            log.warning("the blobs belong to another Redis or namespace and are not swept", owner=owner)
+            return False
+        self._written = f"{owner} {uuid.uuid4().hex}"
+        self._blobs.write(OWNER, self._written.encode())
+        if known is None:
+            with unavailable_if_away():
+                self._jobs.server.set(key, owner)
+        return True
+
+    def _may_adopt(self, found: str) -> bool:
+        if found != self._met[0]:
+            self._met = (found, time.monotonic())
+        is_left = time.monotonic() - self._met[1] > ADOPTED_AFTER
+        return found.split()[0] == self._jobs.keys.namespace and (found == self._written or is_left)
+
+    def _sweep_orphans(self, sizes: Mapping[str, int]) -> None:
+        """Removes what was an orphan in the last round already."""
+        found = [
+            *self._orphans("uploads", UPLOAD_DONE),
+            *self._late_uploads(),
+            *self._orphans("results", RESULTS_DONE),
+            *self._late_results(sizes),
+        ]
+        gone = [key for key in found if key in self._seen]
+        for key in gone:
+            self._blobs.remove(key)
+        self._seen = set(found) - set(gone)
+        if gone:
+            log.info("orphans removed", count=len(gone), examples=gone[:3])
+
+    def _orphans(self, folder: str, done: Collection[str]) -> list[str]:
+        letters = {
+            letter.name for letter in self._jobs.dead.all()
+        }  # what may be sent in again by hand is kept
+        names = sorted(set(self._blobs.names(folder)) - letters - held_uploads(self._jobs))
+        return [
+            f"{folder}/{name}"
+            for start in range(0, len(names), AT_A_TIME)
+            for name in self._without_use(names[start : start + AT_A_TIME], done)
+        ]
+
+    def _without_use(self, ids: Collection[str], done: Collection[str]) -> Iterable[str]:
+        """Finds those whose record is gone, or in one of these states.
+
+        What cannot be read keeps its blobs.
+        """
+        for job_id, state in self._read(ids, "state"):
+            if state is None or state in done:
+                yield job_id
+
+    def _late_results(self, sizes: Mapping[str, int]) -> Iterable[str]:
+        """Finds results of attempts whose claim was lost.
+
+        Records of older versions name none, and keep all.
+        """
+        parts = defaultdict[str, list[str]](list)
+        for name in sizes:
+            job_id, _, part = name.partition("/")
+            parts[job_id].append(part)
+        several = [job_id for job_id, found in parts.items() if len(found) > 1]
+        for start in range(0, len(several), AT_A_TIME):
+            for job_id, token in self._read(several[start : start + AT_A_TIME], "results"):
+                if token is not None:
+                    yield from (f"results/{job_id}/{part}" for part in parts[job_id] if part != token)
+
+    def _late_uploads(self) -> list[str]:
+        """Finds uploads that have been kept long enough, by Redis's clock."""
+        seconds = self._settings.upload_seconds
+        if math.isinf(seconds):
+            return []
+        kept = list(self._kept.ids())
+        with unavailable_if_away():
+            now: Any = self._jobs.server.time()
+        return [
+            f"uploads/{job_id}"
+            for start in range(0, len(kept), AT_A_TIME)
+            for job_id, ended_at in self._read(kept[start : start + AT_A_TIME], "ended_at")
+            if ended_at is not None and now[0] - float(ended_at) >= seconds
+        ]
+
+    def _keep_budget(self, parts: Mapping[str, int]) -> None:
+        """Forgets kept uploads, then results, the first finished first, until the rest fits."""
+        budget = self._settings.max_results_bytes
+        sizes: dict[str, int] = {}
+        for name, size in parts.items():
+            job_id = name.partition("/")[0]
+            sizes[job_id] = sizes.get(job_id, 0) + size
+        total = sum(sizes.values())
+        self._keep_uploads_within(budget - total)
+        for job_id in self._in_order_of_ends(list(sizes)) if total > budget else ():
+            if total <= budget:
+                return
+            self._blobs.remove(f"results/{job_id}")
+            self._jobs.expire(job_id)
+            total -= sizes[job_id]
+            log.info("result removed: the budget is spent", job=job_id, bytes=sizes[job_id])
+
+    def _keep_uploads_within(self, room: int) -> None:
+        """Removes kept uploads, the first finished first, until the rest fits."""
+        sizes = self._blobs.sizes("uploads")
+        kept = [job_id for job_id in self._kept.ids() if job_id in sizes]
+        total = sum(sizes[job_id] for job_id in kept)
+        for job_id in kept:
+            if total <= room:
+                return
+            self._blobs.remove(f"uploads/{job_id}")
+            total -= sizes[job_id]
+            log.info("kept upload removed: the budget is spent", job=job_id, bytes=sizes[job_id])
+
+    def _in_order_of_ends(self, ids: Sequence[str]) -> list[str]:
+        """Sorts those of the jobs that have ended."""
+        ends = [
+            (float(ended_at), job_id)
+            for start in range(0, len(ids), AT_A_TIME)
+            for job_id, ended_at in self._read(ids[start : start + AT_A_TIME], "ended_at")
+            if ended_at is not None
+        ]
+        return [job_id for _, job_id in sorted(ends)]
+
+    def _read(self, ids: Collection[str], field: str) -> Iterable[tuple[str, str | None]]:
+        """Yields each id with the field of its record, without the records that cannot be read."""
+        with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hget(self._jobs.keys.job(job_id), field)
+            values = pipe.execute(raise_on_error=False)
+        for job_id, value in zip(ids, values, strict=True):
+            if isinstance(value, redis.ResponseError):
+                continue
+            if isinstance(value, Exception):
+                raise QueueUnavailable(f"Redis does not answer ({value}).") from value
+            yield job_id, value
+
+    def _key(self, name: str) -> str:
+        return f"{self._jobs.keys.namespace}:{name}"

@@ -1,0 +1,94 @@
+"""Loads an engine and answers its worker: ``python -m app.worker.engine.child``, started by
+app/worker/engine/process.py and gone with it.
+
+Nothing heavy is imported before the settings are here: they name the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from multiprocessing.reduction import recv_handle
+from typing import Any
+
+from app.errors import EngineStartFailed, JobFailure
+from app.jobs.job import Stage
+from app.pipeline.engine_protocol import CaptionEngine, EngineAnswer, load_engine
+from app.worker.engine.shared_frames import SharedFrames, SharedStreams, map_frames
+from extractors.child_process import ParentLink, join_parent
+from extractors.features import Footage
+
+
+def main() -> None:
+    """Loads the models, says what they can do, then answers until the parent is gone."""
+    parent = join_parent()
+    link = parent.link
+    settings = link.recv()
+    try:
+        engine = load_engine(settings)
+        link.send(("warm", engine.warm_up()))
+    except Exception as error:
+        traceback.print_exc()
+        link.send(("raised", _format_error(error)))
+        return
+    answer_requests(engine, parent)
+
+
+def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
+    """Answers requests from the pipe, one after the other; an unexpected error is an answer too."""
+    link = parent.link
+
+    def report(stage: Stage, share: float) -> None:
+        link.send(("progress", (stage, share)))
+
+    while True:
+        try:
+            request, places, told, keep, count = link.recv()
+            descriptors = [recv_handle(link) for _ in range(count)]
+        except (EOFError, OSError):
+            return
+        try:
+            videos = _map_and_close(places, parent.shared, descriptors)
+            found: Any
+            if request == "measure":
+                found = engine.measure(*told)
+            elif request == "embed":
+                found = engine.embed([video for video in videos if not isinstance(video, bytes)], told)
+            else:
+                answers = engine.describe_and_caption(videos, told, report)
+                found = [_packed(answer, place in keep) for place, answer in enumerate(answers)]
+            del videos  # or the last batch's frames stay in memory while nobody asks
+        except Exception as error:
+            traceback.print_exc()
+            link.send(("raised", _format_error(error)))
+        else:
+            link.send(("answer", found))
+
+
+def _map_and_close(
+    places: Sequence[SharedFrames | SharedStreams], shared: int, descriptors: Sequence[int]
+) -> list[Footage | bytes]:
+    """Finds the videos of a request, and closes the descriptors that came with it."""
+    try:
+        return map_frames(places, shared, descriptors)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _packed(answer: EngineAnswer | JobFailure, is_kept: bool) -> EngineAnswer | JobFailure:
+    """Makes an answer fit for the way to the parent: its streams go along packed, or not at all."""
+    if isinstance(answer, JobFailure) or answer.pack_streams is None:
+        return answer
+    return replace(answer, pack_streams=None, packed_streams=answer.pack_streams() if is_kept else None)
+
+
+def _format_error(error: Exception) -> str:
+    named = str(error) if isinstance(error, EngineStartFailed) else f"{type(error).__name__}: {error}"
+    return named[:500]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""Starts, asks and ends a worker's engine, the one child that holds models.
+
+The child is started ahead, loads its models once and answers lists of videos. Frames travel in memory that
+both map, everything else through a pipe. Native code in the child can crash, hang or hold its interpreter's
+lock: the parent notices a death at once and can end it at any moment.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Collection, Sequence
+from multiprocessing.reduction import send_handle
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import structlog
+
+from app.errors import EngineStartFailed, JobFailure
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import (
+    EngineAnswer,
+    EngineInfo,
+    Report,
+    SemanticVectors,
+    ignore_progress,
+)
+from app.settings import Settings
+from app.worker.engine.shared_frames import write_frames
+from extractors.child_process import LinkedProcess
+from extractors.features import Frames
+
+DEATH_SECONDS = 5.0  #: for a child whose end of the pipe is closed to be gone
+Request = Literal["caption", "embed", "measure"]  #: what a child may be asked (app/worker/engine/child.py)
+log = structlog.get_logger(__name__)
+
+
+class EngineDied(Exception):
+    """Says that the engine ended before it had answered; the next ``start`` makes a new one."""
+
+
+class EngineRaised(Exception):
+    """Says that the engine met an error that it did not expect, and lives on."""
+
+
+class EngineProcess:
+    """Holds one engine at a time. One thread starts and uses it; any thread may ``kill`` it.
+
+    The child also ends when the *thread* that started it ends (that is what Linux watches).
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._process: LinkedProcess | None = None
+        self._guard = threading.RLock()  # a signal handler may kill while its thread starts one
+        self.info: EngineInfo | None = None
+        self._measured: dict[str, float | None] = {}  # seconds by captioner; None where it died of that
+        self.starts = 0
+        self.started_at: float | None = None  # seconds since 1970
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.is_alive
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its models are loaded and it lives."""
+        return self.info is not None and self.is_alive
+
+    def start(self) -> EngineInfo:
+        """Starts a warm engine where there is none. Raises EngineStartFailed."""
+        if self.info is not None and self.is_alive:
+            return self.info
+        self.close()
+        began = time.monotonic()
+        log.info("engine starting")
+        process = self._spawn()
+        self.starts += 1
+        self.started_at = time.time()
+        try:
+            self.info = self._await_warm(process)
+        except EngineDied as error:
+            self.close()
+            raise EngineStartFailed(f"The engine ended while it loaded its models: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        log.info("engine ready", pid=self.pid, seconds=round(time.monotonic() - began, 2))
+        return self.info
+
+    def _spawn(self) -> LinkedProcess:
+        # Before numpy is imported there: pools of threads starve each other on a few cores.
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self._settings.threads))
+        process = LinkedProcess(
+            "app.worker.engine.child", environment={**os.environ, **threads}, output=sys.stderr
+        )
+        with self._guard:
+            self._process = process
+        return process
+
+    def _await_warm(self, process: LinkedProcess) -> EngineInfo:
+        seconds = self._settings.engine_start_seconds
+        _send(process, self._settings)
+        if not process.link.poll(seconds):
+            raise EngineStartFailed(f"The engine was not warm within {seconds} s.")
+        kind, content = _receive(process)
+        if kind == "raised":
+            raise EngineStartFailed(f"The engine does not start: {content}")
+        assert isinstance(content, EngineInfo)
+        for name, spent in self._measured.items():  # by an engine before this one
+            content = content.measured(name, spent)
+        return content
+
+    def run(
+        self,
+        videos: Sequence[Frames | bytes],
+        options: Sequence[CaptionOptions],
+        report: Report,
+        keep: Collection[int] = (),
+    ) -> list[EngineAnswer | JobFailure]:
+        """Captions videos together; the engine has been started.
+
+        Args:
+            videos: the frames of each, or its packed streams.
+            options: of each.
+            report: is called with the progress of all.
+            keep: places of the videos whose answers are to have their streams, packed.
+
+        Returns:
+            For each video its answer, or why it cannot have one.
+
+        Raises:
+            EngineDied: the child ended meanwhile, by itself or killed.
+            EngineRaised: it met an error that it did not expect, and lives on.
+        """
+        answers: list[EngineAnswer | JobFailure] = self._ask("caption", videos, list(options), report, keep)
+        return answers
+
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        """Embeds pictures and sentences; the engine has been started.
+
+        Args:
+            pictures: each a video of one frame.
+            sentences: as many as are wanted.
+
+        Returns:
+            Their vectors; None where the engine's weights have no embedding.
+
+        Raises:
+            EngineDied, EngineRaised: as ``run``.
+        """
+        vectors: SemanticVectors | None = self._ask("embed", pictures, list(sentences), ignore_progress)
+        return vectors
+
+    def measure_next(self) -> bool:
+        """Measures a captioner that has not been, once however that ends; False where there is none.
+
+        The engine has been started; where it dies of that, the next ``start`` makes a new one.
+        """
+        if self.info is None or not self.info.unmeasured:
+            return False
+        name = self.info.unmeasured[0]
+        self._measured[name] = None
+        try:
+            self._measured[name] = float(self._ask("measure", [], [name], ignore_progress))
+        except (EngineDied, EngineRaised) as trouble:
+            log.warning("captioner could not be measured", captioner=name, why=str(trouble))
+        self.info = self.info.measured(name, self._measured[name])
+        return True
+
+    def _ask(
+        self,
+        request: Request,
+        videos: Sequence[Frames | bytes],
+        told: Sequence[Any],
+        report: Report,
+        keep: Collection[int] = (),
+    ) -> Any:
+        process = self._process
+        assert process is not None
+        places, descriptors = write_frames(videos, process.shared)
+        _send(process, (request, places, told, frozenset(keep), len(descriptors)), descriptors)
+        while True:
+            kind, content = _receive(process)
+            if kind == "progress":
+                report(*content)
+            elif kind == "raised":
+                raise EngineRaised(content)
+            else:
+                return content
+
+    def kill(self) -> None:
+        """Ends the engine at once, whatever it does; a running ``run`` raises EngineDied."""
+        with self._guard:
+            if self._process is not None:
+                self._process.kill()
+
+    def close(self) -> None:
+        """Ends the engine, if there is one."""
+        self.info = None
+        with self._guard:
+            process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+
+def _send(process: LinkedProcess, message: object, descriptors: Sequence[int] = ()) -> None:
+    try:
+        process.link.send(message)
+        for descriptor in descriptors:
+            send_handle(process.link, descriptor, process.pid)
+    except OSError as error:
+        raise EngineDied(process.explain_end(DEATH_SECONDS)) from error
+
+
+def _receive(process: LinkedProcess) -> tuple[str, Any]:
+    try:
+        message: tuple[str, Any] = process.link.recv()
+    except (EOFError, OSError, pickle.UnpicklingError) as error:
+        raise EngineDied(process.explain_end(DEATH_SECONDS)) from error
+    return message

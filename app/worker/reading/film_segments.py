@@ -1,0 +1,296 @@
+"""Captions a job's film segment by segment, and leaves a clip of representative frames that sums it up.
+
+    what an earlier attempt has finished → the segments behind it, kept as they are done → the summary's clip
+
+A segment joins the one before it where they are alike, so it is finished when the next one does not join it.
+What the next one may join is kept apart, and no client sees it. Every finished segment is in the blobs before
+the record tells of it. The clip is then captioned like any
+other video (app/worker/job_runner.py), and that caption is the job's.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.documents.job import Timings
+from app.documents.segments import SegmentDocument
+from app.errors import JobFailure
+from app.jobs.blobs import Blobs
+from app.jobs.job import Stage
+from app.jobs.keeping.kept_segments import SegmentFolder
+from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors, media_answer
+from app.segments.caption_segments import SegmentCaption, caption_segments
+from app.segments.film_captioner import segment_document
+from app.segments.neighbours import JoinedSegment
+from app.segments.summary import read_summary_clip
+from app.settings import Settings
+from app.worker.attempt import Attempt, Clip, Film
+from app.worker.engine.process import EngineDied, EngineProcess
+from app.worker.job_ends import frame_jpeg
+from app.worker.watchdog import Watchdog
+from extractors.decoder.decoder import Decoder
+from extractors.features import Frames
+from extractors.media.request import DecodeRequest, Limits, Video
+from extractors.shots.segment import SegmentOptions
+from extractors.windows import Sampling
+
+PROBE = DecodeRequest(Sampling(count=1))  #: what the file is like
+FORMAT = 2  #: of what is kept; what another version has kept is not gone on with
+
+
+@dataclass(eq=False)
+class FilmSegments:
+    """Captions films with a worker's own decoder and engine."""
+
+    blobs: Blobs
+    decoder: Decoder  #: reads the film
+    engine: EngineProcess  #: captions; it has been started
+    watch: Watchdog  #: keeps the lease and ends what is stopped
+    settings: Settings
+    limits: Limits  #: of decoding
+
+    def caption(self, attempt: Attempt, film: Film, path: Path) -> None:
+        """Captions what is left of the film, and sets ``film.clip`` to what sums it up.
+
+        Returns early where the watch has stopped the attempt.
+
+        Args:
+            attempt: at a job whose options say how its film is cut.
+            film: how far that is.
+            path: its file.
+
+        Raises:
+            MediaError: its leaves; what is finished stays for the next attempt.
+            JobFailure: why the engine cannot caption.
+            EngineDied, EngineRaised: as ``EngineProcess.run``.
+        """
+        watched = _WatchedEngine(self.engine, attempt)
+        second = Decoder(self.settings.decoder)
+
+        def kill() -> None:
+            self.decoder.kill()
+            second.kill()
+            watched.kill()
+
+        with closing(second), self.watch.guard([attempt], kill, self.settings.cancel_grace):
+            began = time.monotonic()
+            video = self._probe(attempt, film, path)
+            folder = self._folder(attempt, film.options)
+            self._caption_rest(attempt, film, path, folder, (watched, second), video.duration)
+            if attempt.stopped is None:
+                film.share = 1.0
+                attempt.set_stage("decode")
+                self._sum_up(film, path, folder)
+        decode = time.monotonic() - began - watched.seconds
+        spent = Timings(decode=round(decode, 4), extract=watched.extract, caption=watched.caption)
+        film.facts = film.facts.model_copy(update={"timings": spent})
+
+    def _probe(self, attempt: Attempt, film: Film, path: Path) -> Video:
+        began = time.monotonic()
+        probed = self.decoder.decode(path, PROBE, attempt.limits_within(self.limits))
+        film.facts = media_answer(probed, time.monotonic() - began).model_copy(update={"sampled": None})
+        return probed.video
+
+    def _folder(self, attempt: Attempt, options: CaptionOptions) -> SegmentFolder:
+        folder = SegmentFolder(self.blobs, attempt.claim.results, basis_of(options, self.engine.info))
+        folder.take_over(f"results/{attempt.claim.job.id}")
+        return folder
+
+    def _caption_rest(
+        self,
+        attempt: Attempt,
+        film: Film,
+        path: Path,
+        folder: SegmentFolder,
+        children: tuple[_WatchedEngine, Decoder],
+        duration: float,
+    ) -> None:
+        watched, second = children
+        captions = caption_segments(
+            path,
+            watched,
+            film.options,
+            SegmentOptions.parse(film.options.segments or "none"),
+            self.decoder,
+            start_after=folder.last_end,
+            limits=attempt.limits_within(self.limits),
+            batch=self.settings.batch_jobs,
+            second=second,
+        )
+        attempt.kept, film.share = folder.kept, folder.last_end / duration
+        for each in captions:
+            _keep(folder, each, watched.embed([_still(each.picture)], [each.answer.answer.caption or ""]))
+            attempt.kept, film.share = folder.kept, folder.last_end / duration
+            attempt.clock.restart()
+            if not film.has_gained:
+                film.has_gained = True
+                self.watch.beat(attempt)  # a worker that dies before the next beat has gained it all the same
+            if attempt.stopped is not None:
+                captions.close()
+                return
+        folder.close()
+        attempt.kept = folder.kept
+
+    def _sum_up(self, film: Film, path: Path, folder: SegmentFolder) -> None:
+        """Reads what the film's own caption is written of: of one segment the film as it is."""
+        assert self.engine.info is not None
+        request = self.engine.info.request_for(film.options.choice)
+        segments = [SegmentDocument.model_validate(each) for each in folder.segments]
+        if len(segments) == 1:
+            decoded = self.decoder.decode(path, request, self.limits)
+            film.facts, footage, film.summary = media_answer(decoded, 0.0), decoded.footage, None
+        else:
+            film.summary = read_summary_clip(path, segments, request, self.decoder, self.limits)
+            footage = film.summary.footage
+            shown = [round(seconds, 4) for seconds in film.summary.shown]
+            film.facts = film.facts.model_copy(update={"sampled": shown})
+        stills = tuple(frame_jpeg(pixels) for pixels in footage.shown_frames.pixels)
+        film.clip = Clip(film.options, film.facts, footage, stills)
+
+
+@dataclass(eq=False)
+class _WatchedEngine:
+    """Asks the worker's engine for captions of segments, and can be ended from the watch's thread.
+
+    An engine that is idle is not killed: a new one is dear.
+    """
+
+    engine: EngineProcess
+    attempt: Attempt
+    seconds: float = 0.0  #: that it took in all
+    extract: float = 0.0  #: of them those of extraction
+    caption: float = 0.0  #: of them those of captioning
+    is_killed: bool = False
+    is_busy: bool = False
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def info(self) -> EngineInfo:
+        assert self.engine.info is not None
+        return self.engine.info
+
+    def describe_and_caption(
+        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+    ) -> list[EngineAnswer | JobFailure]:
+        """Captions as ``EngineProcess.run``, and tells the attempt's stage meanwhile."""
+
+        def tell(stage: Stage, share: float) -> None:
+            self.attempt.set_stage(stage, share)
+            report(stage, share)
+
+        with self._busy():
+            answers = self.engine.run(videos, options, tell)
+        self._add_seconds(answers[0])
+        return answers
+
+    def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
+        """Embeds as ``EngineProcess.embed``."""
+        with self._busy():
+            return self.engine.embed(pictures, sentences)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Lets the engine be killed meanwhile, and counts the seconds."""
+        with self._guard:
+            if self.is_killed:
+                raise EngineDied("the job was stopped")
+            self.is_busy = True
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._guard:
+                self.is_busy = False
+            self.seconds += time.monotonic() - began
+            self.attempt.set_stage("decode")
+
+    def _add_seconds(self, answer: EngineAnswer | JobFailure) -> None:
+        timings = None if isinstance(answer, JobFailure) else answer.answer.timings  # of the whole batch
+        if timings is not None:
+            self.extract = round(self.extract + (timings.extract or 0.0), 4)
+            self.caption = round(self.caption + (timings.caption or 0.0), 4)
+
+    def kill(self) -> None:
+        """Ends what it does, if anything, and lets it begin nothing more."""
+        with self._guard:
+            self.is_killed = True
+            if self.is_busy:
+                self.engine.kill()
+
+
+def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
+    """Names all that decides what a film's segments are: options, and the weights of who writes.
+
+    Args:
+        options: who writes and how the film is cut filled in.
+        info: of the engine.
+    """
+    asked = (options, options.of_segments)
+    choices = [each.choice if info is None else info.resolve(each).choice for each in asked]
+    writers = {name for choice in choices if choice for name in choice.writers}
+    captioners = info.captioners if info else ()
+    weights = {each.name: each.weights_sha256 for each in captioners if each.name in writers}
+    # a prompt only where there is one: what a version without it has begun is gone on with
+    told = options.model_dump(mode="json", exclude=None if options.prompt else {"prompt"})
+    text = json.dumps([FORMAT, told, weights], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors | None) -> None:
+    """Joins a new segment to the one before it, or lets that be finished and holds the new one.
+
+    Args:
+        folder: what is known of the film.
+        each: the segment behind that.
+        vectors: of its picture and its caption.
+    """
+    whole = segment_document(each)
+    picture, sentence = (None, None) if vectors is None else (vectors.pictures[0], vectors.sentences[0])
+    new = JoinedSegment.alone(whole.model_copy(update={"attention": None}), picture, sentence)
+    held = None if folder.open is None else _joined(folder.open)
+    together = None if held is None else held.with_next(new)
+    if together is None:
+        folder.close()
+    if together is None or together.document.representative == whole.representative:
+        attention = None if whole.attention is None else whole.attention.model_dump_json().encode()
+        folder.show(frame_jpeg(each.picture), attention)
+    now = together or new
+    folder.hold(now.document.model_dump(mode="json"), _state_of(now))
+
+
+def _state_of(joined: JoinedSegment) -> dict[str, Any]:
+    """Makes JSON of what decides whether a segment grows."""
+    vectors = {"picture": joined.picture, "sentence": joined.sentence}
+    return {"longest": joined.longest, **{name: _as_text(vector) for name, vector in vectors.items()}}
+
+
+def _joined(kept: Mapping[str, Any]) -> JoinedSegment:
+    document, state = SegmentDocument.model_validate(kept["segment"]), kept["state"]
+    picture, sentence = (_vector(state[name]) for name in ("picture", "sentence"))
+    return JoinedSegment(document, state["longest"], picture, sentence)
+
+
+def _as_text(vector: NDArray[np.float32] | None) -> str | None:
+    return None if vector is None else base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def _vector(text: str | None) -> NDArray[np.float32] | None:
+    return None if text is None else np.frombuffer(base64.b64decode(text), "<f4")
+
+
+def _still(picture: NDArray[np.uint8]) -> Frames:
+    """Makes a video of one frame."""
+    return Frames(picture[None], np.zeros(1), 1.0)

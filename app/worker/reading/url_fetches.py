@@ -1,0 +1,115 @@
+"""Fetches the videos of jobs that have an address in place of a file, side by side, into the blobs.
+
+Once it is there a fetched video is like an upload: an attempt that comes later finds it. A file that is on
+its way lies in the staging folder, where it goes with the process that writes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from app.errors import UrlNotAllowed
+from app.fetching.addresses import AllowedHosts
+from app.fetching.fetch import FetchLimits, fetch
+from app.jobs.blobs import Blobs
+from app.jobs.job import Job
+from app.settings import Settings
+from app.worker.attempt import Attempt
+from app.worker.watchdog import Watchdog
+
+LOOK_SECONDS = 0.1  #: between two looks whether a job is to be stopped
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class UrlFetches:
+    """Fetches for one worker.
+
+    blobs: where videos go. watch: keeps the leases and stops what is canceled. settings: limits, and which
+    private hosts are allowed.
+    """
+
+    blobs: Blobs
+    watch: Watchdog
+    settings: Settings
+
+    def fetch(self, attempts: Sequence[Attempt]) -> Mapping[Attempt, Exception]:
+        """Fetches the videos of all attempts at once; returns which could not be had, and why.
+
+        Those that the watch stops meanwhile are given up and not among them.
+        """
+        failed: dict[Attempt, Exception] = {}
+        with self.watch.guard(attempts, _nothing):
+            anyio.run(self._fetch_all, attempts, failed)
+        return failed
+
+    async def _fetch_all(self, attempts: Sequence[Attempt], failed: dict[Attempt, Exception]) -> None:
+        async with anyio.create_task_group() as group:
+            for attempt in attempts:
+                group.start_soon(self._fetch_one, attempt, failed)
+
+    async def _fetch_one(self, attempt: Attempt, failed: dict[Attempt, Exception]) -> None:
+        """Fetches one video, unless an earlier attempt has."""
+        began = time.monotonic()
+        attempt.set_stage("fetch")
+        try:
+            if await anyio.to_thread.run_sync(self.blobs.exists, attempt.claim.job.upload):
+                return
+            with self.blobs.staged() as file:
+                await self._fetch_unless_stopped(attempt, file)
+        except Exception as error:
+            failed[attempt] = error
+        attempt.fetched = round(time.monotonic() - began, 4)
+
+    async def _fetch_unless_stopped(self, attempt: Attempt, file: Path) -> None:
+        error: Exception | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._cancel_when_stopped, attempt, group.cancel_scope)
+            try:
+                await self._fetch_to(attempt, file)
+            except Exception as met:  # outside of the group, which would wrap it
+                error = met
+            group.cancel_scope.cancel()
+        if error is not None:
+            raise error
+
+    async def _fetch_to(self, attempt: Attempt, file: Path) -> None:
+        if self.settings.urls == "off":
+            raise UrlNotAllowed("This server does not fetch videos.")
+        job = attempt.claim.job
+        size = await fetch(
+            str(job.submission.source_url), file, self._limits_of(job), partial(attempt.set_stage, "fetch")
+        )
+        if attempt.stopped is None:
+            await anyio.to_thread.run_sync(self.blobs.adopt, file, job.upload)
+            log.info("video fetched", job=job.id, bytes=size)
+
+    async def _cancel_when_stopped(self, attempt: Attempt, scope: anyio.CancelScope) -> None:
+        while attempt.stopped is None:
+            if attempt.clock.seconds > self.settings.job_seconds:  # of several at once the watch stops none
+                attempt.stopped = "deadline"
+            await anyio.sleep(LOOK_SECONDS)
+        scope.cancel()
+
+    def _limits_of(self, job: Job) -> FetchLimits:
+        own = None if job.submission.limits is None else job.submission.limits.upload_bytes
+        most = self.settings.max_upload_bytes
+        return FetchLimits(
+            max_bytes=most if own is None else min(own, most),
+            seconds=self.settings.url_seconds,
+            min_free=self.settings.min_free_bytes,
+            hosts=AllowedHosts(self.settings.url_host_names),
+        )
+
+
+def _nothing() -> None:
+    """Kills nothing: each fetch looks by itself whether it is to go on."""

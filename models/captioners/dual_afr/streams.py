@@ -1,0 +1,97 @@
+"""Says what dualAFR's paper and the demo feed it with, and what it reads of any stream set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from extractors.windows import WindowOptions
+from models.captioners.dual_afr.alignment import LayerConfig
+from models.captioners.dual_afr.config import C3D_LAYERS, DEMO_LAYERS, DualAFRConfig
+from models.inputs import InputStream
+from models.stream_choice import FRAMES, StreamChoice, StreamsDoNotFit, to_input
+from models.stream_set import DEMO, DEMO_TUNED, STAGES, StreamInput, StreamSet
+
+#: One reading of C3D serves both: fc7 of windows that overlap by half, as printed, and of every
+#: second window the maps, which then follow each other without a gap.
+C3D_WINDOWS = WindowOptions(stack_size=16, step_size=8, extraction_fps=2.0)
+
+DEMO_STAGES = StreamSet(
+    "demo-stages",
+    "dual_afr",
+    (*DEMO.inputs, *STAGES),
+    "ours: the same, with the network's earlier stages",
+    spread=8,
+)
+
+DEMO_TUNED_STAGES = StreamSet(
+    "demo-tuned-stages",
+    "dual_afr",
+    (*DEMO_TUNED.inputs, *STAGES),
+    "ours: the same, with the earlier stages as they were",
+    spread=8,
+)
+
+DUAL_AFR = StreamSet(
+    "dual_afr",
+    "dual_afr",
+    (
+        StreamInput("c3d_pool2", "c3d", 128, C3D_WINDOWS, 8 * 28 * 28, "steps", "motion", "layer 1"),
+        StreamInput("c3d_pool3", "c3d", 256, C3D_WINDOWS, 4 * 14 * 14, "steps", "motion", "layer 2"),
+        StreamInput("c3d_pool4", "c3d", 512, C3D_WINDOWS, 2 * 7 * 7, "steps", "motion", "layer 3"),
+        StreamInput("c3d_pool5", "c3d", 512, C3D_WINDOWS, 4 * 4, "grid", "motion", "layer 4"),
+        StreamInput("c3d_fc7", "c3d", 4096, C3D_WINDOWS, kind="motion", use="a_(L+1), the mean over windows"),
+    ),
+    "Pu et al. 2018, Experiments and appendix: 112×112, 2 frames a second",
+)
+
+
+#: In the order in which they are listed.
+STREAM_SETS = (
+    DEMO_STAGES,
+    DEMO_TUNED_STAGES,
+    DUAL_AFR,
+)
+
+
+#: Layers whose kernels and pooling dualAFR's paper, or its demo, has.
+LAYERS: Mapping[str, LayerConfig] = {layer.name: layer for layer in (*C3D_LAYERS, *DEMO_LAYERS)}
+
+
+def fit(base: DualAFRConfig, streams: StreamSet) -> DualAFRConfig:
+    """Gives dualAFR the maps of one network as its layers, and a vector of the same network on top.
+
+    C3D's layers, and the stages of the demo's networks, are aligned as the paper and the demo align them. Of
+    any other set the widest map is the only layer, and its mean the vector where the network gives none.
+
+    Raises StreamsDoNotFit where the set has no map.
+    """
+    choice = StreamChoice("dual_afr", streams)
+    widest = choice.require(FRAMES, ("grid",), "a network's maps over a grid")
+    layers = _list_layers(streams) or (LayerConfig(**to_input(widest).model_dump(), side=_side(widest)),)
+    own = [each for each in choice.list(FRAMES, ("none",)) if each.extractor == widest.extractor]
+    top = to_input(own[0]) if own else InputStream(name=layers[-1].name, width=layers[-1].width)
+    return base.model_copy(update={"layers": layers, "top": top})
+
+
+def _list_layers(streams: StreamSet) -> tuple[LayerConfig, ...]:
+    """Lists the layers of a set that was made for dualAFR, in the order of depth; none for any other set."""
+    if streams.captioner != "dual_afr":
+        return ()
+    renamed = {DEMO_TUNED.inputs[0].stream: "grid"}
+    maps = [each for each in streams.inputs if each.regions in ("grid", "steps")]
+    given = {renamed.get(each.stream, each.stream): each for each in maps}
+    return tuple(
+        layer.model_copy(update={"name": given[name].stream, "width": given[name].width})
+        for name, layer in LAYERS.items()
+        if name in given
+    )
+
+
+def _side(stream: StreamInput) -> int:
+    side = math.isqrt(stream.count)
+    if side * side != stream.count:
+        raise StreamsDoNotFit(
+            f"dual_afr reads square maps, and {stream.stream} has {stream.count} cells a step"
+        )
+    return side

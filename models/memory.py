@@ -1,0 +1,73 @@
+"""Holds what captioners carry from video to word: encoded videos, a state a row, and a step's attention.
+
+Rows are beams or samples: with B videos and K rows a video, R = B·K and the rows of a video stand side by
+side, so that a captioner can view (R, …) as (B, K, …) and attend to each video's memory without copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from torch import Tensor
+
+
+def _select(value: Any, index: Tensor) -> Any:
+    if isinstance(value, Tensor):
+        return value.index_select(0, index)
+    if isinstance(value, TensorRows):
+        return value.select(index)
+    if isinstance(value, tuple):
+        return tuple(_select(item, index) for item in value)
+    if isinstance(value, Mapping):
+        return {key: _select(item, index) for key, item in value.items()}
+    return value
+
+
+class TensorRows:
+    """Selects rows of a dataclass whose tensors all have the rows (or the videos) as first axis."""
+
+    def select(self, index: Tensor) -> Self:
+        """Takes the rows at ``index`` (R',), in that order, repeats allowed."""
+        values = {f.name: _select(getattr(self, f.name), index) for f in fields(self)}  # type: ignore[arg-type]
+        return type(self)(**values)
+
+
+@dataclass(frozen=True, eq=False)
+class StepAttention(TensorRows):
+    """Holds the attention of one step.
+
+    Attributes:
+        temporal: (R, T), sums to one over the valid rows of time.
+        spatial: (R, T, N), sums to one over the cells or boxes of each time, or None.
+        extras: The captioner's own tensors (R, …) under its own names.
+        loss: (R,), what the captioner adds to the training loss at this step; None outside training.
+    """
+
+    temporal: Tensor
+    spatial: Tensor | None
+    extras: Mapping[str, Tensor]
+    loss: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class State(TensorRows):
+    """Carries what a captioner knows from word to word; the fields of subclasses are tensors (R, …)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Memory(TensorRows):
+    """Holds B encoded videos; the fields of subclasses are tensors (B, …). times: (B, T, 2) seconds."""
+
+    times: Tensor
+
+    @property
+    def size(self) -> int:
+        """B, the number of videos."""
+        return int(self.times.shape[0])
+
+    @property
+    def moments(self) -> Tensor:
+        """(B,), how many rows of ``times`` are each video's own; those of a batch's padding end at 0."""
+        return (self.times[..., 1] > 0).sum(1).clamp(min=1)

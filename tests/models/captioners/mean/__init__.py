@@ -1,0 +1,1 @@
+"""The mean of a video into words: a captioner that tests add as one folder."""

@@ -1,0 +1,16 @@
+"""Says what feeds the toy captioner."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from models.stream_choice import FRAMES, StreamChoice, to_input
+from models.stream_set import StreamInput, StreamSet
+
+MEAN = StreamSet("mean", "mean", (StreamInput("resnet50", "resnet50", 2048),), "a test")
+STREAM_SETS = (MEAN,)
+
+
+def fit(base: BaseModel, streams: StreamSet) -> BaseModel:
+    grid = StreamChoice("mean", streams).require(FRAMES, ("grid", "none"), "frames")
+    return base.model_copy(update={"streams": (to_input(grid),)})

@@ -1,0 +1,75 @@
+"""Declares the options of ``python -m app train`` that not every run reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from extractors.errors import ReelwordError
+
+#: Option → why it is not read.
+Unread = dict[str, str]
+
+
+class UnreadOption(ReelwordError, ValueError):
+    """An option that was given and would not be read; the message names it and says why."""
+
+    code = "unread_option"
+    hint = "Leave the option out, or choose a recipe that reads it."
+
+
+class StartMissing(ReelwordError, ValueError):
+    """A recipe that goes on from a captioner, and none was given."""
+
+    code = "start_missing"
+    hint = "Name a checkpoint with --start."
+
+
+class TrainOptions(BaseModel):
+    """Holds the options that not every run reads; None where one was not given.
+
+    The command line makes its options of the fields.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    start: Path | None = Field(None, description="A checkpoint whose weights to begin with.")
+    streams: str | None = Field(
+        None,
+        description="What it is fed with: a stream set; default: --start's own, the paper recipe's, the "
+        "feature map's, or the demo's.",
+    )
+    teachers: list[str] | None = Field(
+        None,
+        alias="teacher",
+        description="A captioner whose probabilities are learned too; may be repeated.",
+    )
+    data_set: str | None = Field(
+        None, description="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md."
+    )
+    paper: str | None = Field(None, description="Whose splits and words the set has; see data check.")
+    steps: int | None = Field(
+        None, ge=1, description="Another number of cross-entropy steps than the recipe's."
+    )
+    self_critical: bool | None = Field(
+        None, description="Refine by rewards after the cross-entropy steps; default: what the recipe has."
+    )
+    features: Path | None = Field(None, description="Features that were saved before.")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of those that were given, as they were typed."""
+        given = {
+            f"--{(field.alias or name).replace('_', '-')}": getattr(self, name)
+            for name, field in TrainOptions.model_fields.items()
+        }
+        if self.self_critical is False:
+            given = {**given, "--self-critical": None, "--no-self-critical": True}
+        return tuple(option for option, value in given.items() if value not in (None, []))
+
+    def refuse(self, unread: Unread) -> None:
+        """Refuses options that are not read. Raises UnreadOption for the first of the given ones."""
+        for option in self.options:
+            if option in unread:
+                raise UnreadOption(f"{option}: {unread[option]}")
