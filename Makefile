@@ -43,6 +43,7 @@ help:
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
 	@echo "make docker-test  build the images, start compose, kill, restart and scale it; prints a table (DOCKER_TEST=--help)"
 	@echo "make setup        install everything, start nothing"
+	@echo "make setup-NAME   add a part: extractors, pretrained, train, bulk, tracing, hdf5, decord"
 	@echo "make clean        remove .venv and caches; the data folder stays"
 
 .PHONY: serve
@@ -143,11 +144,12 @@ $(STAMPS)/extractors $(STAMPS)/train $(STAMPS)/test: $(WEIGHTS)
 # the build for CPUs comes first, and what follows finds torch there.
 TORCH ?= auto
 TORCH_INDEX ?=
+$(if $(filter-out cpu cuda auto,$(TORCH)),$(error TORCH is $(TORCH): take cpu, cuda or auto))
 TORCH_BUILD = $(if $(filter auto,$(TORCH)),$(if $(shell nvidia-smi --list-gpus 2>/dev/null),cuda,cpu),$(TORCH))
 TORCH_PACKAGES = $(if $(filter serve extractors,$(GROUPS)),torch) $(if $(filter extractors,$(GROUPS)),torchvision)
 # uv knows where PyTorch keeps its builds; it is removed again, since nothing else needs it.
 UV := $(VENV)/uv
-INSTALL_UV = $(PIP) install --quiet --target $(UV) uv
+INSTALL_UV = $(PIP) install --quiet --constraint $(CONSTRAINTS) --target $(UV) uv
 BY_UV = PYTHONPATH=$(UV) UV_HTTP_RETRIES=1 $(BIN)/python -m uv pip install --python $(BIN)/python --torch-backend cpu
 BY_PIP = $(PIP) install --index-url $(TORCH_INDEX)
 CPU_INSTALL = $(if $(TORCH_INDEX),$(BY_PIP),$(INSTALL_UV) && $(BY_UV)) --no-deps --constraint $(CONSTRAINTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +118,7 @@ MODULES: Mapping[str, str] = {
     "efficientnet-lite3": "extractors.catalog.efficientnet_lite3",
     "tuned_pair": "extractors.catalog.tuned_pair",
     "i3d_rgb": "extractors.catalog.i3d",
+    "i3d_brief": "extractors.catalog.i3d",
     "i3d_flow": "extractors.catalog.i3d",
     "resnet50": "extractors.catalog.imagenet",
     "resnet101": "extractors.catalog.imagenet",
@@ -138,10 +140,11 @@ MODULES: Mapping[str, str] = {
     "coco_ssd": "extractors.catalog.coco_ssd",
     "vggish": "extractors.catalog.vggish",
 }
-#: The same of extractors whose names go on after a colon: "roi:<map>@<boxes>", "bottom_up:16" for so many
-#: boxes, "vggish:no_relu+pca_rounded".
+#: The same of extractors whose names go on after a colon: "roi:<map>@<boxes>", "labels:<name>+<name>",
+#: "bottom_up:16" for so many boxes, "vggish:no_relu+pca_rounded".
 FAMILIES: Mapping[str, str] = {
     "roi": "extractors.catalog.roi_align",
+    "labels": "extractors.catalog.labels",
     **{
         name: MODULES[name]
         for name in (
@@ -156,6 +159,7 @@ FAMILIES: Mapping[str, str] = {
 SEVERAL_WEIGHTS: Mapping[str, tuple[str, ...]] = {
     "efficientnet-lite2-stages": (OLDEST,),
     "tuned_pair": (OLDEST, "efficientnet-lite3", "tuned_pair"),
+    "i3d_brief": ("i3d_rgb",),
     "i3d_flow": ("i3d_flow", "raft_large"),
 }
 
@@ -175,23 +179,28 @@ def find_module(name: str) -> str:
 
 def list_inputs(name: str) -> tuple[str, ...]:
     """List the extractors whose streams one takes. Raises UnknownExtractor."""
-    if find_module(name) != FAMILIES["roi"]:
+    if not is_derived(name):
         return ()
     streams: tuple[str, ...] = getattr(create(name), "needs_streams", ())
     return tuple(find_maker(stream) for stream in streams)
 
 
+def is_derived(name: str) -> bool:
+    """Tells whether an extractor takes others' streams. Raises UnknownExtractor."""
+    return find_module(name) in (FAMILIES["roi"], FAMILIES["labels"])
+
+
 def list_weights(name: str) -> tuple[str, ...]:
     """List the names in weights/manifest.toml of an extractor's weights. Raises UnknownExtractor."""
     own = name.partition(":")[0]
-    if find_module(name) == FAMILIES["roi"]:
+    if is_derived(name):
         return ()
     return SEVERAL_WEIGHTS.get(own, (own,))
 
 
 def find_maker(stream: str) -> str:
-    """Find the extractor that makes a vector, a map or boxes of that name. Raises UnknownExtractor."""
-    name = OLDEST if stream in ("frames", "grid") else stream.removesuffix("_grid")
+    """Find the extractor that makes a vector, map, boxes or scores of that name. Raises UnknownExtractor."""
+    name = OLDEST if stream in ("frames", "grid") else re.sub("_(grid|logits|scores)$", "", stream)
     find_module(name)
     return name
 

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from extractors.windows import Sampling
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -208,10 +210,18 @@ class Footage(Frames):
     """Frames with the sound that goes with them; None where there is none, or none was asked for.
 
     sized: the frames uint8 (T, H, W, 3) in the sizes that were asked for beside that of ``pixels``.
+    shown: which of the frames a visitor is shown, None for all.
     """
 
     sound: Audio | None = None
     sized: Mapping[FrameSize, NDArray[np.uint8]] = field(default_factory=dict)
+    shown: Sampling | None = None
+
+    @property
+    def shown_frames(self) -> Frames:
+        """The frames that a visitor is shown: those that are spread over the time, without those between."""
+        places = slice(None) if self.shown is None else self.shown.choose(self.pts, self.duration)
+        return Frames(self.pixels[places], self.pts[places], self.duration, self.fps)
 
     def at(self, size: FrameSize) -> Frames:
         """The frames in an extractor's size, where they were decoded for several."""

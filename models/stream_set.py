@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from extractors.errors import ReelwordError
-from extractors.extractor import list_inputs
+from extractors.extractor import is_derived, list_inputs
 from extractors.windows import WindowOptions
 
 Regions = Literal["none", "grid", "boxes", "steps"]
-#: What a stream tells of: single frames, neighbouring frames, or sound.
-StreamKind = Literal["picture", "motion", "sound"]
+#: What a stream tells of: single frames, neighbouring frames, sound, or the names of what is recognised.
+StreamKind = Literal["picture", "motion", "sound", "label"]
 OWN = WindowOptions()
 #: What cards name in the place of a set whose features were made elsewhere (training/saved_features/).
 SAVED = "saved"
@@ -46,7 +46,7 @@ class StreamInput:
         count: Rows N of each step, 1 for a vector.
         regions: What the N rows are: a grid's cells row by row, a detector's boxes, or cells of several
             steps of time ("steps").
-        kind: Whether single frames, neighbouring frames or sound are described.
+        kind: Whether single frames, neighbouring frames or sound are described, or classes are named.
         use: What the captioner does with it, in a few words.
     """
 
@@ -75,7 +75,8 @@ class StreamSet:
         inputs: Its streams.
         source: Where the paper says it.
         spread: Where given, so many frames from the middles of equal parts of the whole time, none of them
-            twice, take the place of windows; a service may spread another number.
+            twice, take the place of windows for networks of single frames; a service may spread another
+            number.
     """
 
     name: str
@@ -87,7 +88,7 @@ class StreamSet:
     @property
     def extractors(self) -> Mapping[str, WindowOptions]:
         """Says for each extractor how it cuts videos; those that take others' streams come last."""
-        ordered = sorted(self.inputs, key=lambda each: each.extractor.startswith("roi:"))
+        ordered = sorted(self.inputs, key=lambda each: is_derived(each.extractor))
         return {each.extractor: each.windows for each in ordered}
 
     def select(self, streams: Collection[str]) -> StreamSet:
@@ -142,5 +143,25 @@ DEMO_TUNED = StreamSet(
     "ours: two image networks under one head, their end trained on with a captioner",
     spread=8,
 )
+#: A detector looks at a window's last frame: at every second one of the eight that are spread.
+EVERY_SECOND = WindowOptions(stack_size=2, step_size=2, extraction_total=8)
+SSD, BRIEF, LITE2 = "coco_ssd:10", "i3d_brief", "efficientnet-lite2"
+DEMO_MOTION = StreamSet(
+    "demo-motion",
+    "any",
+    (
+        *DEMO_TUNED.inputs,
+        StreamInput("i3d_brief_grid", BRIEF, 1024, count=49, regions="grid", kind="motion", use="motion"),
+        StreamInput("i3d_brief", BRIEF, 1024, kind="motion", use="motion, the mean over places"),
+        StreamInput(SSD, SSD, 90, EVERY_SECOND, 10, "boxes", "label", "objects, by class"),
+        StreamInput(
+            f"roi:tuned_pair@{SSD}", f"roi:tuned_pair@{SSD}", 1280, count=10, regions="boxes", use="objects"
+        ),
+        StreamInput("efficientnet-lite2_logits", LITE2, 1000, kind="label", use="kinds of things"),
+        StreamInput("labels", f"labels:{BRIEF}+{LITE2}+{SSD}", 3, count=15, regions="boxes", kind="label"),
+    ),
+    "ours: picture, motion, objects, and the names of what all of them recognise",
+    spread=8,
+)
 #: The demo's sets that any captioner may read.
-DEMO_SETS = (DEMO, DEMO_TUNED)
+DEMO_SETS = (DEMO, DEMO_TUNED, DEMO_MOTION)

@@ -162,3 +162,9 @@ def test_the_command_has_a_name_and_is_called_from_anywhere(machine: Machine, tm
         [python, machine.venv / "bin/reelword", "--version"], cwd=elsewhere, capture_output=True, text=True
     )
     assert run.stdout == f"reelword {__version__}\n", run.stderr
+
+
+def test_a_build_of_torch_that_is_none_is_refused(machine: Machine) -> None:
+    run = machine.make("setup-serve", "TORCH=gpu")
+    assert run.returncode != 0
+    assert "take cpu, cuda or auto" in run.stderr

@@ -134,6 +134,13 @@ class CaptionOptions(DecodingOptions):
         description="How a film is cut into segments that are captioned each: by its shots, by so many "
         "seconds, or none. Without it: none below a minute, shots from there on.",
     )
+    segment_captioner: str | None = rare(
+        None,
+        "Which captioner writes the segments of a film, such as one of pictures alone, which is many times "
+        "faster than one of motion. Without it: the film's own.",
+        min_length=1,
+        max_length=NAME_LENGTH,
+    )
     prompt: Annotated[
         str | None,
         BeforeValidator(_prompt),
@@ -157,6 +164,14 @@ class CaptionOptions(DecodingOptions):
         """Tells who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
         is_open = self.captioner is None or (self.captioner in COMBINATIONS and not self.members)
         return None if is_open else CaptionerChoice(str(self.captioner), self.members or ())
+
+    @property
+    def of_segments(self) -> Self:
+        """Options of a film's segments: without what belongs to the film's captioner where it is another."""
+        if self.segment_captioner is None:
+            return self
+        film_alone = dict.fromkeys(("members", "segment_captioner", "prompt", "category"))
+        return self.model_copy(update={**film_alone, "captioner": self.segment_captioner})
 
     def with_choice(self, choice: CaptionerChoice) -> Self:
         """Fills in what was left open of who writes."""

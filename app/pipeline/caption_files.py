@@ -90,7 +90,7 @@ def _caption_batch(
 
 
 def _outcome(file: Path, decoded: Decoded, known: Answer, found: EngineAnswer | JobFailure) -> Outcome:
-    pixels = decoded.frames.pixels
+    pixels = decoded.footage.shown_frames.pixels
     if isinstance(found, JobFailure):
         return Outcome(file, known, None, pixels, found)
     return Outcome(file, known.joined_with(found.answer), found.attention, pixels, None)

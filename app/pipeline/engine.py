@@ -199,7 +199,9 @@ def _alike(options: Sequence[CaptionOptions]) -> list[list[int]]:
     """Groups the places of options that differ in nothing but how a film is cut."""
     groups: dict[CaptionOptions, list[int]] = {}
     for place, each in enumerate(options):
-        groups.setdefault(each.model_copy(update={"segments": None}), []).append(place)
+        groups.setdefault(each.model_copy(update={"segments": None, "segment_captioner": None}), []).append(
+            place
+        )
     return list(groups.values())
 
 

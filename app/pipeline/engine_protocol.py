@@ -111,7 +111,7 @@ def media_answer(decoded: Decoded, decode_seconds: float) -> Answer:
     """Makes the part of a job's answer that is known after decoding."""
     return Answer(
         media=Media(**decoded.video.media()),
-        sampled=[round(float(seconds), 4) for seconds in decoded.frames.pts],
+        sampled=[round(float(seconds), 4) for seconds in decoded.footage.shown_frames.pts],
         warnings=[Note(code=warning.code, message=warning.message) for warning in decoded.video.warnings],
         timings=Timings(decode=round(decode_seconds, 4)),
     )

@@ -98,7 +98,7 @@ def caption_segments(
         JobFailure: why the engine cannot caption.
     """
     limits = limits or Limits()
-    options = engine.info.resolve(options)
+    options = engine.info.resolve(options.of_segments)
     request = engine.info.request_for(options.choice)
     with closing(Decoder()) as own:  # which starts no process before it is asked for something
         source = _FilmReader(path, request, limits, decoder, second or own)
@@ -202,10 +202,10 @@ def _growing_batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
 
 
 def _segment_caption(each: SegmentFrames, answer: EngineAnswer) -> SegmentCaption:
-    footage = each.footage
-    sampled = footage.pts + each.segment.start
+    footage, shown = each.footage, each.footage.shown_frames
+    sampled = shown.pts + each.segment.start
     return SegmentCaption(
-        each.segment, answer, sampled, footage.pixels, footage.pixels[each.picture], each.film
+        each.segment, answer, sampled, shown.pixels, footage.pixels[each.picture], each.film
     )
 
 

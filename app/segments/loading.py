@@ -79,7 +79,8 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
     """Lists the captioner that will write, or its members, with digests, and what they look at."""
     try:
         choices = captioner_choices(settings)
-        names = choices.resolve(options).writers if choices.alone else ()
+        asked = dict.fromkeys((options, options.of_segments)) if choices.alone else ()
+        names = dict.fromkeys(name for each in asked for name in choices.resolve(each).writers)
         infos = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
     except CaptionerUnknown as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure

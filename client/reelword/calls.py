@@ -45,6 +45,7 @@ class Options(TypedDict, total=False):
     category: int
     attention: bool
     segments: str | float
+    segment_captioner: str
     prompt: str
     priority: Literal["high", "normal", "low"]
     metadata: Mapping[str, Any]

@@ -1,6 +1,6 @@
-"""Describes every frame by EfficientNet-Lite2, as one vector and as a grid of 7 × 7 cells.
+"""Describes every frame by EfficientNet-Lite2: as one vector, a grid of 7 × 7 cells, and ImageNet's classes.
 
-Both streams come out of one pass over whole frames squashed to squares, as the pictures that the demo
+All streams come out of one pass over whole frames squashed to squares, as the pictures that the demo
 captioner was trained on are.
 
 Two earlier stages are an extractor of their own, for captioners that choose a level of abstraction (dualAFR):
@@ -27,12 +27,14 @@ from extractors.extractor import ExtractorOptions, default_cache
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.networks.efficientnet_lite import (
     CHANNELS,
+    CLASSES,
     LITE2,
     EfficientNetLite,
     fold_lite_norms,
     from_checkpoint,
     scale_pixels,
 )
+from extractors.networks.labels import IMAGENET
 from extractors.preprocessing.images import squash, to_device
 from extractors.pretrained.load import WeightsChoice, digest_weights, load_pretrained
 from extractors.pretrained.parameters import randomize
@@ -65,15 +67,19 @@ def flatten_cells(maps: Tensor) -> Tensor:
 
 
 class GridFromBytes(nn.Module):
-    """Turns squares of bytes (N, 224, 224, 3) into cells row by row (N, 49, 1280), norms folded away."""
+    """Turns squares of bytes (N, 224, 224, 3) into cells row by row (N, 49, 1280) and logits (N, 1, 1000).
+
+    Batch norms are folded away.
+    """
 
     def __init__(self, network: EfficientNetLite) -> None:
         super().__init__()
         self.network = network
         fold_lite_norms(network)
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        return flatten_cells(self.network(scale_pixels(pixels)))
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        grid = self.network(scale_pixels(pixels))
+        return flatten_cells(grid), self.network.classify(grid)[:, None]
 
 
 class StagesFromBytes(nn.Module):
@@ -91,7 +97,8 @@ class StagesFromBytes(nn.Module):
 
 
 class EfficientNetLite2(WindowExtractor):
-    """Makes streams ``frames`` (T, 1280) and ``grid`` (T, 49, 1280), float16; a window is a frame.
+    """Makes streams ``frames`` (T, 1280), ``grid`` (T, 49, 1280) and ``efficientnet-lite2_logits``
+    (T, 1, 1000), float16; a window is a frame.
 
     device: of the torch engine; "cpu" lets OpenVINO run where it is installed. engine, precision: "auto"
     takes the fastest there is (bf16 where the processor has it). threads: of the engine, on a CPU.
@@ -104,8 +111,11 @@ class EfficientNetLite2(WindowExtractor):
     width = CHANNELS
     short_side = 256
     any_frames = True
+    classes: tuple[str, ...] | None = IMAGENET
     #: What ``maps`` makes of a square: stream → (cells, channels).
-    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"grid": (CELLS * CELLS, CHANNELS)})
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
+        {"grid": (CELLS * CELLS, CHANNELS), f"{NETWORK}_logits": (1, CLASSES)}
+    )
     maps: Callable[[Any], nn.Module] = GridFromBytes
 
     def __init__(
@@ -213,6 +223,7 @@ class EfficientNetStages(EfficientNetLite2):
     """Makes streams ``stage_14`` (T, 196, 120) and ``stage_7`` (T, 49, 352), float16."""
 
     name = "efficientnet-lite2-stages"
+    classes = None
     width = LITE2[STAGE_7].width
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
         {

@@ -64,6 +64,7 @@ class EfficientNetLite3(EfficientNetLite2):
     """Makes the stream ``lite3_grid`` (T, 49, 384), float16."""
 
     name = NETWORK
+    classes = None
     width = WIDTH
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"lite3_grid": (CELLS * CELLS, WIDTH)})
     maps = Lite3FromBytes

@@ -1,8 +1,11 @@
-"""Describes windows of a video by I3D: ``i3d_rgb``, and ``i3d_flow`` on RAFT's flow.
+"""Describes windows of a video by I3D: ``i3d_rgb``, ``i3d_flow`` on RAFT's flow, and ``i3d_brief``.
 
 Windows of 64 frames at 25 a second, one behind the other, as the public extractors have them; any other
 length from one frame upwards is taken. The map keeps two steps of time, the mean of a window's first half
 and of its second: of 16 frames that is the very map of two steps that STaTS takes, 7×7×2048.
+
+``i3d_brief`` is for captions that may cost a second: a few windows of sixteen frames spread over the video,
+time padded by repeating frames (``I3D.repeat_frames``), so that a picture is a clip too.
 """
 
 from __future__ import annotations
@@ -52,6 +55,14 @@ FLOW = replace(
     framing=ResizeAndCrop(SHORT_SIDE, None),
     windows=replace(WINDOWS, ahead=1),
 )
+BRIEF_FRAMES = 16
+BRIEF = replace(
+    RGB,
+    name="i3d_brief",
+    values="RGB, 2 x / 255 - 1; time padded by repeated frames; map: mean over its steps",
+    windows=Windows(stack_size=BRIEF_FRAMES, step_size=BRIEF_FRAMES, extraction_fps=25.0, most=3),
+    least=1,
+)
 
 
 class I3DOutputs(nn.Module):
@@ -68,6 +79,22 @@ class I3DOutputs(nn.Module):
         grid = self.network(clips)
         head = self.network.run_head(grid)
         return head.features, average_halves(grid), head.logits
+
+
+class BriefI3DFromBytes(nn.Module):
+    """Runs I3D, frames repeated in time, on stacks of bytes (N, S, 224, 224, 3).
+
+    Returns features (N, 1024), map (N, 49, 1024), logits (N, 400).
+    """
+
+    def __init__(self, network: I3D) -> None:
+        super().__init__()
+        self.network = network.repeat_frames()
+
+    def forward(self, stacks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        grid = self.network(scale_pixels(stacks.permute(0, 4, 1, 2, 3)))
+        head = self.network.run_head(grid)
+        return head.features, flatten_cells(grid), head.logits
 
 
 class I3DFromBytes(I3DOutputs):
@@ -131,12 +158,13 @@ class I3DFromFlow(I3DOutputs):
 
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
-    """Makes the extractor ``i3d_rgb`` or ``i3d_flow``. Raises WeightsError."""
-    if name == RGB.name:
+    """Makes the extractor ``i3d_rgb``, ``i3d_brief`` or ``i3d_flow``. Raises WeightsError."""
+    if name in (RGB.name, BRIEF.name):
         network, sha256 = load_pretrained(
-            name, options.weights, i3d.from_checkpoint, lambda: randomize(I3D())
+            RGB.name, options.weights, i3d.from_checkpoint, lambda: randomize(I3D())
         )
-        return NetworkExtractor(RGB, I3DFromBytes(network), len(network.logits.weight), sha256, options)
+        plan, module = (RGB, I3DFromBytes) if name == RGB.name else (BRIEF, BriefI3DFromBytes)
+        return NetworkExtractor(plan, module(network), len(network.logits.weight), sha256, options)
     raft, raft_sha256 = load_pretrained(
         "raft_large", options.weights, optical_flow.from_checkpoint, optical_flow.Raft
     )

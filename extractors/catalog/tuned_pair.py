@@ -114,6 +114,7 @@ class TunedPair(EfficientNetLite2):
     """Makes streams ``tuned_pair`` (T, 1280) and ``tuned_pair_grid`` (T, 49, 1280), float16."""
 
     name = TUNED
+    classes = None
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({TUNED_GRID: (CELLS * CELLS, CHANNELS)})
     maps = staticmethod(nn.Module.eval)  # a pair is the whole module already
 

@@ -52,12 +52,13 @@ def unpack_request(message: bytes) -> tuple[str, DecodeRequest, Limits]:
 
 
 def _parse_request(asked: dict[str, Any]) -> DecodeRequest:
-    sampling, part = asked.pop("sampling"), asked.pop("part")
+    sampling, shown, part = asked.pop("sampling"), asked.pop("shown"), asked.pop("part")
     windows = tuple(Windows(**each) for each in asked.pop("windows"))
     rates = tuple(Sampling(**each) for each in asked.pop("rates"))
     sizes = tuple(_parse_frame_size(**each) for each in asked.pop("sizes"))
     return DecodeRequest(
         sampling=None if sampling is None else Sampling(**sampling),
+        shown=None if shown is None else Sampling(**shown),
         part=None if part is None else tuple(part),
         windows=windows,
         rates=rates,

@@ -155,6 +155,7 @@ class DecodeRequest:
     sizes: in which extractors are to be handed the frames beside ``short_side``'s, so that what one sees
     does not depend on what others need.
     chunk_bytes: pixels that a stream hands over at a time, a single frame at least.
+    shown: which of the frames a visitor is shown where windows take many, None for all.
     """
 
     sampling: Sampling | None = field(default_factory=Sampling)
@@ -165,6 +166,7 @@ class DecodeRequest:
     sizes: tuple[FrameSize, ...] = ()
     chunk_bytes: int = CHUNK_BYTES
     rates: tuple[Sampling, ...] = ()
+    shown: Sampling | None = None
 
     def __post_init__(self) -> None:
         given = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
@@ -240,9 +242,11 @@ class DecodeRequest:
         smaller = [FrameSize(each) for each in sides if each != side]
         sizes = dict.fromkeys([*(size for each in distinct for size in each.sizes), *smaller])
         sampling = None if rates else first.sampling
+        shown = [each.shown or (None if each.windows else each.sampling) for each in distinct]
         return replace(
             first,
             sampling=sampling,
+            shown=None if None in shown else shown[0],
             short_side=side,
             windows=tuple(windows),
             rates=tuple(rates),
@@ -286,19 +290,22 @@ class Decoded:
     """All frames and the sound of one request.
 
     audio is None where none was asked for or the file has none (``video.has_audio`` tells).
-    sized: the same frames in each of the request's ``frame_sizes`` but the first.
+    sized: the same frames in each of the request's ``frame_sizes`` but the first. shown: the request's.
     """
 
     video: Video
     frames: Frames
     audio: Audio | None = None
     sized: Mapping[FrameSize, NDArray[np.uint8]] = field(default_factory=dict)
+    shown: Sampling | None = None
 
     @property
     def footage(self) -> Footage:
         """Frames and sound without the decode report."""
         frames = self.frames
-        return Footage(frames.pixels, frames.pts, frames.duration, frames.fps, self.audio, self.sized)
+        return Footage(
+            frames.pixels, frames.pts, frames.duration, frames.fps, self.audio, self.sized, self.shown
+        )
 
 
 def cut_clip(footage: Footage, start: float, end: float) -> Footage:

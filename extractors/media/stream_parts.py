@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import Audio, Frames, FrameSize
+from extractors.features import Audio, Frames
 from extractors.media import errors
 from extractors.media.request import Decoded, DecodeRequest, Limits, Video
 
@@ -114,7 +114,7 @@ def collect_stream(parts: Iterable[StreamPart], request: DecodeRequest, limits: 
         MediaError: what the stream raises, and DecodeMemory where the frames take more than the limit.
         ValueError: where the parts do not make a stream of that request.
     """
-    collector = _Collector(request.frame_sizes, limits)
+    collector = _Collector(request, limits)
     for part in parts:
         if isinstance(part, StreamStart):
             collector.start(part)
@@ -128,8 +128,8 @@ def collect_stream(parts: Iterable[StreamPart], request: DecodeRequest, limits: 
 class _Collector:
     """Holds the frames so far, for each size one array that grows. ``StreamStart`` anew voids them."""
 
-    def __init__(self, sizes: tuple[FrameSize, ...], limits: Limits) -> None:
-        self._sizes, self._limits = sizes, limits
+    def __init__(self, request: DecodeRequest, limits: Limits) -> None:
+        self._sizes, self._shown, self._limits = request.frame_sizes, request.shown, limits
         self._start: StreamStart | None = None
 
     def start(self, start: StreamStart) -> None:
@@ -153,7 +153,8 @@ class _Collector:
         pixels, *others = [self._pixels.pop(size) for size in self._sizes]
         pts = np.concatenate([np.zeros(0), *self._pts])
         frames = Frames(pixels, pts, self._start.duration, self._start.fps)
-        return Decoded(end.video, frames, end.audio, dict(zip(self._sizes[1:], others, strict=True)))
+        sized = dict(zip(self._sizes[1:], others, strict=True))
+        return Decoded(end.video, frames, end.audio, sized, self._shown)
 
 
 def _append(frames: NDArray[np.uint8], chunk: NDArray[np.uint8]) -> NDArray[np.uint8]:

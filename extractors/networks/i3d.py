@@ -24,7 +24,7 @@ CHANNELS, CLASSES = 1024, 400
 Size: TypeAlias = tuple[int, int, int]
 
 
-def pad_same(x: Tensor, kernel: Size, stride: Size) -> Tensor:
+def pad_same(x: Tensor, kernel: Size, stride: Size, *, repeat_frames: bool = False) -> Tensor:
     """Pads the last three axes with zeros, as TensorFlow's SAME does.
 
     Harmless before a max pool, whose inputs come from a ReLU.
@@ -33,12 +33,16 @@ def pad_same(x: Tensor, kernel: Size, stride: Size) -> Tensor:
         x: (N, C, T, H, W).
         kernel: along T, H and W.
         stride: the same.
+        repeat_frames: time is padded by its first and last step, not by zeros.
 
     Returns:
         (N, C, T′, H′, W′).
     """
     sizes = zip(x.shape[2:], kernel, stride, strict=True)
     time, rows, columns = (compute_same_padding(*axis) for axis in sizes)
+    if repeat_frames and any(time):
+        x = torch.cat([x[:, :, :1]] * time[0] + [x] + [x[:, :, -1:]] * time[1], 2)
+        time = (0, 0)
     return F.pad(x, (*columns, *rows, *time)) if any((*time, *rows, *columns)) else x
 
 
@@ -52,12 +56,13 @@ class ConvNormReLU(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1) -> None:
         super().__init__()
-        self.kernel, self.stride = (kernel,) * 3, (stride,) * 3
+        self.kernel, self.stride, self.repeat_frames = (kernel,) * 3, (stride,) * 3, False
         self.conv = nn.Conv3d(inputs, outputs, kernel, stride, bias=False)
         self.norm: nn.Module = nn.BatchNorm3d(outputs, eps=1e-3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.norm(self.conv(pad_same(x, self.kernel, self.stride))))
+        padded = pad_same(x, self.kernel, self.stride, repeat_frames=self.repeat_frames)
+        return F.relu(self.norm(self.conv(padded)))
 
 
 class MaxPoolSame(nn.Module):
@@ -103,8 +108,7 @@ class LogitsHead:
 class I3D(nn.Module):
     """Computes a clip's ``Mixed_5c`` map (N, 1024, T/8, H/32, W/32), each size rounded up.
 
-    channels: 3 for RGB, 2 for flow. ``run_head`` needs a map of two steps and 7×7 cells or more: nine frames
-    of 224×224.
+    channels: 3 for RGB, 2 for flow. ``run_head`` needs a map of 7×7 cells or more, which is 224×224 pixels.
     """
 
     def __init__(self, channels: int = 3, classes: int = CLASSES) -> None:
@@ -133,9 +137,21 @@ class I3D(nn.Module):
                 clip = layer(clip)
         return clip
 
+    def repeat_frames(self) -> I3D:
+        """Pads time by a clip's first and last frame in place of zeros, as if these lasted; in place.
+
+        Of sixteen frames much of what a kernel sees in time would else be zeros, which the network, trained
+        on 64, does not know. A still is then described alike however often it is repeated. Pools need no
+        change: the maximum over a frame and its repetition is that over the frame and zero.
+        """
+        for layer in self.modules():
+            if isinstance(layer, ConvNormReLU):
+                layer.repeat_frames = True
+        return self
+
     def run_head(self, grid: Tensor) -> LogitsHead:
-        """Computes features and logits of a ``Mixed_5c`` map."""
-        pooled = F.avg_pool3d(grid, (2, 7, 7), 1)
+        """Computes features and logits of a ``Mixed_5c`` map, of one step of time or more."""
+        pooled = F.avg_pool3d(grid, (min(2, grid.shape[2]), 7, 7), 1)
         per_step = self.logits(pooled).mean((3, 4))
         return LogitsHead(pooled, pooled.mean((2, 3, 4)), per_step, per_step.mean(2))
 

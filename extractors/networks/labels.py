@@ -1,26 +1,31 @@
-"""Names the classes of a network's logits, by what torchvision says of its own weights."""
+"""Names the classes of a network's logits: the lists of ``class_names``, in the order of each data set."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-from torchvision.models import ResNet50_Weights
-from torchvision.models.detection import FasterRCNN_ResNet50_FPN_Weights
-from torchvision.models.video import R3D_18_Weights
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def _read_names(data_set: str) -> tuple[str, ...]:
+    file = Path(__file__).parent / "class_names" / f"{data_set}.txt"
+    return tuple(file.read_text(encoding="utf-8").splitlines())
+
 
 UNUSED = "N/A"
-_BY_NUMBER: tuple[str, ...] = tuple(FasterRCNN_ResNet50_FPN_Weights.COCO_V1.meta["categories"])
 #: COCO's classes (Lin et al., 2014, arXiv:1405.0312): column k is the class of number k + 1; ten numbers name
 #: nothing.
-COCO_90: tuple[str, ...] = _BY_NUMBER[1:]
+COCO_90: tuple[str, ...] = _read_names("coco_90")
 #: The same without the ten: detectron2's order.
 COCO_80: tuple[str, ...] = tuple(name for name in COCO_90 if name != UNUSED)
 
 #: Kinetics-400, in the order of the alphabet, as DeepMind's I3D and all later networks have it.
-KINETICS_400: tuple[str, ...] = tuple(R3D_18_Weights.KINETICS400_V1.meta["categories"])
+KINETICS_400: tuple[str, ...] = _read_names("kinetics_400")
 #: ImageNet's 1000 of ILSVRC 2012, in the order of its synsets.
-IMAGENET: tuple[str, ...] = tuple(ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
+IMAGENET: tuple[str, ...] = _read_names("imagenet")
 
 
 def find_labels(classes: int) -> tuple[str, ...] | None:

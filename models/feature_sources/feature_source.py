@@ -7,25 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from extractors.errors import ReelwordError
 from extractors.extractor import AnyExtractor, create
 from extractors.features import Footage, Frames, FrameSize, Stream
 from extractors.media.request import DecodeRequest
 from extractors.video_features.extractor_group import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor
-from extractors.windows import Sampling, WindowOptions
+from extractors.windows import Sampling, WindowOptions, Windows
 from models.stream_set import StreamSet, combine_stream_sets
 
-#: Pixels of the frames that are kept and shown. Networks that look at frames spread over the time look at
-#: these, too; each other extractor is handed frames in its own size, as ``extract`` does it.
+#: Pixels of the frames that are kept and shown. All networks of a set that spreads frames over the time look
+#: at these, too; in other sets each extractor is handed frames in its own size, as ``extract`` does it.
 SHORT_SIDE = 256
-
-
-class WindowsOfSpreadFrames(ReelwordError, ValueError):
-    """A stream set spreads frames over the whole time, and one of its extractors looks at windows."""
-
-    code = "windows_of_spread_frames"
-    hint = "Leave out the set's spread, or take extractors of single frames, such as efficientnet-lite2."
 
 
 class StreamSource(Protocol):
@@ -98,7 +90,6 @@ class FeatureSource:
     Raises:
         UnknownExtractor: The set names one that is not there.
         WeightsError: Its weights cannot be had.
-        WindowsOfSpreadFrames: The set spreads frames, and one of its extractors looks at windows.
     """
 
     def __init__(
@@ -115,18 +106,29 @@ class FeatureSource:
         pool = pool or ExtractorPool(device, threads=threads, cache=cache)
         self.extractors = tuple(pool.get(name, windows) for name, windows in wanted.extractors.items())
         self._group = ExtractorGroup(self.extractors)
-        self._check_spread()
 
     @property
     def request(self) -> DecodeRequest:
         """The frames or windows, their sizes and the rate of sound that the decoder is asked for."""
         rate = max((extractor.rate for extractor in self._group.sound), default=None)
+        if self._spread is not None:
+            return self._request_spread(self._spread, rate)
         sizes = dict.fromkeys(extractor.frame_size for extractor in self._group.frames)
         sizes.pop(FrameSize(SHORT_SIDE), None)
-        if self._spread is not None:
-            return DecodeRequest(self._spread, SHORT_SIDE, rate, sizes=tuple(sizes))
         windows = tuple(dict.fromkeys(extractor.windows for extractor in self._group.frames))
         return DecodeRequest(short_side=SHORT_SIDE, audio_rate=rate, windows=windows, sizes=tuple(sizes))
+
+    def _request_spread(self, spread: Sampling, rate: int | None) -> DecodeRequest:
+        """Asks for the spread frames, and beside them for those of extractors that look at windows.
+
+        All come in the one size that is shown: making others of each frame would cost more than networks that
+        see 300 pixels gain by it.
+        """
+        beside = dict.fromkeys(each.windows for each in self._group.frames if not each.any_frames)
+        if not beside:
+            return DecodeRequest(spread, SHORT_SIDE, rate)
+        windows = (Windows(extraction_total=spread.count), *beside)
+        return DecodeRequest(spread, SHORT_SIDE, rate, windows=windows, shown=spread)
 
     @property
     def identity(self) -> str:
@@ -138,15 +140,6 @@ class FeatureSource:
             for each in self.extractors
         ]
         return hashlib.sha256(repr((self._spread, looks)).encode()).hexdigest()[:32]
-
-    def _check_spread(self) -> None:
-        """Frames that lie seconds apart would be shown to a network of motion as neighbours."""
-        cutting = [extractor.name for extractor in self._group.frames if not extractor.any_frames]
-        if self._spread is not None and cutting:
-            raise WindowsOfSpreadFrames(
-                f"the stream set {self.wanted.name!r} spreads {self._spread.count} frames over the time, "
-                f"and {cutting[0]} looks at windows of neighbouring frames"
-            )
 
     @property
     def sampling(self) -> str | None:
@@ -194,16 +187,26 @@ class FeatureSource:
         if self._group.derived:
             self._group.derive(known)
 
-    def choose(self, video: Frames) -> Footage:
-        """Gives a set that looks at a few frames those, also where others had more of them decoded."""
+    def choose(self, video: Frames, extractor: WindowExtractor) -> Frames:
+        """Gives an extractor the frames that it looks at, also where others had more of them decoded.
+
+        Args:
+            video: All frames that were decoded.
+            extractor: One of ``frame_extractors``; one of windows finds its own among all frames.
+
+        Returns:
+            The frames, in the extractor's size where the set does not spread frames.
+        """
         footage = (
             video
             if isinstance(video, Footage)
             else Footage(video.pixels, video.pts, video.duration, video.fps)
         )
-        if self._spread is None or len(video) <= self._spread.count:
-            return footage
-        return footage.take(self._spread.choose(video.pts, video.duration))
+        if self._spread is None:
+            return footage.at(extractor.frame_size)
+        if extractor.any_frames and len(video) > self._spread.count:
+            footage = footage.take(self._spread.choose(video.pts, video.duration))
+        return footage.at(FrameSize(SHORT_SIDE))
 
 
 class CombinedFeatureSource:
@@ -262,14 +265,14 @@ def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[
     Returns:
         For each video its streams.
     """
-    shares = [(part, part.choose(video), video) for source, video in asked for part in source.parts]
+    shares = [(part, video) for source, video in asked for part in source.parts]
     streams: list[dict[str, Stream]] = [{} for _ in shares]
-    for extractor in dict.fromkeys(each for part, *_ in shares for each in part.frame_extractors):
-        places = [place for place, (part, *_) in enumerate(shares) if extractor in part.frame_extractors]
-        found = extractor.extract([shares[place][1].at(extractor.frame_size) for place in places])
+    for extractor in dict.fromkeys(each for part, _ in shares for each in part.frame_extractors):
+        places = [place for place, (part, _) in enumerate(shares) if extractor in part.frame_extractors]
+        found = extractor.extract([shares[place][0].choose(shares[place][1], extractor) for place in places])
         for place, new in zip(places, found, strict=True):
             streams[place].update(new)
-    for known, (part, _, video) in zip(streams, shares, strict=True):
+    for known, (part, video) in zip(streams, shares, strict=True):
         part.complete(known, video)
     of_parts = iter(streams)
     return [source.join([next(of_parts) for _ in source.parts]) for source, _ in asked]

@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,14 @@ class PictureNetwork(Protocol):
 
     def of_pictures(self, pictures: NDArray[np.uint8]) -> Mapping[str, NDArray[np.float16]]:
         """Computes stream → (B, N, C) of pictures uint8 (B, H, W, 3)."""
+
+
+@runtime_checkable
+class WholePictureNetwork(Protocol):
+    """A network that describes pictures in their own shape, and no other views of them."""
+
+    def of_stills(self, pictures: Sequence[NDArray[np.uint8]]) -> Mapping[str, NDArray[np.float16]]:
+        """Computes stream → (B, N, C) of B pictures uint8 (H, W, 3)."""
 
 
 def cut_views(picture: NDArray[np.uint8], name: str, count: int) -> NDArray[np.uint8]:
@@ -156,9 +164,8 @@ def _fill(
         for start, chunk in enumerate(_read_chunks(archive, names)):
             if (start + 1) * CHUNK <= done:
                 continue
-            pictures = np.concatenate([cut_views(picture, name, views) for name, picture in chunk])
             rows = [row[name] for name, _ in chunk]
-            for stream, values in network.of_pictures(pictures).items():
+            for stream, values in _describe(network, chunk, views).items():
                 arrays[stream][rows] = values.reshape(len(chunk), views, *values.shape[1:])
             done_file.write_text(str((start + 1) * CHUNK))
             bar.update(len(chunk))
@@ -166,6 +173,15 @@ def _fill(
         arrays[stream].flush()
         os.replace(partials[stream], path)
     done_file.unlink(missing_ok=True)
+
+
+def _describe(
+    network: PictureNetwork, chunk: Sequence[tuple[str, NDArray[np.uint8]]], views: int
+) -> Mapping[str, NDArray[np.float16]]:
+    """Describes the views of some pictures: stream → (pictures · views, N, C)."""
+    if isinstance(network, WholePictureNetwork):
+        return network.of_stills([picture for _, picture in chunk])
+    return network.of_pictures(np.concatenate([cut_views(picture, name, views) for name, picture in chunk]))
 
 
 Float16Array: TypeAlias = "np.memmap[tuple[int, ...], np.dtype[np.float16]]"

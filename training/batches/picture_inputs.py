@@ -20,9 +20,10 @@ from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import Card, find_checkpoint, read_card
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
 from models.inputs import ConfigT, InputDescription, rename_streams
-from models.stream_set import StreamSet
+from models.stream_set import DEMO_MOTION, StreamSet
 from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
 from training.batches.picture_features import VIEWS
+from training.batches.still_network import StillNetwork
 from training.batches.training_batch import CPU
 
 SELECTION_SET = "flickr8k/"
@@ -77,10 +78,11 @@ class PictureInputs:
             UnknownStream: the set does not make one of ``names``.
             StreamMismatch: a teacher reads video, or another network's streams.
         """
-        _check_shown_by_pictures(streams)
-        parts = [streams.select(names), *(_find_teacher_streams(card) for card in teachers)]
-        makers = dict.fromkeys(extractor for part in parts for extractor in part.extractors)
-        built = cls(streams, tuple(names), tuple(PICTURE_NETWORKS[name](device) for name in makers))
+        _check_shown_by_pictures(streams.only(names))
+        parts = [streams.only(names), *(_find_teacher_streams(card) for card in teachers)]
+        makers = dict.fromkeys(each.extractor for part in parts for each in part.inputs)
+        describers = tuple(_build_network(name, device) for name in makers)
+        built = cls(streams, tuple(names), describers)
         for card in teachers:
             built.check_streams(card)
         return built
@@ -170,8 +172,15 @@ def _find_teacher_streams(card: Card) -> StreamSet:
     return streams
 
 
+def _build_network(extractor: str, device: torch.device) -> CachedNetwork:
+    """Builds what describes pictures as an extractor does: of all views, or of the whole picture alone."""
+    if extractor in PICTURE_NETWORKS:
+        return PICTURE_NETWORKS[extractor](device)
+    return CachedNetwork(StillNetwork(extractor, DEMO_MOTION, device), views=1)
+
+
 def _check_shown_by_pictures(streams: StreamSet) -> None:
-    if others := set(streams.extractors) - PICTURE_NETWORKS.keys():
+    if others := set(streams.extractors) - PICTURE_NETWORKS.keys() - set(DEMO_MOTION.extractors):
         raise NeedsVideo(
             f"the stream set {streams.name} looks at video ({', '.join(sorted(others))}), "
             "and these sets are pictures"

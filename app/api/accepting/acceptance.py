@@ -298,7 +298,10 @@ def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> Capti
     Where no worker lives nothing is known, and the job waits for one, which chooses. Raises OptionsRefused.
     """
     choices = service.registry.captioner_choices()
-    return options.with_choice(choices.resolve(options)) if choices.names else options
+    if not choices.names:
+        return options
+    choices.resolve(options.of_segments)
+    return options.with_choice(choices.resolve(options))
 
 
 def filename_of(url: str | None) -> str:

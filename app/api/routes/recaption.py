@@ -34,7 +34,7 @@ from app.jobs.options import FORM_FIELDS
 #: What may be said of the new job: all but what is said of a video.
 FIELDS = tuple(name for name in REQUEST_FIELDS if name not in ("url", "validate_only"))
 #: Options that belong to a captioner, and are not another one's.
-CAPTIONERS_OWN = ("members", "prompt", "fusion_rule", "category")
+CAPTIONERS_OWN = ("members", "segment_captioner", "prompt", "fusion_rule", "category")
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 

@@ -8,6 +8,10 @@ from typing import Annotated
 
 import typer
 
+from app.errors import UsageError
+
+FORMS = ("vtt", "srt", "csv", "json")  #: as app/documents/subtitles.py writes them
+
 
 @dataclass(frozen=True)
 class FilmCut:
@@ -46,3 +50,9 @@ class CaptionOutput:
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for these files; default: standard output.")
     ] = None
+
+    def __post_init__(self) -> None:
+        if self.form is not None and self.form not in FORMS:
+            raise UsageError(f"There is no format {self.form}; there are: {', '.join(FORMS)}.")
+        if self.out is not None and self.form is None:
+            raise UsageError(f"--out is for files of segments: name their --format ({', '.join(FORMS)}).")

@@ -84,7 +84,15 @@ def share_footage(footage: Footage) -> SharedFootage:
         raise
     lent = _map_video(place, memory)
     return SharedFootage(
-        lent.pixels, footage.pts, lent.duration, lent.fps, lent.sound, lent.sized, descriptor, place
+        lent.pixels,
+        footage.pts,
+        lent.duration,
+        lent.fps,
+        lent.sound,
+        lent.sized,
+        footage.shown,
+        descriptor,
+        place,
     )
 
 

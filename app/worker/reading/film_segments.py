@@ -157,7 +157,7 @@ class FilmSegments:
             footage = film.summary.footage
             shown = [round(seconds, 4) for seconds in film.summary.shown]
             film.facts = film.facts.model_copy(update={"sampled": shown})
-        stills = tuple(frame_jpeg(pixels) for pixels in footage.pixels)
+        stills = tuple(frame_jpeg(pixels) for pixels in footage.shown_frames.pixels)
         film.clip = Clip(film.options, film.facts, footage, stills)
 
 
@@ -238,7 +238,9 @@ def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
         options: who writes and how the film is cut filled in.
         info: of the engine.
     """
-    writers = options.choice.writers if options.choice else ()
+    asked = (options, options.of_segments)
+    choices = [each.choice if info is None else info.resolve(each).choice for each in asked]
+    writers = {name for choice in choices if choice for name in choice.writers}
     captioners = info.captioners if info else ()
     weights = {each.name: each.weights_sha256 for each in captioners if each.name in writers}
     # a prompt only where there is one: what a version without it has begun is gone on with

@@ -174,7 +174,7 @@ class VideoReader:
             attempt.contents = Film(options.model_copy(update={"segments": "shots"}))
             return
         decoded, facts = clip
-        stills = tuple(frame_jpeg(pixels) for pixels in decoded.frames.pixels)
+        stills = tuple(frame_jpeg(pixels) for pixels in decoded.footage.shown_frames.pixels)
         attempt.contents = Clip(whole, facts, share_footage(decoded.footage), stills, key)
 
     def _decode(

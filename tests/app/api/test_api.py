@@ -79,6 +79,13 @@ def test_wrong_options_are_refused_with_the_known_ones(api: LiveApi, worker: Scr
     assert (api.staged, api.uploads) == ([], [])
 
 
+def test_a_captioner_of_segments_that_no_worker_has_is_refused(api: LiveApi, worker: ScriptedWorker) -> None:
+    worker.advertise("stats", "g2l")
+    assert send(api, segment_captioner="g2l").status_code == 202
+    body = assert_problem(send(api, segment_captioner="blip"), 422, "unknown_captioner")
+    assert body["known"] == ["g2l", "stats"]
+
+
 def test_members_that_cannot_write_together_are_refused(api: LiveApi, worker: ScriptedWorker) -> None:
     def info(name: str, vocabulary: str, weights: str) -> CaptionerInfo:
         spec = {"network": "net", "weights_sha256": weights, "preprocessing": ""}

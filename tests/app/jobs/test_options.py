@@ -174,3 +174,10 @@ def test_no_field_has_a_default_that_a_form_cannot_send() -> None:
         **{name: default for name, default in RARE.items() if default is not None},
     }
     assert not [name for name, schema in form_schema().items() if "null" in json.dumps(schema)]
+
+
+def test_a_captioner_of_segments_writes_alone() -> None:
+    options = CaptionOptions(captioner="fusion", members="g2l,stats", segment_captioner="refocus")
+    assert options.of_segments == CaptionOptions(captioner="refocus")
+    assert CaptionOptions().of_segments == CaptionOptions()
+    assert "segment_captioner" not in CaptionOptions().model_dump()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from app.errors import CaptionerUnknown
+from app.errors import CaptionerUnknown, JobFailure
+from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionOptions
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.segments.caption_segments import SegmentCaption, caption_segments
 from extractors.decoder.decoder import Decoder
+from extractors.features import Frames
 from extractors.media.decode import decode_here
 from extractors.media.errors import MissingFile
 from extractors.media.request import DecodeRequest, Video, cut_clip
@@ -162,3 +165,44 @@ def test_what_the_file_is_like_comes_back_at_the_end(begin: Begin, film: Path) -
     with pytest.raises(StopIteration) as end:
         next(reading)
     assert end.value.value.frames == round(sum(LENGTHS) * 10)
+
+
+@dataclass
+class TwoCaptioners(ColourEngine):
+    """written_by: the captioner of every segment."""
+
+    written_by: list[str | None] = field(default_factory=list)
+
+    @property
+    def info(self) -> EngineInfo:
+        known = super().info
+        return replace(
+            known,
+            captioners=(*known.captioners, CaptionerInfo(name="quick", weights_sha256="1" * 64, features={})),
+        )
+
+    def describe_and_caption(
+        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
+    ) -> list[EngineAnswer | JobFailure]:
+        self.written_by += [each.captioner for each in options]
+        return super().describe_and_caption(videos, options, report)
+
+
+@pytest.mark.parametrize(("asked", "writer"), [(None, "colour"), ("quick", "quick")])
+def test_segments_may_have_a_captioner_of_their_own(
+    decoder: Decoder, film: Path, asked: str | None, writer: str
+) -> None:
+    engine = TwoCaptioners()
+    options = CaptionOptions(segment_captioner=asked)
+    assert len(list(caption_segments(film, engine, options, SHOTS, decoder))) == len(LENGTHS)
+    assert engine.written_by == [writer] * len(LENGTHS)
+
+
+def test_frames_between_those_that_are_spread_are_not_shown(decoder: Decoder, film: Path) -> None:
+    """A captioner of motion reads windows of neighbouring frames; a segment shows the spread ones."""
+    spread = Sampling(count=4)
+    windows = (Windows(extraction_total=4), Windows(stack_size=8, step_size=8, extraction_fps=25.0, most=2))
+    engine = ColourEngine(DecodeRequest(spread, short_side=48, windows=windows, shown=spread))
+    for each in caption_segments(film, engine, OPTIONS, SHOTS, decoder):
+        assert len(each.sampled) == len(each.frames) == 4
+    assert all(len(frames) > 4 for videos in engine.seen for frames in videos)

@@ -84,8 +84,10 @@ def test_folding_the_batch_norms_changes_nothing(network: EfficientNetLite) -> N
     pixels = torch.from_numpy(pattern(224))[None]
     with torch.inference_mode():
         plain = network((pixels.permute(0, 3, 1, 2).float() - 127) / 128)
-        folded = GridFromBytes(load_packaged())(pixels)
+        folded, logits = GridFromBytes(load_packaged())(pixels)
+        wanted = network.classify(plain)
     torch.testing.assert_close(folded, plain.permute(0, 2, 3, 1).flatten(1, 2), atol=1e-4, rtol=0)
+    torch.testing.assert_close(logits[:, 0], wanted, atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -106,6 +108,7 @@ def test_streams_of_a_video(extractor: EfficientNetLite2) -> None:
     assert {name: tuple(stream.values.shape) for name, stream in streams.items()} == {
         "frames": (3, 1280),
         "grid": (3, 49, 1280),
+        "efficientnet-lite2_logits": (3, 1, 1000),
     }
     for stream in streams.values():
         np.testing.assert_array_equal(stream.start, [0, 0.5, 1])

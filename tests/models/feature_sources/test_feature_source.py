@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from extractors.catalog.labels import read_labels
 from extractors.decoder.messages import pack_request, unpack_request
 from extractors.features import FrameSize
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
+from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
 from models.captioners.registry import list_stream_sets
 from models.captioners.stats.streams import STATS
@@ -20,10 +23,9 @@ from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
-    WindowsOfSpreadFrames,
     build_feature_source,
 )
-from models.stream_set import DEMO, StreamInput, StreamSet, combine_stream_sets
+from models.stream_set import DEMO, DEMO_MOTION, StreamInput, StreamSet, combine_stream_sets
 from tests.media import write_video
 
 
@@ -79,8 +81,16 @@ def test_frames_at_a_rate_and_smaller_ones_join_too() -> None:
     for of in ([spread, *at_rates], at_rates, at_rates[::-1]):
         wanted = [each.choose(times, 10.0) for each in of]
         assert list(DecodeRequest.together(of).choose(times, 10.0)) == sorted(set(np.concatenate(wanted)))
-    _, sent, _ = unpack_request(pack_request("/clip.mp4", both, Limits()))
-    assert sent == both
+    for request in (both, replace(both, shown=Sampling(count=8))):
+        _, sent, _ = unpack_request(pack_request("/clip.mp4", request, Limits()))
+        assert sent == request
+
+
+def test_frames_are_shown_where_every_request_says_which() -> None:
+    spread = DecodeRequest(Sampling(count=8))
+    windows = DecodeRequest(Sampling(count=8), windows=(Windows(16, 16),), shown=Sampling(count=8))
+    assert DecodeRequest.together([spread, windows]).shown == Sampling(count=8)
+    assert DecodeRequest.together([spread, replace(windows, shown=None)]).shown is None
 
 
 def test_an_extractor_is_loaded_once_for_all_feeds(pool: ExtractorPool) -> None:
@@ -114,15 +124,42 @@ def test_two_feeds_do_not_make_one_stream(pool: ExtractorPool) -> None:
         build_feature_source([DEMO, windows], pool)
 
 
-def test_motion_is_not_read_off_frames_that_lie_seconds_apart(pool: ExtractorPool) -> None:
-    """Eight frames of a long film would be handed to I3D as if they followed each other."""
-    mixed = replace(STATS, name="mixed", inputs=(*DEMO.inputs, *STATS.inputs), spread=8)
-    with pytest.raises(WindowsOfSpreadFrames, match=r"'mixed' spreads 8 frames.*i3d_rgb looks at windows"):
-        FeatureSource(mixed, pool=pool)
-    assert FeatureSource(replace(mixed, spread=None), pool=pool).request.windows
+def test_motion_is_read_off_neighbours_beside_spread_frames(pool: ExtractorPool, clip: Path) -> None:
+    """Three frames are looked at as pictures and shown, whole windows by I3D; each as it is alone."""
+    windows = WindowOptions(stack_size=4, step_size=4, most=2)
+    motion = StreamInput("i3d_rgb_grid", "i3d_rgb", 2048, windows, 49, "grid", "motion")
+    mixed = FeatureSource(replace(DEMO, name="mixed", inputs=(*DEMO.inputs, motion)), pool=pool, frames=3)
+    decoded = decode_here(clip, mixed.request)
+    shown = decode_here(clip, FeatureSource(DEMO, pool=pool, frames=3).request).frames
+    assert len(decoded.frames) > len(shown) == 3
+    np.testing.assert_array_equal(decoded.footage.shown_frames.pts, shown.pts)
+    np.testing.assert_array_equal(decoded.footage.shown_frames.pixels, shown.pixels)
+    (streams,) = mixed.extract([decoded.footage])
+    assert len(streams["grid"]) == 3
+    alone = pool.get("i3d_rgb", windows)
+    assert isinstance(alone, WindowExtractor)
+    everything = decode_here(clip, DecodeRequest(Sampling(fps=25.0))).frames
+    (wanted,) = alone.extract([everything])
+    assert torch.equal(streams["i3d_rgb_grid"].values, wanted["i3d_rgb_grid"].values)
 
 
-def test_every_set_that_spreads_frames_has_extractors_of_single_frames(pool: ExtractorPool) -> None:
+def test_a_picture_goes_through_the_set_of_motion(pool: ExtractorPool, tmp_path: Path) -> None:
+    """A still is one frame, repeated for networks of windows; labels come of it all the same."""
+    Image.fromarray(np.full((80, 90, 3), 90, np.uint8)).save(tmp_path / "still.png")
+    source = FeatureSource(DEMO_MOTION, pool=pool)
+    (streams,) = source.extract([decode_here(tmp_path / "still.png", source.request).footage])
+    assert set(DEMO_MOTION.streams) <= streams.keys()
+    assert len(streams["i3d_brief"]) == len(streams["tuned_pair_grid"]) == 1
+    labels = read_labels(streams["labels"])
+    assert [label.kind for label in labels[:9]] == ["motion"] * 4 + ["picture"] * 5
+
+
+def test_a_set_that_spreads_frames_shows_them(pool: ExtractorPool) -> None:
+    times = np.arange(100) / 25
     for each in list_stream_sets().values():
         if each.spread is not None:
-            assert FeatureSource(each, pool=pool).request.sampling == Sampling(count=each.spread)
+            request = FeatureSource(each, pool=pool).request
+            spread = Sampling(count=each.spread)
+            assert request.sampling == spread
+            assert set(spread.choose(times, 4.0)) <= set(request.choose(times, 4.0))
+            assert (request.shown == spread) == bool(request.windows)

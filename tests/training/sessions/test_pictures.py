@@ -18,7 +18,7 @@ from models.captioners.stats.config import StreamConfig
 from models.captioners.stats.network import STaTS
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.feature_sources.stream_checks import StreamMismatch
-from models.stream_set import DEMO, DEMO_TUNED, UnknownStream
+from models.stream_set import DEMO, DEMO_MOTION, DEMO_TUNED, UnknownStream
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
 from training.batches.picture_batches import CachedNetwork
@@ -126,7 +126,7 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
     assert inputs.specs["grid"].identity == EfficientNetLite2().spec.identity
     assert [each.views for each in inputs.describers] == [VIEWS]
     for name, streams in list_stream_sets().items():
-        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES):
+        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES, DEMO_MOTION):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
                 PictureInputs.build(streams, streams.streams)
 
