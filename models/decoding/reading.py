@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Memory
+from models.captioner import AnyCaptioner
 from models.decoding.partial_captions import PartialCaptions, SearchResult
 from models.likelihood import teacher_force
+from models.memory import Memory
 from models.vocabulary import EOS
 
 

@@ -145,7 +145,8 @@ class ExpectedMeaning(nn.Module):
 
     def measure_lengths(self, tokens: Tensor) -> Tensor:
         """Computes |Σ u_w| of captions (S, t): (S,)."""
-        return self._sum_words(tokens).norm(dim=1)
+        lengths: Tensor = self._sum_words(tokens).norm(dim=1)
+        return lengths
 
     @torch.inference_mode()
     def share_words(self, seen: Tensor, labels: ReadLabels, tokens: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,7 +96,7 @@ def test_a_recalled_caption_is_read_with_its_likelihood_and_attention() -> None:
         row.zero_()
     with torch.no_grad():
         memory = captioner.encode(labelled_videos())
-        every = decode(captioner, memory, replace(OPTIONS, num_captions=3))
+        every = decode(captioner, memory, OPTIONS.model_copy(update={"num_captions": 3}))
     found = [(video, each) for video, best in enumerate(every) for each in best if each.recalled]
     assert found
     for video, each in found:
@@ -113,7 +112,7 @@ def test_a_recalled_caption_is_read_with_its_likelihood_and_attention() -> None:
 def test_captions_are_ranked_by_merit_and_each_stands_once() -> None:
     captioner = tiny_labelled(seed=6)
     with torch.no_grad():
-        every = decode(captioner, captioner.encode(labelled_videos()), replace(OPTIONS, num_captions=3))
+        every = decode(captioner, captioner.encode(labelled_videos()), OPTIONS.model_copy(update={"num_captions": 3}))
     for best in every:
         assert [h.merit for h in best] == sorted((h.merit for h in best), reverse=True)
         assert len({h.tokens for h in best}) == len(best)

@@ -1,4 +1,4 @@
-"""The similarity of captions by sentence vectors: right about meanings, left out by name without its package."""
+"""The similarity of captions by sentence vectors: of meanings, and left out by name without its package."""
 
 from __future__ import annotations
 
