@@ -47,8 +47,8 @@ class MeaningConfig(BaseModel):
     texts: int = 384
     gate: float = 1.5
     common: float = 0.6
-    likelihood: float = 0.03
-    prior: float = 0.75
+    likelihood: float = 0.06
+    prior: float = 0.5
     confidence: tuple[float, float, float] | None = None
 
 
