@@ -73,12 +73,12 @@ def _describe(source: FeatureSource, footage: Sequence[Footage], costs: Costs) -
     streams: list[dict[str, Stream]] = [{} for _ in footage]
     for extractor in source.frame_extractors:
         with costs.of(extractor.name, len(footage)):
-            made = extractor.extract([source.choose(video, extractor) for video in footage])
-        for known, new in zip(streams, made, strict=True):
-            known.update(new)
+            described = extractor.extract([source.choose(video, extractor) for video in footage])
+        for joined, new in zip(streams, described, strict=True):
+            joined.update(new)
     with costs.of("streams of streams", len(footage)):
-        for known, video in zip(streams, footage, strict=True):
-            source.complete(known, video)
+        for joined, video in zip(streams, footage, strict=True):
+            source.complete(joined, video)
 
 
 def main(
