@@ -30,17 +30,17 @@ PATIENCE = 300.0  #: seconds of trying again while the service has too much to d
 BUSY = (429, 503)
 
 
-class ServerUnreachable(ReelwordError):
+class ServiceUnreachable(ReelwordError):
     """The service does not answer."""
 
-    code = "server_unreachable"
+    code = "service_unreachable"
     hint = "Check its address and that it runs, or add --local to do without it."
 
 
-class ServerRefused(ReelwordError):
+class ServiceRefused(ReelwordError):
     """The service refuses what it is asked; the message and the hint are its own."""
 
-    code = "server_refused"
+    code = "service_refused"
     hint = "Mend what the service names, or add --local to do without it."
 
     def __init__(self, response: httpx.Response) -> None:
@@ -119,7 +119,7 @@ class Server:
         key: an API key, where it asks for one.
         timeout: seconds without a byte after which it does not answer.
 
-    All methods raise ServerUnreachable and ServerRefused.
+    All methods raise ServiceUnreachable and ServiceRefused.
     """
 
     def __init__(self, url: str, key: str | None, timeout: float = TIMEOUT) -> None:
@@ -151,7 +151,7 @@ class Server:
                         files={"video": (file.name, video)},
                     )
                     return str(response.json()["id"])
-                except ServerRefused as refusal:
+                except ServiceRefused as refusal:
                     if refusal.status not in BUSY or time.monotonic() > until:
                         raise
             time.sleep(1)
@@ -183,7 +183,7 @@ class Server:
             with client:
                 response = client.request(method, path, **content)
         except httpx.TransportError as error:
-            raise ServerUnreachable(f"{self._url} does not answer: {error}.") from error
+            raise ServiceUnreachable(f"{self._url} does not answer: {error}.") from error
         if response.is_error:
-            raise ServerRefused(response)
+            raise ServiceRefused(response)
         return response

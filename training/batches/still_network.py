@@ -59,7 +59,7 @@ class StillNetwork:
         """
         described = self._extract(pictures)
         return {
-            name: np.stack([pad_rows(streams[name], shape) for streams in described])
+            name: np.stack([pad_rows(streams[name], *shape) for streams in described])
             for name, shape in self.shapes.items()
         }
 
@@ -77,8 +77,13 @@ def _look_once(extractor: str) -> WindowOptions:
     return WindowOptions() if is_derived(extractor) else ONE_FRAME
 
 
-def pad_rows(stream: Stream, shape: tuple[int, int]) -> NDArray[np.float16]:
-    """Puts the rows of a still's stream into a matrix of that shape, zeros behind the last."""
-    count, width = shape
+def pad_rows(stream: Stream, count: int, width: int) -> NDArray[np.float16]:
+    """Puts the rows of a still's stream into (count, width), zeros behind the last.
+
+    Args:
+        stream: of one picture.
+        count: rows that are returned; further ones are left out.
+        width: numbers of a row.
+    """
     rows = stream.values.reshape(-1, width)[:count].half().numpy()
     return np.pad(rows, ((0, count - len(rows)), (0, 0)))

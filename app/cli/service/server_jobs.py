@@ -15,7 +15,7 @@ OVER = ("succeeded", "failed", "canceled")
 
 
 class ServerJobs:
-    """Does by HTTP what JobRecords does by Redis; all methods raise ServerUnreachable and ServerRefused.
+    """Does by HTTP what JobRecords does by Redis; all methods raise ServiceUnreachable and ServiceRefused.
 
     Args:
         server: the service that is asked.

@@ -17,7 +17,7 @@ from app.cli.training.shared_options import (
     Device,
     Mendable,
     Paper,
-    SavedFeatures,
+    SavedFeatureOptions,
     check_folder,
     name_option,
 )
@@ -52,7 +52,7 @@ class EvaluatedItems:
     limit: Annotated[int | None, typer.Option(help="Only the first N.")] = None
     cache: Cache = Path("data/cache")
 
-    def check(self, saved: SavedFeatures) -> None:
+    def check(self, saved: SavedFeatureOptions) -> None:
         """Refuses items that do not go together or are not there. Raises BadParameter."""
         if [self.images, self.clips, self.data].count(None) != 2 or (self.images and not self.captions):
             raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
@@ -106,7 +106,7 @@ def evaluate(
             model=DecodingOptions,
         ),
     ],
-    saved: Annotated[SavedFeatures, FieldsOf()],
+    saved: Annotated[SavedFeatureOptions, FieldsOf()],
     output: Annotated[ScoreOutput, FieldsOf()],
     device: Device = "auto",
     streams: Annotated[

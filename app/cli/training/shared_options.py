@@ -28,7 +28,7 @@ Device = Annotated[
 
 
 @dataclass(frozen=True)
-class SavedFeatures:
+class SavedFeatureOptions:
     """Names features that were made before."""
 
     features: Annotated[

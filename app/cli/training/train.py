@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from app.cli.model_options import FieldsOf
-from app.cli.training.shared_options import Cache, Device, Mendable, SavedFeatures, check_folder, name_option
+from app.cli.training.shared_options import (
+    Cache,
+    Device,
+    Mendable,
+    SavedFeatureOptions,
+    check_folder,
+    name_option,
+)
 from training.recipes.train_options import StartMissing, TrainOptions, UnreadOption
 
 
@@ -40,7 +47,7 @@ def train(
         ),
     ],
     options: Annotated[TrainOptions, FieldsOf(leave_out=("features",))],
-    saved: Annotated[SavedFeatures, FieldsOf()],
+    saved: Annotated[SavedFeatureOptions, FieldsOf()],
     recipe: Annotated[
         str | None,
         typer.Option(help="How it is trained; default: its demo. As in its paper: paper-msvd …"),

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from app.cli.server import Server, ServerRefused
+from app.cli.server import Server, ServiceRefused
 from app.cli.videos.caption_output import CaptionOutput
 from app.cli.videos.failures import FailedFile, list_failures
 from app.errors import UsageError
@@ -43,7 +43,7 @@ def caption_by_server(
 
     Raises:
         UsageError: the output cannot be written.
-        ServerUnreachable, ServerRefused: the service answers for none of them.
+        ServiceUnreachable, ServiceRefused: the service answers for none of them.
     """
     failures: list[FailedFile] = []
     form = _make_form(options)
@@ -97,7 +97,7 @@ def _submit(server: Server, file: Path, form: dict[str, str]) -> str | Document:
     """Sends a video; returns its job's id, or the document of one that failed where it cannot be taken."""
     try:
         return server.submit(file, form)
-    except ServerRefused as refusal:
+    except ServiceRefused as refusal:
         if refusal.status in FOR_ALL:
             raise
         error = refusal.document()

@@ -52,7 +52,7 @@ from training.sessions.videos import train_as_paper
 
 pytestmark = pytest.mark.slow
 
-VIDEOS, FEW, STEPS, BATCH = 40, 6, 20, 8
+VIDEOS, FEW, STEPS, BATCH = 24, 6, 20, 8
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (220, 20, 20),
     "green": (20, 200, 40),
