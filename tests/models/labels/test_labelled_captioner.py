@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
 import torch
@@ -112,7 +111,9 @@ def test_a_recalled_caption_is_read_with_its_likelihood_and_attention() -> None:
 def test_captions_are_ranked_by_merit_and_each_stands_once() -> None:
     captioner = tiny_labelled(seed=6)
     with torch.no_grad():
-        every = decode(captioner, captioner.encode(labelled_videos()), OPTIONS.model_copy(update={"num_captions": 3}))
+        every = decode(
+            captioner, captioner.encode(labelled_videos()), OPTIONS.model_copy(update={"num_captions": 3})
+        )
     for best in every:
         assert [h.merit for h in best] == sorted((h.merit for h in best), reverse=True)
         assert len({h.tokens for h in best}) == len(best)

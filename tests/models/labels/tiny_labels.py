@@ -17,7 +17,11 @@ from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, randomised, stats_config, videos
 
 #: (kind, class, probability) of the labels of the three videos; the last has none.
-ROWS: tuple[list[tuple[int, int, float]], ...] = ([(0, 3, 0.9), (0, 7, 0.05), (1, 20, 0.4)], [(2, 0, 0.7)], [])
+ROWS: tuple[list[tuple[int, int, float]], ...] = (
+    [(0, 3, 0.9), (0, 7, 0.05), (1, 20, 0.4)],
+    [(2, 0, 0.7)],
+    [],
+)
 #: Ids of the sentences that are remembered.
 SENTENCES = ([4, 5, 6], [7, 8, 9, 10], [11, 12, 4], [13, 14, 15, 16, 17])
 
