@@ -9,11 +9,12 @@ label l of kind κ, u_w a vector of each word of the vocabulary, and m the mean 
     s(y|x)  = log p(y|x) / n^A,  s(y) = log p(y|typical picture) / n^A   (4) the captioner's scores
     merit   = ρ(x, y) - α m · e(y) + λ (s(y|x) - δ s(y))                 (5) what captions are ranked by
 
-Each word counts once. μ and e are taught by sentence vectors of all-MiniLM-L6-v2 (training/labels), which
-is not needed here. A class is read by the vector of its name, never by its number, so that a label counts
-of which no caption was paired with a picture. Doubt is in three places: a label that is unsure hardly
-counts (γ > 1); of unit vectors the one nearest to their mean has the greatest expected cosine, so that the
-less is known of a video, the more general is what fits it; and what fits every video is divided out (α, δ).
+Each word counts once. μ and e are taught by sentence vectors of all-MiniLM-L6-v2
+(weights/labelled_stats.md), which is not needed here. A class is read by the vector of its name, never by
+its number, so that a label counts of which no caption was paired with a picture. Doubt is in three places:
+a label that is unsure hardly counts (γ > 1); of unit vectors the one nearest to their mean has the greatest
+expected cosine, so that the less is known of a video, the more general is what fits it; and what fits every
+video is divided out (α, δ).
 
 Equations 1 to 3 are linear in the labels, so that the share of each in each word is known exactly (6).
 """
