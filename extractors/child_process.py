@@ -137,13 +137,13 @@ class LinkedProcess(ChildProcess):
     ) -> None:
         self.link, far_end = Pipe()
         self.shared = open_shared_memory()
-        held = (far_end.fileno(), self.shared)
+        descriptors = (far_end.fileno(), self.shared)
         try:
             super().__init__(
-                [sys.executable, "-m", module, *map(str, (os.getpid(), *held)), *arguments],
+                [sys.executable, "-m", module, *map(str, (os.getpid(), *descriptors)), *arguments],
                 environment=environment,
                 folder=folder,
-                descriptors=held,
+                descriptors=descriptors,
                 output=output,
                 errors=errors,
                 ends_by=None,

@@ -192,10 +192,10 @@ def is_derived(name: str) -> bool:
 
 def list_weights(name: str) -> tuple[str, ...]:
     """List the names in weights/manifest.toml of an extractor's weights. Raises UnknownExtractor."""
-    own = name.partition(":")[0]
+    base_name = name.partition(":")[0]
     if is_derived(name):
         return ()
-    return SEVERAL_WEIGHTS.get(own, (own,))
+    return SEVERAL_WEIGHTS.get(base_name, (base_name,))
 
 
 def find_maker(stream: str) -> str:

@@ -46,10 +46,10 @@ class Sampling:
         if self.fps is None:
             parts = min(self.count, self.max_frames)
             return (np.arange(parts, dtype=np.float64) + 0.5) * np.float64(duration / parts)
-        wanted = max(1, int(np.ceil(min(duration * self.fps - TICK, float(self.max_frames + 1)))))
-        if wanted > self.max_frames:
+        count = max(1, int(np.ceil(min(duration * self.fps - TICK, float(self.max_frames + 1)))))
+        if count > self.max_frames:
             return np.arange(self.max_frames, dtype=np.float64) * np.float64(duration / self.max_frames)
-        return np.arange(wanted, dtype=np.float64) / np.float64(self.fps)
+        return np.arange(count, dtype=np.float64) / np.float64(self.fps)
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
         """Choose positions in ``times`` (rising) of the frames to take, rising, no doubles."""

@@ -141,9 +141,9 @@ class RegionsExtractor(WindowExtractor):
 
     def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
         pictures = stacks[:, -1]
-        found = self.detector.detect(to_bgr_planes(pictures))
+        regions = self.detector.detect(to_bgr_planes(pictures))
         size = (pictures.shape[1], pictures.shape[2])
-        rows = pad_regions(found, size, self.count, self.detector.things)
+        rows = pad_regions(regions, size, self.count, self.detector.things)
         return {self.name + ending: row for ending, row in rows.items()}
 
 
@@ -192,10 +192,10 @@ def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
 
     Where detectron2 is installed, and no engine is asked for by name, that library runs its own networks.
     """
-    own = name.partition(":")[0]
-    family = FAMILIES[own]
+    base_name = name.partition(":")[0]
+    family = FAMILIES[base_name]
     parse_count(name, family.settings.count)
-    network, weights = load_pretrained(own, options.weights, family.build, family.blank)
+    network, weights = load_pretrained(base_name, options.weights, family.build, family.blank)
     detector: Detector
     if isinstance(network, faster_rcnn.C4 | faster_rcnn.FPN) and options.engine == "auto" and is_installed():
         detector = Detectron2(network, options.device, options.precision)

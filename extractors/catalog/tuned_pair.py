@@ -134,11 +134,11 @@ class TunedPair(EfficientNetLite2):
         )
         if choice == SEEDED:
             return pair
-        found = find_weights(TUNED)
+        changes = find_weights(TUNED)
         try:
-            apply_changes(pair.end, read_checkpoint(found.file))
+            apply_changes(pair.end, read_checkpoint(changes.file))
         except WrongCheckpoint as error:
-            raise WrongCheckpoint(f"{found.file}: {error}") from error
+            raise WrongCheckpoint(f"{changes.file}: {error}") from error
         return pair
 
     def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -158,8 +158,8 @@ def parse_options(name: str) -> VGGishOptions:
         elif word in COMPONENTS:
             components = COMPONENTS[word]
         else:
-            known = ", ".join(["no_relu", *COMPONENTS])
-            raise UnknownExtractor(f"{name!r}: behind vggish: stand {known}, joined by +")
+            choices = ", ".join(["no_relu", *COMPONENTS])
+            raise UnknownExtractor(f"{name!r}: behind vggish: stand {choices}, joined by +")
     return VGGishOptions(relu, components)
 
 
@@ -168,12 +168,12 @@ def make(name: str, options: ExtractorOptions) -> VGGishExtractor:
 
     Raises WeightsError, UnknownExtractor.
     """
-    own = parse_options(name)
+    vggish_options = parse_options(name)
     network, weights = load_pretrained("vggish", options.weights, from_checkpoint, VGGish)
     components = None
-    if own.components != "no":
+    if vggish_options.components != "no":
         components, second = load_pretrained(
             "vggish_pca", options.weights, components_from_checkpoint, PrincipalComponents
         )
         weights = weights if second == weights else f"{weights}+{second}"
-    return VGGishExtractor(name, VGGishEmbedder(network, components, own), weights, options)
+    return VGGishExtractor(name, VGGishEmbedder(network, components, vggish_options), weights, options)

@@ -36,14 +36,14 @@ def main() -> None:
     link, shared = parent.link, parent.shared
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stream_file = _load_reader(parent.arguments[0])
-    held = _address_space()
+    address_space = _address_space()
     link.send_bytes(b"ready")
     while True:
         try:
             path, request, limits = unpack_request(link.recv_bytes(LONGEST_MESSAGE))
         except (EOFError, OSError):
             return
-        _limit_memory(held + limits.memory)
+        _limit_memory(address_space + limits.memory)
         try:
             _send_parts(stream_file(path, request, limits), link, _Slots(link, shared, request.chunk_bytes))
         except Exception as error:  # our own mistake: say which, and let a fresh process go on

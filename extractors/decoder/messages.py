@@ -175,14 +175,14 @@ def _read_audio(content: dict[str, Any], shared: int, offset: int, most_bytes: i
 
 
 def _read_array(shared: int, offset: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
-    found = np.empty(count, kind)
-    left = found.view(np.uint8).data
+    array = np.empty(count, kind)
+    left = array.view(np.uint8).data
     while left:
         read = os.preadv(shared, [left], offset)
         if not read:
             raise ValueError("less was written than described")
         left, offset = left[read:], offset + read
-    return found
+    return array
 
 
 def _parse_video(content: dict[str, Any]) -> Video:

@@ -111,9 +111,9 @@ class TwoStage(nn.Module, ABC):
         """
         parts: list[Tensor] = []
         for number, box in enumerate(boxes):
-            own = {name: grid[number : number + 1] for name, grid in maps.items()}
+            picture_maps = {name: grid[number : number + 1] for name, grid in maps.items()}
             chunks = [chunk for chunk in torch.split(box, BOXES_AT_ONCE) if len(chunk)]
-            parts += [run.embed(self.pool(own, [chunk])) for chunk in chunks]
+            parts += [run.embed(self.pool(picture_maps, [chunk])) for chunk in chunks]
         return torch.cat(parts) if parts else next(iter(maps.values())).new_zeros(0, self.width)
 
     def _name_outputs(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, HeadOutput]]:

@@ -207,27 +207,29 @@ class _Streamer:
     def _pays_to_jump(self) -> bool:
         if not self._index.trusted:
             return False
-        wanted = self._choose()
-        is_few = len(wanted) <= FEW_FRAMES * len(self._index.pts)
-        return is_few or share_read_by_jumps(wanted, self._index) < JUMP_BELOW
+        frame_numbers = self._choose()
+        is_few = len(frame_numbers) <= FEW_FRAMES * len(self._index.pts)
+        return is_few or share_read_by_jumps(frame_numbers, self._index) < JUMP_BELOW
 
     def _jump(self) -> Iterator[StreamPart]:
-        self.reading, wanted = DecodePass(), self._choose()
-        jumps = read_by_jumps(self._source, self._painter.paint, wanted, self._index, self.reading)
-        yield from self._hand_over((picture for _, picture in jumps), wanted)
+        self.reading, frame_numbers = DecodePass(), self._choose()
+        jumps = read_by_jumps(self._source, self._painter.paint, frame_numbers, self._index, self.reading)
+        yield from self._hand_over((picture for _, picture in jumps), frame_numbers)
 
     def _read(self, kept: _KeptPictures, is_first: bool) -> Iterator[StreamPart]:
         """Read in order. Of a first reading only what keeps to a trusted index is handed over."""
-        reading, wanted = DecodePass(), self._choose()
+        reading, frame_numbers = DecodePass(), self._choose()
         self.reading = reading
-        shown = read_in_order(self._source, self._painter.paint, frozenset(wanted), self._index, reading)
+        shown = read_in_order(
+            self._source, self._painter.paint, frozenset(frame_numbers), self._index, reading
+        )
         pictures = kept.keep(shown)
         if is_first and not self._index.trusted:
             for _ in pictures:
                 pass
             return
         agreeing = (picture for _, picture in pictures if reading.agrees or not is_first)
-        yield from self._hand_over(agreeing, wanted)
+        yield from self._hand_over(agreeing, frame_numbers)
 
     def _hand_over(self, pictures: Iterable[Sizes], wanted: list[int]) -> Iterator[StreamPart]:
         duration = self.timeline.duration
@@ -290,11 +292,11 @@ def settle(reading: DecodePass, index: PacketIndex, limits: Limits) -> Timeline:
     Raises:
         NoFrames, TooDamaged, TooLong: where nothing or too little was shown, or for too long.
     """
-    found = len(reading.ticks)
-    if not found:
+    shown = len(reading.ticks)
+    if not shown:
         raise errors.NoFrames("The picture track shows no frame.")
-    if reading.lost > limits.lost_share * (found + reading.lost):
-        raise errors.TooDamaged(f"Of {found + reading.lost} frames, {reading.lost} could not be decoded.")
+    if reading.lost > limits.lost_share * (shown + reading.lost):
+        raise errors.TooDamaged(f"Of {shown + reading.lost} frames, {reading.lost} could not be decoded.")
     timeline = timeline_of_reading(reading, index)
     _check_duration(timeline, limits)
     return timeline

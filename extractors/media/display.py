@@ -207,19 +207,19 @@ def is_untagged_hd(frame: VideoFrame) -> bool:
 
 def find_picture_warnings(frame: VideoFrame) -> list[MediaWarning]:
     """Warn of all that is lost when this frame is shown in 8-bit RGB, whole and still."""
-    found = []
+    warnings = []
     curve = HDR_CURVES.get(int(frame.color_trc))
     depth = max((component.bits for component in frame.format.components), default=8)
     if frame.interlaced_frame:
-        found.append(MediaWarning("interlaced", "The video is interlaced; moving edges may look combed."))
+        warnings.append(MediaWarning("interlaced", "The video is interlaced; moving edges may look combed."))
     if curve:
-        found.append(MediaWarning("hdr", f"The video is HDR ({curve}); it is read without tone mapping."))
+        warnings.append(MediaWarning("hdr", f"The video is HDR ({curve}); it is read without tone mapping."))
     if depth > 8:
-        found.append(MediaWarning("high_bit_depth", f"The video has {depth} bits a colour; 8 are read."))
+        warnings.append(MediaWarning("high_bit_depth", f"The video has {depth} bits a colour; 8 are read."))
     # a gif decodes to bgra whether it is transparent or not
     if frame.format.name != "bgra" and any(component.is_alpha for component in frame.format.components):
-        found.append(MediaWarning("alpha_dropped", "The video has transparency, which is ignored."))
-    return found
+        warnings.append(MediaWarning("alpha_dropped", "The video has transparency, which is ignored."))
+    return warnings
 
 
 @dataclass(frozen=True)

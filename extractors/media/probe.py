@@ -263,8 +263,8 @@ def _count_expected_frames(probe: Probe, index: PacketIndex) -> int | None:
 
 def _count_frames(index: PacketIndex) -> int:
     """Count the frames in the file, with those that AVI leaves out because they equal the one before."""
-    found = index.packets - index.hidden - index.damaged
-    return max(found, (index.newest or 0) + 1) if index.container == "avi" else found
+    shown = index.packets - index.hidden - index.damaged
+    return max(shown, (index.newest or 0) + 1) if index.container == "avi" else shown
 
 
 def _find_missing_end(

@@ -98,8 +98,8 @@ def warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWa
     if taken >= min(asked, available):
         return []
     why = "no others are on screen at the times that were looked at"
-    found = f"{asked} frames were wanted and {taken} of the {available} taken"
-    return [MediaWarning("fewer_frames", f"{found}: {why}.")]
+    counts = f"{asked} frames were wanted and {taken} of the {available} taken"
+    return [MediaWarning("fewer_frames", f"{counts}: {why}.")]
 
 
 @dataclass(frozen=True)
@@ -169,15 +169,15 @@ class DecodeRequest:
     shown: Sampling | None = None
 
     def __post_init__(self) -> None:
-        given = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
-        if min(given) < 1:
+        numbers = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
+        if min(numbers) < 1:
             raise ValueError("short_side, audio_rate and chunk_bytes must be at least 1")
 
     @property
     def frame_sizes(self) -> tuple[FrameSize, ...]:
         """List the sizes in which each frame is handed over, that of ``Decoded.frames`` first; no doubles."""
-        own = () if self.short_side is None else (FrameSize(self.short_side),)
-        return tuple(dict.fromkeys((*own, *self.sizes))) or (FrameSize(),)
+        first = () if self.short_side is None else (FrameSize(self.short_side),)
+        return tuple(dict.fromkeys((*first, *self.sizes))) or (FrameSize(),)
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
         """Choose the frames to take.
@@ -217,10 +217,10 @@ class DecodeRequest:
         available = len(span.times)
         if self.windows or self.sampling is None:
             return warn_of_fewer_frames(count_asked_for(self.windows, span.duration, fps), taken, available)
-        asked = len(self.sampling.instants(span.duration))
-        if self.sampling.fps is not None and taken > LEAST_OF_A_RATE * min(asked, available):
+        instants = len(self.sampling.instants(span.duration))
+        if self.sampling.fps is not None and taken > LEAST_OF_A_RATE * min(instants, available):
             return []
-        return warn_of_fewer_frames(asked, taken, available)
+        return warn_of_fewer_frames(instants, taken, available)
 
     @classmethod
     def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:

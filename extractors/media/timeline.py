@@ -94,8 +94,8 @@ def _from_ticks(
 ) -> Timeline:
     values = np.asarray(ticks)
     tick = float(index.time_base)
-    known = index.last_length > 0 and int(values[-1]) == index.newest
-    last = index.last_length if known else index.step
+    is_last_known = index.last_length > 0 and int(values[-1]) == index.newest
+    last = index.last_length if is_last_known else index.step
     times = (values - values[0]).astype(np.float64) * tick
     timeline = Timeline(times, float(times[-1]) + last * tick, estimated=False)
     return _shorten_to_claim(timeline, index.claimed_seconds, index.step * tick)

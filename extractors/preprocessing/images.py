@@ -209,8 +209,8 @@ def make_even_edges(cells: int) -> Edges:
 
 def find_cell_edges(stream: str, cells: int) -> Edges:
     """Finds the edges of the rows, and columns, of ``stream``, a square map of ``cells`` each way."""
-    found = UNEVEN.get(stream)
-    return found if found is not None and len(found) == cells + 1 else make_even_edges(cells)
+    edges = UNEVEN.get(stream)
+    return edges if edges is not None and len(edges) == cells + 1 else make_even_edges(cells)
 
 
 def pool_edges(edges: Edges, pool: int, padding: int) -> Edges:

@@ -99,10 +99,10 @@ def read_manifest(file: Path) -> tuple[WeightsEntry, ...]:
 
 def find_entry(name: str, file: Path) -> WeightsEntry:
     """Finds the file of that name. Raises UnknownWeights or ManifestDamaged."""
-    for known in read_manifest(file):
-        if known.name == name:
-            return known
-    names = ", ".join(known.name for known in read_manifest(file))
+    for entry in read_manifest(file):
+        if entry.name == name:
+            return entry
+    names = ", ".join(entry.name for entry in read_manifest(file))
     raise UnknownWeights(f"There are no weights called {name}; there are: {names}.")
 
 

@@ -63,9 +63,9 @@ class WeightsFolder:
 
         Raises UnknownWeights, WeightsMissing (naming the remedy for the first) or WeightsDamaged.
         """
-        for known in find_candidates(name, self.manifest):
-            if (file := self.locate(known)) is not None:
-                return self.check(known, file)
+        for entry in find_candidates(name, self.manifest):
+            if (file := self.locate(entry)) is not None:
+                return self.check(entry, file)
         raise WeightsMissing(self.describe_remedy(find_entry(name, self.manifest)))
 
     def locate(self, known: WeightsEntry) -> Path | None:
@@ -189,8 +189,8 @@ def find_in_package(known: WeightsEntry) -> Path | None:
     """Finds the file in the installed package, none of whose code is imported."""
     if known.module is None:
         return None
-    found = importlib.util.find_spec(known.module)
-    folders = (found.submodule_search_locations if found else None) or ()
+    spec = importlib.util.find_spec(known.module)
+    folders = (spec.submodule_search_locations if spec else None) or ()
     return next((file for folder in folders if (file := Path(folder) / known.path).is_file()), None)
 
 

@@ -80,9 +80,7 @@ class CutDetector:
 
     def _cuts(self, number: int, small: NDArray[np.uint8]) -> set[int | None]:
         """Numbers of the frames that turn out to begin a shot now that this one is known."""
-        return {
-            found.frame_num for found in self._detector.process_frame(FrameTimecode(number, CLOCK), small)
-        }
+        return {cut.frame_num for cut in self._detector.process_frame(FrameTimecode(number, CLOCK), small)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -185,16 +185,16 @@ class _VideoInWork:
 
     def _time(self, parts: Iterator[StreamPart]) -> Iterator[StreamPart]:
         while True:
-            asked = time.perf_counter()
+            asked_at = time.perf_counter()
             part = next(parts, None)
-            given = time.perf_counter()
-            self._waited += given - asked
+            given_at = time.perf_counter()
+            self._waited += given_at - asked_at
             if part is None:
                 return
             in_batches = self._seconds_in_batches()
             yield part
             # what batches took is shared among the videos in them
-            self._worked += time.perf_counter() - given - (self._seconds_in_batches() - in_batches)
+            self._worked += time.perf_counter() - given_at - (self._seconds_in_batches() - in_batches)
 
     def _seconds_in_batches(self) -> float:
         return sum(batcher.seconds for batcher in self.batchers)

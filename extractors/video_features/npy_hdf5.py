@@ -48,16 +48,16 @@ def to_public_arrays(saved: SavedFeatures) -> Arrays:
     """Name the arrays by the public keys. fps: float64 (), timestamps_ms: float64 (T,) of the first stream,
     ``<key>-times``: float64 (T, 2) seconds."""
     first = next(iter(saved.streams.values()))
-    found: Arrays = {"fps": np.array(saved.fps, np.float64), "timestamps_ms": first.end * 1000}
+    arrays: Arrays = {"fps": np.array(saved.fps, np.float64), "timestamps_ms": first.end * 1000}
     for name, stream in saved.streams.items():
         key = choose_key(name, saved.tag.extractor)
-        found |= {
+        arrays |= {
             member.replace(f"{name}.values", key).replace(f"{name}.", f"{key}-"): array
             for member, array in collect_arrays({name: stream}).items()
             if not member.endswith((".start", ".end"))
         }
-        found[f"{key}-times"] = np.stack([stream.start, stream.end], 1)
-    return found
+        arrays[f"{key}-times"] = np.stack([stream.start, stream.end], 1)
+    return arrays
 
 
 def from_public_arrays(header: FeatureHeader, public: Mapping[str, NDArray[Any]]) -> Arrays:

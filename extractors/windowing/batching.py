@@ -208,7 +208,7 @@ class Batcher:
         spent = time.perf_counter() - began
         self.seconds += spent
         begin = 0
-        for pending, own in of_each:
-            pending.take(rows_of_batch, begin, len(own))
-            pending.seconds += spent * len(own) / len(stacks)
-            begin += len(own)
+        for pending, own_stacks in of_each:
+            pending.take(rows_of_batch, begin, len(own_stacks))
+            pending.seconds += spent * len(own_stacks) / len(stacks)
+            begin += len(own_stacks)

@@ -51,9 +51,10 @@ class CaptionerFile:
 
 def describe_files(weights: Path = WEIGHTS) -> list[CaptionerFile]:
     """Describes the captioners of a folder. Raises CheckpointError."""
-    found = list_checkpoints(weights).items()
+    checkpoints = list_checkpoints(weights).items()
     return [
-        CaptionerFile(name, read_card(path).captioner, read_vocabulary_digest(path)) for name, path in found
+        CaptionerFile(name, read_card(path).captioner, read_vocabulary_digest(path))
+        for name, path in checkpoints
     ]
 
 

@@ -269,11 +269,13 @@ def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[
     streams: list[dict[str, Stream]] = [{} for _ in shares]
     for extractor in dict.fromkeys(each for part, _ in shares for each in part.frame_extractors):
         places = [place for place, (part, _) in enumerate(shares) if extractor in part.frame_extractors]
-        found = extractor.extract([shares[place][0].choose(shares[place][1], extractor) for place in places])
-        for place, new in zip(places, found, strict=True):
+        extracted = extractor.extract(
+            [shares[place][0].choose(shares[place][1], extractor) for place in places]
+        )
+        for place, new in zip(places, extracted, strict=True):
             streams[place].update(new)
-    for known, (part, video) in zip(streams, shares, strict=True):
-        part.complete(known, video)
+    for part_streams, (part, video) in zip(streams, shares, strict=True):
+        part.complete(part_streams, video)
     of_parts = iter(streams)
     return [source.join([next(of_parts) for _ in source.parts]) for source, _ in asked]
 

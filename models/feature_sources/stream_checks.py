@@ -58,14 +58,14 @@ def optional_streams(checkpoint: Checkpoint) -> frozenset[str]:
 
 def check_streams(checkpoint: Checkpoint, features: Features) -> None:
     """Checks each stream's network, weights and preprocessing by the trained ones. Raises StreamMismatch."""
-    for name, wanted in checkpoint.card.streams.items():
+    for name, trained in checkpoint.card.streams.items():
         if name not in features and name in optional_streams(checkpoint):
             continue
         if name not in features:
             raise StreamMismatch(
                 f"{checkpoint.card.captioner} needs the stream {name!r}; given: {', '.join(features)}"
             )
-        _check(name, features[name].spec, wanted)
+        _check(name, features[name].spec, trained)
 
 
 def select_stream_set(card: Card, asked: str | None = None) -> StreamSet:

@@ -198,11 +198,11 @@ class InstalledCaptioners:
     def verify(self, name: str) -> PretrainedCard:
         """Checks every byte against the card. Raises NotInstalled, FilesDiffer."""
         folder, card = self.path(name), self.card(name)
-        for file, known in card.files.items():
+        for file, recorded in card.files.items():
             path = folder / file
             if not path.is_file():
                 raise FilesDiffer(f"{name} lacks its {file}.")
-            if path.stat().st_size != known.bytes or sha256_of(path) != known.sha256:
+            if path.stat().st_size != recorded.bytes or sha256_of(path) != recorded.sha256:
                 raise FilesDiffer(f"{file} of {name} is not the file that was added.")
         return card
 
@@ -237,14 +237,14 @@ class InstalledCaptioners:
 
 def hub_id(text: str) -> tuple[str, str | None] | None:
     """``owner/name@revision`` as (id, revision), or None where the text is no id of a hub."""
-    found = HUB_ID.fullmatch(text)
-    return None if found is None else (found["id"], found["revision"])
+    match = HUB_ID.fullmatch(text)
+    return None if match is None else (match["id"], match["revision"])
 
 
 def default_name(source: str) -> str:
     """The last part of an id or a path, in lower case and without a revision."""
-    found = hub_id(source)
-    last = source.rstrip("/").rpartition("/")[2] if found is None else found[0].rpartition("/")[2]
+    hub = hub_id(source)
+    last = source.rstrip("/").rpartition("/")[2] if hub is None else hub[0].rpartition("/")[2]
     return Path(source).resolve().name.lower() if last in ("", ".", "..") else last.lower()
 
 

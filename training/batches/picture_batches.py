@@ -85,23 +85,23 @@ def load_training_sets(describers: Sequence[CachedNetwork], data: Path, cache: P
     Raises:
         FileNotFoundError: there is no set.
     """
-    found = [(data / a, data / c) for a, c in SETS if (data / a).exists() and (data / c).exists()]
-    if not found:
-        wanted = ", ".join(archive for archive, _ in SETS)
-        raise FileNotFoundError(f"{data} holds none of {wanted}; docs/training.md says what to put there")
+    sets = [(data / a, data / c) for a, c in SETS if (data / a).exists() and (data / c).exists()]
+    if not sets:
+        archives = ", ".join(archive for archive, _ in SETS)
+        raise FileNotFoundError(f"{data} holds none of {archives}; docs/training.md says what to put there")
     return [
         item
-        for archive, captions in found
+        for archive, captions in sets
         for item in load_set(describers, archive, read_items(captions, "train"), cache)
     ]
 
 
 def with_streams(items: Sequence[TrainingItem], names: Collection[str]) -> list[TrainingItem]:
     """Returns the same items with these streams alone."""
-    known: dict[int, PictureStreams] = {}
+    reduced: dict[int, PictureStreams] = {}
 
     def of(cache: PictureStreams) -> PictureStreams:
-        return known.setdefault(id(cache), cache.keep_streams(names))
+        return reduced.setdefault(id(cache), cache.keep_streams(names))
 
     return [replace(item, pictures=replace(item.pictures, cache=of(item.pictures.cache))) for item in items]
 

@@ -153,16 +153,18 @@ def _fill(
     done_file = next(iter(paths.values())).with_suffix(".done")
     partials = {stream: path.with_suffix(".partial.npy") for stream, path in paths.items()}
     begun = done_file.exists() and all(partial.exists() for partial in partials.values())
-    done = int(done_file.read_text() or 0) if begun else 0
+    pictures_done = int(done_file.read_text() or 0) if begun else 0
     shape = (len(names), views)
     arrays = {
-        stream: _open_array(partials[stream], None if done else (*shape, *network.shapes[stream]))
+        stream: _open_array(partials[stream], None if pictures_done else (*shape, *network.shapes[stream]))
         for stream in paths
     }
     row = {name: i for i, name in enumerate(names)}
-    with tqdm(total=len(names), initial=done, desc=f"features of {archive.name}", unit="picture") as bar:
+    with tqdm(
+        total=len(names), initial=pictures_done, desc=f"features of {archive.name}", unit="picture"
+    ) as bar:
         for start, chunk in enumerate(_read_chunks(archive, names)):
-            if (start + 1) * CHUNK <= done:
+            if (start + 1) * CHUNK <= pictures_done:
                 continue
             rows = [row[name] for name, _ in chunk]
             for stream, values in _describe(network, chunk, views).items():

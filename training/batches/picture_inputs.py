@@ -154,12 +154,12 @@ def fit_to_streams(config: ConfigT, streams: StreamSet) -> ConfigT:
 
     What the set lacks is taken from its one stream of the same width, where it has one.
     """
-    given = {}
+    new_names = {}
     for stream in list_streams(config):
         alike = [each.stream for each in streams.inputs if each.width == stream.width]
         if stream.name not in streams.streams and len(alike) == 1:
-            given[stream.name] = alike[0]
-    return rename_streams(config, given)
+            new_names[stream.name] = alike[0]
+    return rename_streams(config, new_names)
 
 
 def _find_teacher_streams(card: Card) -> StreamSet:

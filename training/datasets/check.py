@@ -52,8 +52,8 @@ class SplitCount:
 
     @property
     def complete(self) -> bool:
-        wanted = self.annotated if self.expected is None else self.expected
-        return self.found - self.unreadable >= wanted
+        needed = self.annotated if self.expected is None else self.expected
+        return self.found - self.unreadable >= needed
 
 
 @dataclass(frozen=True)
@@ -164,13 +164,13 @@ def _count_splits(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tup
 def _find_unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
     """Opens each file once, however many clips are parts of it."""
     paths = list(dict.fromkeys(video.path for video in captions.videos if video.path is not None))
-    found = []
+    unreadable = []
     for path in tqdm(paths, desc="videos", unit="file", disable=None, leave=False):
         try:
             probe(path)
         except MediaError as error:
-            found.append(Unreadable(path, error.code, str(error)))
-    return tuple(found)
+            unreadable.append(Unreadable(path, error.code, str(error)))
+    return tuple(unreadable)
 
 
 def _find_missing(
@@ -179,9 +179,9 @@ def _find_missing(
     sentences = _list_absent(annotations) if captions.expected else []
     for count in counts:
         if not count.complete:
-            wanted = count.annotated if count.expected is None else count.expected
+            needed = count.annotated if count.expected is None else count.expected
             good = count.found - count.unreadable
-            sentences.append(f"{count.split}: {wanted - good} of {wanted} videos are missing or unreadable.")
+            sentences.append(f"{count.split}: {needed - good} of {needed} videos are missing or unreadable.")
     return tuple(sentences) if any(captions.usable) else (*sentences, "No captioned video is there at all.")
 
 

@@ -42,10 +42,10 @@ class VocabularyRule:
         return (split_words(caption, fold_accents=True)[: self.max_words] for caption in captions)
 
     def __str__(self) -> str:
-        said = ["every word" if self.min_count == 1 else f"words seen {self.min_count} times or more"]
-        said += ["of all splits" if self.whole_set else "of the training split"]
-        said += [f"captions cut behind {self.max_words} words"] if self.max_words else []
-        return ", ".join(said)
+        parts = ["every word" if self.min_count == 1 else f"words seen {self.min_count} times or more"]
+        parts += ["of all splits" if self.whole_set else "of the training split"]
+        parts += [f"captions cut behind {self.max_words} words"] if self.max_words else []
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ class DataSet:
         for protocol in self.protocols:
             if protocol.paper == paper:
                 return protocol
-        known = ", ".join(each.paper for each in self.protocols)
-        raise UnknownProtocol(f"{paper!r} did not use {self.title}; choose one of: {known}.")
+        papers = ", ".join(each.paper for each in self.protocols)
+        raise UnknownProtocol(f"{paper!r} did not use {self.title}; choose one of: {papers}.")
 
     def load(self, root: Path, paper: str | None = None) -> CaptionSet:
         """Reads the set in a folder, as a paper used it. Raises the leaves of DataSetError."""

@@ -24,16 +24,16 @@ DATA_SETS: Mapping[str, DataSet] = {
 
 def find_data_set(name: str) -> DataSet:
     """Finds a set by its name, whatever the case and without dashes. Raises UnknownDataSet."""
-    known = DATA_SETS.get(name.lower().replace("-", "").replace("_", ""))
-    if known is None:
+    data_set = DATA_SETS.get(name.lower().replace("-", "").replace("_", ""))
+    if data_set is None:
         raise UnknownDataSet(f"There is no set called {name!r}.", f"There are: {', '.join(DATA_SETS)}.")
-    return known
+    return data_set
 
 
 def recognise_data_set(root: Path) -> DataSet:
     """Recognises the set whose annotations lie in a folder, one's own where they are no known set's."""
     for each in DATA_SETS.values():
-        if any(wanted.find(root) is not None for wanted in each.annotations if wanted.needed):
+        if any(annotation.find(root) is not None for annotation in each.annotations if annotation.needed):
             return each
     return FOLDER
 

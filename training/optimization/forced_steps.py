@@ -79,8 +79,8 @@ def force_words(
             own distribution (Bengio et al. 2015), under a dropout of its own.
         generator: draws those words, on the captioner's device.
     """
-    own = _choose_own_words(targets, teacher_forcing, generator)
-    steps = _plan_steps(targets.cpu(), memory.size, own, targets.device)
+    draws = _choose_own_words(targets, teacher_forcing, generator)
+    steps = _plan_steps(targets.cpu(), memory.size, draws, targets.device)
     rows = targets.shape[0] // memory.size
     state, first = captioner.start(memory, rows), captioner.first_word(memory, rows)
     fed = torch.cat([first.unsqueeze(1), targets[:, :-1].clamp(min=0)], 1)
@@ -88,13 +88,13 @@ def force_words(
     attentions: list[StepAttention | None] = []
     output = first
     for step, embedded in zip(steps, captioner.embed_words(fed).unbind(1), strict=True):
-        given = embedded[step.rows]
+        words_in = embedded[step.rows]
         if len(step.own):
             words = _draw_words(captioner, output[step.drawn_from], generator)
-            given = given.index_copy(0, step.own, captioner.embed_words(words).to(given.dtype))
+            words_in = words_in.index_copy(0, step.own, captioner.embed_words(words).to(words_in.dtype))
         if outputs and len(step.rows) < len(output):
             state = state.select(step.kept)
-        output, state, attention = captioner.advance(state, given, memory)
+        output, state, attention = captioner.advance(state, words_in, memory)
         outputs.append(output[step.counted])
         attentions.append(attention)
     captions = torch.cat([step.rows[step.counted] for step in steps])

@@ -115,9 +115,9 @@ class Trainer:
         recipe, steps = self.recipe, self.recipe.self_critical_steps
 
         def loss(network: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
-            given = recipe.words_given(self.epoch(step))
+            forced_words = recipe.words_given(self.epoch(step))
             generator = self.make_generator(step, 2, find_device(network))
-            return reward.loss(network, batch, generator, self.precision, given)
+            return reward.loss(network, batch, generator, self.precision, forced_words)
 
         def rate(step: int) -> float:
             moment = TrainingMoment(step / steps, self.epoch(step))

@@ -146,8 +146,8 @@ def find_paper_run(recipe: str, captioner: str) -> PaperRun:
     runs = list_paper_runs()
     if (recipe, captioner) not in runs:
         whose = ", ".join(who for name, who in runs if name == recipe)
-        own = ", ".join(name for name, who in runs if who == captioner) or "none"
+        recipes = ", ".join(name for name, who in runs if who == captioner) or "none"
         raise UnknownRecipe(
-            f"the paper of {captioner} has no {recipe}, which is for: {whose}; {captioner} has: {own}"
+            f"the paper of {captioner} has no {recipe}, which is for: {whose}; {captioner} has: {recipes}"
         )
     return runs[recipe, captioner]

@@ -168,9 +168,9 @@ class Recipe(BaseModel):
         """Returns the recipe with phases as long as ``epochs`` says, judged after every epoch."""
         steps = {phase: round(count * epoch_steps) for phase, count in epochs.items()}
         shared = {STEPS_OF[phase]: count for phase, count in steps.items() if phase in STEPS_OF}
-        own = {phase: count for phase, count in steps.items() if phase not in STEPS_OF}
+        own_phases = {phase: count for phase, count in steps.items() if phase not in STEPS_OF}
         every = {"validate_every": epoch_steps, "self_critical_every": epoch_steps}
-        return self.model_copy(update={**shared, "phases": own, **every, "epoch_steps": epoch_steps})
+        return self.model_copy(update={**shared, "phases": own_phases, **every, "epoch_steps": epoch_steps})
 
     def words_given(self, epoch: float) -> int | None:
         """Returns how many words of a true caption self-critical samples go on from (MIXER)."""

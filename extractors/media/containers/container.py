@@ -249,12 +249,12 @@ def refuse_encrypted_file(path: str | os.PathLike[str]) -> None:
     except OSError:
         return
     if head.startswith(MATROSKA):
-        found = MATROSKA_ENCRYPTION.search(head.partition(CLUSTER)[0]) is not None
+        encrypted = MATROSKA_ENCRYPTION.search(head.partition(CLUSTER)[0]) is not None
     elif head.startswith(ASF):
-        found = any(mark in head for mark in ASF_ENCRYPTION)
+        encrypted = any(mark in head for mark in ASF_ENCRYPTION)
     else:
-        found = _is_scrambled(head)
-    if found:
+        encrypted = _is_scrambled(head)
+    if encrypted:
         raise _make_encrypted()
 
 

@@ -102,8 +102,8 @@ class PacketIndex:
     def promises_more(self) -> bool:
         """Tell whether the header's duration goes on long after what was found."""
         claimed = self.claimed_seconds
-        found = max(self.pictures_end, self.ends or 0.0)
-        return claimed is not None and claimed > found + max(END_SLACK, END_SLACK_SHARE * claimed)
+        end = max(self.pictures_end, self.ends or 0.0)
+        return claimed is not None and claimed > end + max(END_SLACK, END_SLACK_SHARE * claimed)
 
     def begin_at(self, first: int | None) -> None:
         """Forget the frames before the first one that decodes: nobody will see them."""

@@ -112,10 +112,10 @@ def _parse_jpeg(content: mmap.mmap, begin: int) -> _JpegExtent | None:
         if marker == 0xD9:
             return _JpegExtent(at + 2, size, has_more)
         if marker == 0xFF:  # fill, of which there may be any amount
-            found = NO_FILL.search(content, at + 1)
-            if found is None:
+            match = NO_FILL.search(content, at + 1)
+            if match is None:
                 return None
-            at = found.start() - 1
+            at = match.start() - 1
             continue
         length = int.from_bytes(content[at + 2 : at + 4], "big")
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
@@ -124,8 +124,8 @@ def _parse_jpeg(content: mmap.mmap, begin: int) -> _JpegExtent | None:
         has_more = has_more or content[at + 4 : at + 8] == b"MPF\0"
         at += 2 + length
         if marker == 0xDA:
-            found = MARKER.search(content, at)
-            if found is None:
+            match = MARKER.search(content, at)
+            if match is None:
                 return None
-            at = found.start()
+            at = match.start()
     return None

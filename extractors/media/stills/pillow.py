@@ -160,11 +160,11 @@ class _PictureFile:
 @contextmanager
 def _open_picture(path: str | os.PathLike[str], limits: Limits) -> Iterator[_PictureFile]:
     """Open a picture. Raises IncompleteFile, UnsupportedCodec and what the limits are for."""
-    wanted = detect_picture_format(path)
-    if wanted is None:
+    picture_format = detect_picture_format(path)
+    if picture_format is None:
         raise errors.NotAVideo("The file is not a picture that is read here.")
     try:
-        with Image.open(Path(path), formats=[wanted]) as image:
+        with Image.open(Path(path), formats=[picture_format]) as image:
             _refuse_raw(image)
             yield _PictureFile(image, limits)
     except Image.DecompressionBombError as error:
@@ -172,7 +172,7 @@ def _open_picture(path: str | os.PathLike[str], limits: Limits) -> Iterator[_Pic
     except errors.MediaError:
         raise
     except (UnidentifiedImageError, EOFError, OSError, ValueError, RuntimeError, SyntaxError) as error:
-        raise _explain_unreadable(wanted, error) from error
+        raise _explain_unreadable(picture_format, error) from error
 
 
 def _explain_unreadable(wanted: str, error: Exception) -> errors.MediaError:
@@ -196,10 +196,10 @@ def _read_orientation(image: Image.Image) -> int:
     """Read the EXIF orientation, 1 to 8; damaged EXIF is none, since no picture is lost with it."""
     read: Callable[[], Image.Exif] = image.getexif
     try:
-        found = read().get(ORIENTATION, 1)
+        orientation = read().get(ORIENTATION, 1)
     except Exception:  # whatever a hostile tag sets off in Pillow's parser
         return 1
-    return found if isinstance(found, int) and found in UPRIGHT else 1
+    return orientation if isinstance(orientation, int) and orientation in UPRIGHT else 1
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -213,12 +213,12 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 def _find_warnings(image: Image.Image) -> tuple[MediaWarning, ...]:
     """Warn of what is lost when the picture is shown in 8-bit RGB."""
-    found = []
+    warnings = []
     depth = image.info.get("bit_depth", 8)
     if image.mode in DEEP or ";16" in str(getattr(image, "tile", "")):
         depth = 16
     if depth > 8:
-        found.append(MediaWarning("high_bit_depth", f"The picture has {depth} bits a colour; 8 are read."))
+        warnings.append(MediaWarning("high_bit_depth", f"The picture has {depth} bits a colour; 8 are read."))
     if image.mode in ("RGBA", "LA", "PA", "RGBa") or "transparency" in image.info:
-        found.append(MediaWarning("alpha_dropped", "The picture has transparency, which is ignored."))
-    return tuple(found)
+        warnings.append(MediaWarning("alpha_dropped", "The picture has transparency, which is ignored."))
+    return tuple(warnings)

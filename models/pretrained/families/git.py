@@ -144,12 +144,12 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
         return written[:, 1:]
 
     def _read_back(self, encoded: GitFrames, tokens: Tensor, with_attention: bool) -> ReadBack:
-        given = torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1)
-        recorder = self._recorder(slice(-given.shape[1], None))
+        previous = torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1)
+        recorder = self._recorder(slice(-previous.shape[1], None))
         each = len(tokens) // len(encoded.rows)
         read = self._read_whole if self.choice.rollout and with_attention else self._read_behind_images
         with self._reading(encoded):
-            logits = read(encoded, given, each, recorder if with_attention else nullcontext())
+            logits = read(encoded, previous, each, recorder if with_attention else nullcontext())
         return ReadBack(logits, recorder.weights() if with_attention else None)
 
     def _read_whole(
@@ -203,11 +203,11 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
 @contextmanager
 def _in_place_of(model: nn.Module, **modules: nn.Module) -> Iterator[None]:
     """Puts modules into the places of a model's own while it lasts."""
-    own = {name: getattr(model, name) for name in modules}
+    originals = {name: getattr(model, name) for name in modules}
     for name, module in modules.items():
         setattr(model, name, module)
     try:
         yield
     finally:
-        for name, module in own.items():
+        for name, module in originals.items():
             setattr(model, name, module)
