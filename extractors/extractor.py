@@ -20,7 +20,7 @@ from extractors.windows import WindowOptions, Windows
 
 
 def default_cache() -> Path:
-    """Return the folder of converted networks: REELWORD_CACHE, or reelword in the user's cache folder."""
+    """Returns the folder of converted networks: REELWORD_CACHE, or reelword in the user's cache folder."""
     users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "reelword"
     return Path(os.environ.get("REELWORD_CACHE") or users).expanduser()
 
@@ -45,7 +45,7 @@ class ExtractorOptions:
     windows: Windows | WindowOptions | None = None
 
     def windows_over(self, own: Windows) -> Windows:
-        """Choose how videos are cut by an extractor whose own windows are these."""
+        """Chooses how videos are cut by an extractor whose own windows are these."""
         if isinstance(self.windows, WindowOptions):
             return self.windows.over(own)
         return self.windows or own
@@ -65,7 +65,7 @@ class Extractor(Protocol):
     width: int
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """Extract each video's streams by name, on the CPU. Videos are batched together."""
+        """Extracts each video's streams by name, on the CPU. Videos are batched together."""
         ...
 
 
@@ -79,7 +79,7 @@ class SoundExtractor(Protocol):
     rate: int
 
     def describe(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
-        """Extract the streams of a video that lasts ``duration`` seconds; audio is None where it has none."""
+        """Extracts the streams of a video of ``duration`` seconds; audio is None where it has none."""
         ...
 
 
@@ -96,7 +96,7 @@ class DerivedExtractor(Protocol):
     width: int
 
     def derive(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
-        """Make its streams by name, from streams that include those it needs."""
+        """Makes its streams by name, from streams that include those it needs."""
         ...
 
 
@@ -165,12 +165,12 @@ SEVERAL_WEIGHTS: Mapping[str, tuple[str, ...]] = {
 
 
 def list_extractors() -> tuple[str, ...]:
-    """List the extractors that there are, those of FAMILIES left out."""
+    """Lists the extractors that there are, those of FAMILIES left out."""
     return tuple(sorted(MODULES))
 
 
 def find_module(name: str) -> str:
-    """Find the module that makes an extractor. Raises UnknownExtractor."""
+    """Finds the module that makes an extractor. Raises UnknownExtractor."""
     module = MODULES.get(name) or FAMILIES.get(name.partition(":")[0])
     if module is None:
         raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(list_extractors())}")
@@ -178,7 +178,7 @@ def find_module(name: str) -> str:
 
 
 def list_inputs(name: str) -> tuple[str, ...]:
-    """List the extractors whose streams one takes. Raises UnknownExtractor."""
+    """Lists the extractors whose streams one takes. Raises UnknownExtractor."""
     if not is_derived(name):
         return ()
     streams: tuple[str, ...] = getattr(create(name), "needs_streams", ())
@@ -186,12 +186,12 @@ def list_inputs(name: str) -> tuple[str, ...]:
 
 
 def is_derived(name: str) -> bool:
-    """Tells whether an extractor takes others' streams. Raises UnknownExtractor."""
+    """Returns whether an extractor takes others' streams. Raises UnknownExtractor."""
     return find_module(name) in (FAMILIES["roi"], FAMILIES["labels"])
 
 
 def list_weights(name: str) -> tuple[str, ...]:
-    """List the names in weights/manifest.toml of an extractor's weights. Raises UnknownExtractor."""
+    """Lists the names in weights/manifest.toml of an extractor's weights. Raises UnknownExtractor."""
     base_name = name.partition(":")[0]
     if is_derived(name):
         return ()
@@ -199,7 +199,7 @@ def list_weights(name: str) -> tuple[str, ...]:
 
 
 def find_maker(stream: str) -> str:
-    """Find the extractor that makes a vector, map, boxes or scores of that name. Raises UnknownExtractor."""
+    """Finds the extractor that makes a vector, map, boxes or scores of that name. Raises UnknownExtractor."""
     name = OLDEST if stream in ("frames", "grid") else re.sub("_(grid|logits|scores)$", "", stream)
     find_module(name)
     return name
@@ -216,7 +216,7 @@ def create(
     weights: WeightsChoice = "published",
     windows: Windows | WindowOptions | None = None,
 ) -> AnyExtractor:
-    """Make an extractor, with its weights loaded.
+    """Makes an extractor, with its weights loaded.
 
     Args:
         name: of MODULES, or of a family with what follows its colon.

@@ -45,7 +45,7 @@ class Resizing:
     filter: Filter = "bilinear"
 
     def size(self, height: int, width: int) -> tuple[int, int]:
-        """Compute (rows, columns) of a picture of that size once it is resized."""
+        """Computes (rows, columns) of a picture of that size once it is resized."""
         if isinstance(self.target, tuple):
             return self.target
         if self.longest is not None:
@@ -53,7 +53,7 @@ class Resizing:
         return scale_short_side(height, width, self.target)
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Resize frames uint8 (T, H, W, 3); leave them as they are where that would only make them larger."""
+        """Resizes frames uint8 (T, H, W, 3); leaves frames that are already as small as they are."""
         rows, columns = self.size(*pixels.shape[1:3])
         if rows * columns >= pixels.shape[1] * pixels.shape[2]:
             return pixels
@@ -76,12 +76,12 @@ class FrameSize:
     resizing: Resizing | None = None
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Make frames uint8 (T, H, W, 3), shrunk to ``short_side`` by the decoder, as small as may be."""
+        """Makes frames uint8 (T, H, W, 3), shrunk to ``short_side`` by the decoder, as small as may be."""
         return pixels if self.resizing is None else self.resizing.shrink(pixels)
 
 
 def scale_short_side(height: int, width: int, side: int) -> tuple[int, int]:
-    """Scale a size so that its shorter edge is as wished, keeping the aspect ratio.
+    """Scales a size so that its shorter edge is as wished, keeping the aspect ratio.
 
     Args:
         height: pixels.
@@ -97,7 +97,7 @@ def scale_short_side(height: int, width: int, side: int) -> tuple[int, int]:
 
 
 def fit_between(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
-    """Scale a size so that its shorter edge is as wished, unless the longer would be too long.
+    """Scales a size so that its shorter edge is as wished, unless the longer would be too long.
 
     Args:
         height: pixels.

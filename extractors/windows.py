@@ -42,7 +42,7 @@ class Sampling:
             raise ValueError("count, max_frames and fps must be above zero")
 
     def instants(self, duration: float) -> NDArray[np.float64]:
-        """Compute the seconds (N,) at which to look: rising, below ``duration`` (or the single instant 0)."""
+        """Computes the seconds (N,) of the frames: rising, below ``duration`` (or the single instant 0)."""
         if self.fps is None:
             parts = min(self.count, self.max_frames)
             return (np.arange(parts, dtype=np.float64) + 0.5) * np.float64(duration / parts)
@@ -52,12 +52,12 @@ class Sampling:
         return np.arange(count, dtype=np.float64) / np.float64(self.fps)
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
-        """Choose positions in ``times`` (rising) of the frames to take, rising, no doubles."""
+        """Chooses positions in ``times`` (rising) of the frames to take, rising, no doubles."""
         return np.unique(find_shown_frames(times, self.instants(duration)))
 
 
 def find_shown_frames(times: NDArray[np.float64], instants: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Find for each instant the position of the frame on screen: the last that starts no later."""
+    """Finds for each instant the position of the frame on screen: the last that starts no later."""
     positions = np.searchsorted(times, instants + TICK, side="right") - 1
     return np.maximum(positions, 0).astype(np.int64)
 
@@ -121,7 +121,7 @@ class Windows:
             raise ValueError("extraction_fps must be above zero")
 
     def cut(self, duration: float, fps: float) -> Cut:
-        """Cut a video into windows, of ``duration`` seconds whose own average rate is ``fps``.
+        """Cuts a video into windows, of ``duration`` seconds whose own average rate is ``fps``.
 
         There is always one at least, and while there are no more than ``most`` no tick between the first
         and the last is left out (unless step_size exceeds stack_size, which asks for that).
@@ -180,7 +180,7 @@ class WindowOptions:
             raise ValueError("extraction_fps and extraction_total exclude each other: give one of them")
 
     def over(self, own: Windows) -> Windows:
-        """Put what was chosen in ``own``'s place; a rate takes a total's place, and the other way round.
+        """Puts what was chosen in ``own``'s place; a rate takes a total's place, and the other way round.
 
         Raises ValueError where the whole makes no sense.
         """

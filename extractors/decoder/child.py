@@ -31,7 +31,7 @@ StreamFile: TypeAlias = Callable[[str, DecodeRequest, Limits], Iterator[StreamPa
 
 
 def main() -> None:
-    """Serve requests from the connection until the parent closes it."""
+    """Serves requests from the connection until the parent closes it."""
     parent = join_parent()
     link, shared = parent.link, parent.shared
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -63,7 +63,7 @@ def _load_reader(name: str) -> StreamFile:
 
 
 def _send_parts(parts: Iterator[StreamPart], link: Connection, slots: _Slots) -> None:
-    """Send the parts of a stream as they come; the last is its end or an error."""
+    """Sends the parts of a stream as they come; the last is its end or an error."""
     try:
         for part in parts:
             slots.send(part)

@@ -15,7 +15,7 @@ from extractors.windowing.window_rows import WindowRows
 
 @dataclass(frozen=True)
 class DetectionRule:
-    """Says which detections are kept.
+    """Limits which detections are kept.
 
     score: the least; overlap: of two boxes of a class that are one; most: boxes kept.
     """

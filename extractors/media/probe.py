@@ -87,7 +87,7 @@ class Probe:
 
 
 def probe_media(source: MediaSource, index: PacketIndex) -> Probe:
-    """Open the file and decode one frame. Raises NoFrames, TooManyPixels and what opening raises."""
+    """Opens the file and decodes one frame. Raises NoFrames, TooManyPixels and what opening raises."""
     with source.open() as (container, stream):
         frame = decode_first_frame(source, container, stream, index)
         check_pixels(frame.width, frame.height, source.max_pixels)
@@ -145,7 +145,7 @@ def _read_frame_count(source: MediaSource, container: InputContainer, stream: Vi
 def decode_first_frame(
     source: MediaSource, container: InputContainer, stream: VideoStream, index: PacketIndex
 ) -> VideoFrame:
-    """Decode the first shown frame, and where the index names it no other.
+    """Decodes the first shown frame, and where the index names it no other.
 
     Args:
         source: the file; its deadline is kept.
@@ -194,7 +194,7 @@ def _find_sound_track(container: InputContainer) -> SoundTrack | None:
 
 
 def make_report(probe: Probe, index: PacketIndex, reading: DecodePass, timeline: Timeline) -> Video:
-    """Report on a file after its frames were read.
+    """Reports on a file after its frames were read.
 
     Args:
         probe: its first frame and its tracks.
@@ -251,7 +251,7 @@ def _find_warnings(
 
 
 def _count_expected_frames(probe: Probe, index: PacketIndex) -> int | None:
-    """Take over the header's claim; one of fewer frames than there are was made of a part of the file."""
+    """Takes over the header's claim; one of fewer frames than there are was made of a part of the file."""
     if probe.expected is None:
         return None
     expected = max(0, probe.expected - index.hidden)
@@ -262,7 +262,7 @@ def _count_expected_frames(probe: Probe, index: PacketIndex) -> int | None:
 
 
 def _count_frames(index: PacketIndex) -> int:
-    """Count the frames in the file, with those that AVI leaves out because they equal the one before."""
+    """Counts the frames in the file, with those that AVI leaves out because they equal the one before."""
     shown = index.packets - index.hidden - index.damaged
     return max(shown, (index.newest or 0) + 1) if index.container == "avi" else shown
 
@@ -270,7 +270,7 @@ def _count_frames(index: PacketIndex) -> int:
 def _find_missing_end(
     index: PacketIndex, reading: DecodePass, timeline: Timeline, expected: int | None
 ) -> Iterator[MediaWarning]:
-    """Make one warning at most, by the plainest of the claims that are not kept."""
+    """Makes one warning at most, by the plainest of the claims that are not kept."""
     if expected is not None and _count_frames(index) < expected:
         claim = f"The header promises {expected} frames and the file has {len(timeline)}."
     elif index.promises_more and expected is None:

@@ -53,7 +53,7 @@ class Video:
 def choose_by_windows(
     windows: Sequence[Windows], times: NDArray[np.float64], duration: float, fps: float
 ) -> NDArray[np.int64]:
-    """Choose the frames that any of the windows look at.
+    """Chooses the frames that any of the windows look at.
 
     Args:
         windows: ways to cut the video.
@@ -69,7 +69,7 @@ def choose_by_windows(
 
 
 def count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> int:
-    """Count the frames that the windows ask for, as far as they ask for a number of them.
+    """Counts the frames that the windows ask for, as far as they ask for a number of them.
 
     Args:
         windows: ways to cut the video; those at a rate ask for no number.
@@ -85,7 +85,7 @@ def count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> 
 
 
 def warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWarning]:
-    """Warn where fewer frames were taken than asked for though the file has more.
+    """Warns where fewer frames were taken than asked for though the file has more.
 
     Args:
         asked: frames that were wanted.
@@ -117,7 +117,7 @@ class TimeSpan:
 
 
 def select_span(times: NDArray[np.float64], duration: float, part: tuple[float, float] | None) -> TimeSpan:
-    """Select the frames that are shown in a part of a file.
+    """Selects the frames that are shown in a part of a file.
 
     Args:
         times: float64 (T,), seconds at which the file's frames are shown, rising.
@@ -175,12 +175,12 @@ class DecodeRequest:
 
     @property
     def frame_sizes(self) -> tuple[FrameSize, ...]:
-        """List the sizes in which each frame is handed over, that of ``Decoded.frames`` first; no doubles."""
+        """Lists the sizes in which each frame is returned, that of ``Decoded.frames`` first; no doubles."""
         first = () if self.short_side is None else (FrameSize(self.short_side),)
         return tuple(dict.fromkeys((*first, *self.sizes))) or (FrameSize(),)
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
-        """Choose the frames to take.
+        """Chooses the frames to take.
 
         Args:
             times: float64 (T,), seconds at which the file's frames are shown, rising.
@@ -203,7 +203,7 @@ class DecodeRequest:
     def warn_of_shortfall(
         self, times: NDArray[np.float64], duration: float, taken: int
     ) -> list[MediaWarning]:
-        """Warn where ``choose`` took fewer frames than asked for, from a file that has more.
+        """Warns where ``choose`` took fewer frames than asked for, from a file that has more.
 
         Args:
             times: float64 (T,), seconds at which the file's frames are shown, rising.
@@ -224,7 +224,7 @@ class DecodeRequest:
 
     @classmethod
     def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:
-        """Join requests to one decode that has every frame, and the sound, that any of them asks for.
+        """Joins requests to one decode that has every frame, and the sound, that any of them asks for.
 
         Each frame comes in the sizes of all. Raises ValueError where there is no request.
         """
@@ -260,7 +260,7 @@ class DecodeRequest:
         return (Windows(extraction_total=self.sampling.count),)
 
     def as_rates(self) -> tuple[Sampling, ...]:
-        """List the rates at which frames are asked for."""
+        """Lists the rates at which frames are asked for."""
         if self.windows or self.sampling is None or self.sampling.fps is None:
             return self.rates
         return (self.sampling,)
@@ -309,7 +309,7 @@ class Decoded:
 
 
 def cut_clip(footage: Footage, start: float, end: float) -> Footage:
-    """Make a video of its own of what was decoded with ``DecodeRequest.part``.
+    """Makes a video of its own of what was decoded with ``DecodeRequest.part``.
 
     Args:
         footage: frames and sound on the file's clock.

@@ -47,7 +47,7 @@ class Timeline:
 
 
 def timeline_of_index(index: PacketIndex) -> Timeline:
-    """Make the clock that the packets promise: their times, or a step of the rate for each of them."""
+    """Makes the clock that the packets promise: their times, or a step of the rate for each of them."""
     if index.container in BARE_FORMATS:
         return _from_rate(max(1, index.packets - index.hidden - index.damaged), index)
     if index.trusted:
@@ -56,7 +56,7 @@ def timeline_of_index(index: PacketIndex) -> Timeline:
 
 
 def timeline_of_reading(reading: DecodePass, index: PacketIndex) -> Timeline:
-    """Make the clock that decoding to the end showed.
+    """Makes the clock that decoding to the end showed.
 
     Frames come in display order, even where their times do not.
     """
@@ -68,7 +68,7 @@ def timeline_of_reading(reading: DecodePass, index: PacketIndex) -> Timeline:
 
 
 def _from_doubtful(ticks: NDArray[np.int64], index: PacketIndex) -> Timeline:
-    """Believe ticks in display order, wrong ones mended where they are few, else times from the rate."""
+    """Believes ticks in display order, wrong ones mended where they are few, else times from the rate."""
     ticks = _undo_false_wraps(ticks) if index.container in CLOCK_STAMPED else ticks
     if len(ticks) and ticks.min() != UNTIMED and bool((np.diff(ticks) > 0).all()):
         return _from_ticks(ticks, index)
@@ -81,7 +81,7 @@ def _from_doubtful(ticks: NDArray[np.int64], index: PacketIndex) -> Timeline:
 
 
 def _undo_false_wraps(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Undo what FFmpeg makes of a clock that jumps back: it takes it for one that went once around."""
+    """Undoes what FFmpeg makes of a clock that jumps back: it takes it for one that went once around."""
     places = np.flatnonzero(ticks != UNTIMED)
     around = np.cumsum(np.diff(ticks[places], prepend=ticks[places][:1]) > WRAP // 2)
     unwrapped = ticks.copy()
@@ -107,7 +107,7 @@ def _from_rate(frames: int, index: PacketIndex) -> Timeline:
 
 
 def _shorten_to_claim(timeline: Timeline, claimed: float | None, step: float) -> Timeline:
-    """Shorten the longest stay where that alone makes the film longer than its header claims."""
+    """Shortens the longest stay where that alone makes the film longer than its header claims."""
     if claimed is None:
         return timeline
     excess = timeline.duration - claimed
@@ -123,7 +123,7 @@ def _shorten_to_claim(timeline: Timeline, claimed: float | None, step: float) ->
 
 
 def find_rising(ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Find the good ticks: the largest choice that rises strictly, of equal choices the earlier ticks.
+    """Finds the good ticks: the largest choice that rises strictly, of equal choices the earlier ticks.
 
     Found from the end to the begin by patience sorting, in N log N steps.
     """
@@ -145,7 +145,7 @@ def find_rising(ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def mend_ticks(ticks: NDArray[np.int64], good: NDArray[np.bool_], step: int) -> NDArray[np.float64]:
-    """Set all ticks that are not good between their good neighbours.
+    """Sets all ticks that are not good between their good neighbours.
 
     Args:
         ticks: int64 (N,), in display order.
@@ -167,7 +167,7 @@ def mend_ticks(ticks: NDArray[np.int64], good: NDArray[np.bool_], step: int) -> 
 
 
 def _choose_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual: float) -> NDArray[np.bool_]:
-    """Choose of two frames with one time the second where there is room for one before, not behind."""
+    """Chooses of two frames with one time the second where there is room for one before, not behind."""
     good = good.copy()
     for place in map(int, np.flatnonzero(~good)):
         if place == 0 or not good[place - 1] or ticks[place] != ticks[place - 1]:
@@ -181,7 +181,7 @@ def _choose_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual:
 
 
 def _interpolate_times(ticks: NDArray[np.int64], left: int, right: int, usual: float) -> NDArray[np.float64]:
-    """Find times for the frames behind the good place ``left`` and before the good place ``right``.
+    """Finds times for the frames behind the good place ``left`` and before the good place ``right``.
 
     They follow the one before by the usual step, or where they claim to be late precede the one behind by it;
     where there is too little room, they share it.

@@ -1,7 +1,7 @@
 """Resizes, crops and normalizes pictures for networks, and places the cells of their maps in the picture.
 
 Nearly all networks pad so that their cells tile evenly what the network saw. Those that do not are listed
-here, by the name of their stream, so that feature files written by anyone are read rightly too.
+here, by the name of their stream, so that feature files of other programs are read rightly too.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class WeightsEntry(BaseModel):
     "repository" (it lies beside the manifest).
     path: the file in the package or in the manifest's folder; elsewhere the name under which it is kept.
     where: for a file that the user brings, where it is published, as the middle of a sentence.
-    sha256: None where nobody publishes one; then the first file seen is pinned. git_blob: what git calls the
+    sha256: None where none is published; then the first file seen is pinned. git_blob: what git calls the
     file in the repository that publishes it.
     bytes: as published, and so only about right where sha256 is not whole; None where it could not be learnt.
     licence: as stated upstream. keys: whose names the parameters have.
@@ -67,7 +67,7 @@ class WeightsEntry(BaseModel):
 
     @property
     def is_vouched_for(self) -> bool:
-        """Whether the publisher, or the package, says the whole sha256."""
+        """Whether the publisher, or the package, states the whole sha256."""
         return self.sha256 is not None and len(self.sha256) == 64
 
     @model_validator(mode="after")

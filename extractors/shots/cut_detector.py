@@ -50,7 +50,7 @@ class CutDetector:
         self._count = self._repeats = 0
 
     def push(self, time: float, pixels: NDArray[np.uint8]) -> Iterator[JudgedFrame]:
-        """Take the next frame, and give those that are judged by now.
+        """Takes the next frame, and gives those that are judged by now.
 
         Args:
             time: seconds of the film.

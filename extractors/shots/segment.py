@@ -29,7 +29,7 @@ LEAST_SECONDS, MOST_SECONDS = 0.5, 24 * 3600.0
 
 @dataclass(frozen=True)
 class SegmentOptions:
-    """Says how a film is cut.
+    """Describes how a film is cut.
 
     kind: what a segment is; "auto" takes shots from ``LONG_FILM`` on, and else the whole.
     seconds: length of a piece.

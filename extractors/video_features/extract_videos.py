@@ -57,7 +57,7 @@ def extract_video(
     extractors: Sequence[AnyExtractor],
     limits: Limits | None = None,
 ) -> ExtractedVideo:
-    """Extract all streams of one file, by one reading of it.
+    """Extracts all streams of one file, by one reading of it.
 
     Args:
         decoder: reads the file.
@@ -86,7 +86,7 @@ def extract_videos(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Path, ExtractedVideo | Exception]]:
-    """Extract all streams of many files, each by one reading of it.
+    """Extracts all streams of many files, each by one reading of it.
 
     Args:
         decoders: read the files; with two or more, the next files are decoded ahead.
@@ -122,7 +122,7 @@ def _open_streams(
     request: DecodeRequest,
     limits: Limits,
 ) -> Iterator[tuple[Path, Iterator[StreamPart]]]:
-    """Open each file's stream, and those that follow it as far as there are decoders."""
+    """Opens each file's stream, and those that follow it as far as there are decoders."""
     waiting: deque[tuple[Path, Iterator[StreamPart]]] = deque()
     for path, decoder in zip(paths, cycle(decoders)):
         try:
@@ -170,7 +170,7 @@ class _VideoInWork:
             return self.path, error
 
     def read(self, parts: Iterator[StreamPart]) -> None:
-        """Take in all parts; what goes wrong is kept as ``error``."""
+        """Takes in all parts; what goes wrong is kept as ``error``."""
         try:
             for part in self._time(parts):
                 if isinstance(part, StreamStart):
@@ -200,7 +200,7 @@ class _VideoInWork:
         return sum(batcher.seconds for batcher in self.batchers)
 
     def _start(self, start: StreamStart) -> None:
-        """Start, or start again: the file turned out to show other frames than it promised."""
+        """Starts, or starts again: the file turned out to show other frames than it promised."""
         self._forget()
         cuts = [extractor.windows.cut(start.duration, start.fps) for extractor in self.group.frames]
         pairs = list(zip(self.group.frames, cuts, strict=True))
@@ -262,4 +262,4 @@ class _ChunkPixels:
 
 
 def _ignore_progress(path: Path, share: float) -> None:
-    """Progress that nobody asked for."""
+    """Progress where none was asked for."""

@@ -72,7 +72,7 @@ class FeatureSpec:
         )
 
     def differences(self, other: FeatureSpec) -> list[str]:
-        """List ``member: ours, not theirs`` for each member that differs."""
+        """Lists ``member: ours, not theirs`` for each member that differs."""
         ours, theirs = _flatten(self.document()), _flatten(other.document())
         return [
             f"{name}: {ours.get(name)}, not {theirs.get(name)}"
@@ -196,11 +196,11 @@ class FileFormat(Protocol):
     name: str
 
     def main_file(self, folder: Path, name: str) -> Path:
-        """Return the file whose presence says that the features are there."""
+        """Returns the file whose presence says that the features are there."""
         ...
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Write features, each file whole or not at all.
+        """Writes features, each file whole or not at all.
 
         Args:
             folder: where they are kept; it is made.
@@ -213,11 +213,11 @@ class FileFormat(Protocol):
         ...
 
     def header(self, folder: Path, name: str) -> FeatureHeader:
-        """Read the description alone. Raises FeaturesDamaged."""
+        """Reads the description alone. Raises FeaturesDamaged."""
         ...
 
     def read(self, folder: Path, name: str) -> SavedFeatures:
-        """Read everything, and check it. Raises FeaturesDamaged."""
+        """Reads everything, and checks it. Raises FeaturesDamaged."""
         ...
 
 
@@ -231,7 +231,7 @@ class SafetensorsForm:
         return folder / f"{name}.safetensors"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Write features as ``FileFormat.write`` says."""
+        """Writes features as ``FileFormat.write`` says."""
         arrays = collect_arrays(saved.streams)
         with atomic_write(self.main_file(folder, name)) as unfinished:
             save_file(arrays, unfinished, {"reelword": FeatureHeader.of(saved, arrays).to_json()})
@@ -257,12 +257,12 @@ class SafetensorsForm:
 
 
 def load(file: Path) -> SavedFeatures:
-    """Load the features of one safetensors file, checked to the byte. Raises FeaturesDamaged."""
+    """Loads the features of one safetensors file, checked to the byte. Raises FeaturesDamaged."""
     return SafetensorsForm().read(file.parent, file.stem)
 
 
 def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Compute the sha256 over names, types, shapes and bytes."""
+    """Computes the sha256 over names, types, shapes and bytes."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
@@ -272,7 +272,7 @@ def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def check_arrays(header: FeatureHeader, arrays: Arrays, file: Path) -> Arrays:
-    """Check that arrays are those that were written.
+    """Checks that arrays are those that were written.
 
     Args:
         header: describes them.
@@ -291,7 +291,7 @@ def check_arrays(header: FeatureHeader, arrays: Arrays, file: Path) -> Arrays:
 
 
 def join_streams(header: FeatureHeader, arrays: Arrays) -> SavedFeatures:
-    """Join header and arrays."""
+    """Joins header and arrays."""
     streams = {name: _stream(name, spec, arrays) for name, spec in header.specs.items()}
     return SavedFeatures(header.tag, header.source, header.media, header.fps, streams, header.classes)
 
@@ -310,7 +310,7 @@ def _stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:
 
 
 def _flatten(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn ``{"spec": {"network": …}}`` into ``{"spec.network": …}``."""
+    """Turns ``{"spec": {"network": …}}`` into ``{"spec.network": …}``."""
     flat: dict[str, Any] = {}
     for name, value in document.items():
         if isinstance(value, Mapping):

@@ -54,7 +54,7 @@ class WindowCutter:
         self._settled = self._given = self._forgotten = 0
 
     def push(self, frames: Tensor, pts: NDArray[np.float64], until: float) -> Iterator[Tensor]:
-        """Take the next frames and cut out the windows that have become whole.
+        """Takes the next frames and cuts out the windows that have become whole.
 
         Must be read to its end before the next call.
 
@@ -72,7 +72,7 @@ class WindowCutter:
             yield from self._pop_whole()
 
     def _hold(self, frames: Tensor, edges: NDArray[np.float64]) -> None:
-        """Prepare the frames that are on screen at any wanted instant, and keep them by those instants."""
+        """Prepares the frames that are on screen at any wanted instant, and keeps them by those instants."""
         bounds = np.searchsorted(self._due, edges)
         used = np.flatnonzero(np.diff(bounds))
         if len(used):
@@ -113,7 +113,7 @@ class PendingRows:
         return self.error is not None or self._count == len(self.cut)
 
     def take(self, rows_of_batch: Mapping[str, WindowRows], begin: int, count: int) -> None:
-        """Copy the rows of the next windows to a place for all.
+        """Copies the rows of the next windows to a place for all.
 
         Kept one by one, small blocks between the large ones of each batch would make the heap grow with the
         length of the film.
@@ -131,7 +131,7 @@ class PendingRows:
         self._count += count
 
     def streams(self) -> dict[str, Stream]:
-        """Make the streams once all rows are there. Raises ``error`` where there is one."""
+        """Makes the streams once all rows are there. Raises ``error`` where there is one."""
         if self.error is not None:
             raise self.error
         spec, view = self.extractor.spec, self.view
@@ -165,7 +165,7 @@ class Batcher:
         self._waiting: list[tuple[Tensor, PendingRows]] = []
 
     def add(self, stack: Tensor, pending: PendingRows) -> None:
-        """Add one window of a video, prepared frames uint8 (stack_size, h, w, 3)."""
+        """Adds one window of a video, prepared frames uint8 (stack_size, h, w, 3)."""
         if self._waiting and stack.shape != self._waiting[0][0].shape:
             self.flush()
         self._waiting.append((stack, pending))
@@ -173,11 +173,11 @@ class Batcher:
             self.flush()
 
     def forget(self, pending: PendingRows) -> None:
-        """Drop the windows that still wait, of one video."""
+        """Drops the windows that still wait, of one video."""
         self._waiting = [pair for pair in self._waiting if pair[1] is not pending]
 
     def flush(self) -> None:
-        """Describe all that wait. Where a batch of several videos fails, each is tried by itself."""
+        """Extracts all that wait. Where a batch of several videos fails, each is tried by itself."""
         waiting, self._waiting = self._waiting, []
         of_each = [
             (pending, [stack for stack, _ in pairs]) for pending, pairs in groupby(waiting, key=itemgetter(1))

@@ -103,7 +103,7 @@ class NetworkExtractor(WindowExtractor):
         return self.rows(self.engine.outputs(lengthen(stacks, self.plan.least)))
 
     def rows(self, outputs: Sequence[Tensor]) -> dict[str, WindowRows]:
-        """Put the network's outputs under the names of their streams."""
+        """Puts the network's outputs under the names of their streams."""
         return {
             self.name + ending: WindowRows(
                 compact(values, self.engine.precision) if values.dim() > 2 else values
@@ -112,7 +112,7 @@ class NetworkExtractor(WindowExtractor):
         }
 
     def example(self) -> Tensor:
-        """Make two windows as the module takes them."""
+        """Makes two windows as the module takes them."""
         frames, side = max(self.windows.stack_size, self.plan.least), self.plan.framing.crop
         assert side is not None, "a plan that cuts nothing out has no one size"
         return torch.zeros(2, frames, side, side, 3, dtype=torch.uint8)
@@ -127,18 +127,18 @@ class NetworkExtractor(WindowExtractor):
 
 
 def lengthen(stacks: Tensor, least: int) -> Tensor:
-    """Lengthen windows (N, S, …) to ``least`` frames or more by repeating the last."""
+    """Lengthens windows (N, S, …) to ``least`` frames or more by repeating the last."""
     missing = least - stacks.shape[1]
     return stacks if missing <= 0 else torch.cat([stacks, stacks[:, -1:].expand(-1, missing, *[-1] * 3)], 1)
 
 
 def compact(values: Tensor, precision: Precision) -> Tensor:
-    """Halve the bytes of maps where the network was computed in half precision; none becomes infinite."""
+    """Halves the bytes of maps where the network was computed in half precision; none becomes infinite."""
     return values if precision == "fp32" else values.clamp(-LARGEST, LARGEST).half()
 
 
 def flatten_cells(grid: Tensor) -> Tensor:
-    """Flatten a map (N, C, …, H, W) to cells row by row (N, H·W, C), the mean over time where it has any."""
+    """Flattens a map (N, C, …, H, W) to cells row by row (N, H·W, C), the mean over time where it has any."""
     while grid.dim() > 4:
         grid = grid.mean(2)
     return grid.flatten(2).transpose(1, 2)

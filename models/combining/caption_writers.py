@@ -102,7 +102,7 @@ class WrittenOutput(MemberOutput, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _CheckpointOutput(DecodedOutput):
-    """Holds what one of our captioners decoded, with the features that its attention is told by."""
+    """Holds what one of our captioners decoded, with the features that its attention refers to."""
 
     batch: DecodedBatch
 

@@ -1,4 +1,4 @@
-"""Loads the extractors of stream sets once, says which frames they need, and makes streams of the frames."""
+"""Loads the extractors of stream sets once, lists the frames they need, and makes streams of the frames."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class StreamSource(Protocol):
         ...
 
     def sampling_of(self, stream: str) -> str | None:
-        """Says how a stream's frames were chosen, None where its name tag says it."""
+        """Describes how a stream's frames were chosen, None where its name tag does."""
         ...
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
@@ -143,13 +143,13 @@ class FeatureSource:
 
     @property
     def sampling(self) -> str | None:
-        """The choice of frames in words; None where the streams' name tags say it."""
+        """The choice of frames in words; None where the streams' name tags have it."""
         if self._spread is None:
             return None
         return describe_spread(self._spread.count)
 
     def sampling_of(self, stream: str) -> str | None:  # noqa: ARG002 - of one set all are alike
-        """Says how a stream's frames were chosen, None where its name tag says it."""
+        """Describes how a stream's frames were chosen, None where its name tag does."""
         return self.sampling
 
     @property
@@ -232,7 +232,7 @@ class CombinedFeatureSource:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def sampling_of(self, stream: str) -> str | None:
-        """Says how a stream's frames were chosen, None where its name tag says it."""
+        """Describes how a stream's frames were chosen, None where its name tag does."""
         return self._owner[stream].sampling
 
     @property
@@ -281,7 +281,7 @@ def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[
 
 
 def describe_spread(frames: int) -> str:
-    """Says in words how frames are chosen that are spread over the time."""
+    """Describes how frames are chosen that are spread over the time."""
     return f"{frames} frames, each from the middle of an equal part"
 
 

@@ -47,7 +47,7 @@ def caption(
 
 
 def lead_stream(checkpoint: Checkpoint) -> str:
-    """Names the stream in whose clock and places a captioner's attention is told: the first that it takes."""
+    """Names the stream whose clock and places a captioner's attention refers to: the first that it takes."""
     return checkpoint.captioner.inputs[0].name
 
 
@@ -100,7 +100,7 @@ def list_extractors(card: Card) -> tuple[str, ...]:
 
 
 def describe_sampling(card: Card, stream: str, frames: int | None = None) -> str | None:
-    """Says in words how a stream's frames are chosen.
+    """Describes how a stream's frames are chosen.
 
     Args:
         card: Of the captioner that is fed by it.
@@ -108,7 +108,7 @@ def describe_sampling(card: Card, stream: str, frames: int | None = None) -> str
         frames: How many, where a set spreads them and a service has its own number.
 
     Returns:
-        The words; None where neither the card nor its stream set says it.
+        The words; None where neither the card nor its stream set has it.
     """
     try:
         spread = find_stream_set(card.training.get("streams", DEMO.name)).spread

@@ -34,7 +34,7 @@ TEXTS = 5
 
 @dataclass(frozen=True, eq=False)
 class ReadBack:
-    """Holds what a model says of captions that it reads. logits: (R, L, V), those that predict each token.
+    """Holds what a model predicts of captions that it reads. logits: (R, L, V), which predict each token.
 
     attention: (R, L, keys), what is attended to where each token is predicted; None where nothing recorded.
     """
@@ -166,7 +166,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
     def score_texts(
         self, videos: Sequence[Frames] | EncodedVideos[EncodedT], texts: Sequence[Sequence[str]]
     ) -> list[list[float]]:
-        """Tells how likely texts are as captions, whoever wrote them, by reading them (teacher forcing).
+        """Computes how likely any texts are as captions by reading them (teacher forcing).
 
         Args:
             videos: B, as for ``encode``, or what it made of them.

@@ -192,7 +192,7 @@ class InstalledCaptioners:
         if NAME.fullmatch(name) and part.is_dir() and not (self.folder / name).is_dir():
             shutil.rmtree(part)
             return
-        gone = self.path(name).rename(part)  # at once: nobody loads half of it
+        gone = self.path(name).rename(part)  # at once: no reader loads half of it
         shutil.rmtree(gone)
 
     def verify(self, name: str) -> PretrainedCard:
@@ -264,7 +264,7 @@ def _partial_folder(part: Path) -> Iterator[None]:
 def _bring(source: str, part: Path, *, offline: bool, endpoint: str | None) -> str | None:
     """Fills the folder; returns the commit, None where the source is a folder. Raises PretrainedError.
 
-    The hub's library is imported here alone: whoever only lists captioners does without.
+    The hub's library is imported here alone: a list of captioners needs none of it.
     """
     from models.pretrained.hub import copy_folder, download
 

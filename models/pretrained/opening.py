@@ -37,7 +37,7 @@ CLOSED: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 @dataclass(frozen=True)
 class LoadSettings:
-    """Says how a captioner is loaded.
+    """Describes how a captioner is loaded.
 
     device: where to. precision: of its weights. attention: what is shown of it. frames: how many frames it
     is shown at most, where its kind leaves that open; None for its own number. prompt: what a video-language

@@ -19,7 +19,7 @@ from models.pretrained.errors import PretrainedDamaged
 
 @dataclass(frozen=True, eq=False)
 class TokenMap:
-    """Says which of a model's keys are visual tokens, and what each of them saw.
+    """Lists which of a model's keys are visual tokens, and what each of them saw.
 
     keys: int64 (M, rows · columns), places among the keys that are attended to, the cells of a moment row by
     row. rows, columns: of the grid of cells. frames_each: frames that make one moment. view: the part of the

@@ -83,7 +83,7 @@ class VideoFeatures:
         return failed
 
     def has(self, video: VideoItem) -> bool:
-        """Tells whether there are features of this file as it is now, going by its size."""
+        """Returns whether there are features of this file as it is now, going by its size."""
         if video.path is None or not self._form.main_file(self.folder, _name_file(video)).exists():
             return False
         try:
@@ -161,7 +161,7 @@ def _describe_extractor(extractor: AnyExtractor) -> FeatureSpec:
 
 
 def _name_file(video: VideoItem) -> str:
-    """Returns the file's stem, and digits that tell equal stems in other folders apart."""
+    """Returns the file's stem, and digits that distinguish equal stems in other folders."""
     assert video.path is not None
     part = "" if video.start is None else f"-{video.start:g}-{video.end:g}"
     return f"{video.path.stem}-{path_digest(video.path)}{part}"

@@ -194,7 +194,7 @@ def _lacks(annotation: FoundAnnotation) -> bool:
 
 
 def probe_header(path: Path) -> None:
-    """Open the file and find its picture track. Raises MediaError."""
+    """Opens the file and finds its picture track. Raises MediaError."""
     if is_picture(path):
         return
     with open_media(path) as container:
@@ -202,7 +202,7 @@ def probe_header(path: Path) -> None:
 
 
 def make_deep_probe(decoder: Decoder) -> Probe:
-    """Decode frames spread over the whole file, in the decoder's process."""
+    """Decodes frames spread over the whole file, in the decoder's process."""
 
     def probe(path: Path) -> None:
         decoder.decode(path, DecodeRequest())

@@ -19,7 +19,7 @@ from training.datasets.files import AnnotationFile
 
 @dataclass(frozen=True)
 class VocabularyRule:
-    """Says which words are known.
+    """Limits which words are known.
 
     min_count: words seen less often in training captions are unknown. max_words: captions are cut behind
     so many. whole_set: words are counted in all splits. printed: the size that the paper gives."""

@@ -37,7 +37,7 @@ class AnnotationFile:
         return next((place for place in places if place.is_file()), None)
 
     def require(self, root: Path, obtain: str) -> Path:
-        """Finds the file, or says how to get it. Raises FolderMissing, AnnotationsMissing."""
+        """Finds the file. Raises FolderMissing, AnnotationsMissing with how to get it."""
         if not root.is_dir():
             raise FolderMissing(f"There is no folder {root}.", obtain)
         path = self.find(root)

@@ -1,4 +1,4 @@
-"""Reads annotation files as text, as JSON of a known form, or as tables; says what is wrong in them."""
+"""Reads annotation files as text, as JSON of a known form, or as tables; reports what is wrong in them."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _open_hdf5(file: Path) -> Any:
 
 
 def choose_axes(dimensions: int, *, regions: bool) -> str | None:
-    """Says what the axes of an array most likely are; None where it has too many or none.
+    """Guesses the axes of an array; None where it has too many or none.
 
     Args:
         dimensions: How many axes it has.

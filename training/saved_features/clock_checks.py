@@ -87,7 +87,7 @@ def _steps(given: MappedStream, rate: object) -> float | None:
 
 
 def describe_windows(asked: StreamInput, streams: StreamSet) -> str | None:
-    """Says in words which rows a set asks for; None where it leaves them to the extractor."""
+    """Describes which rows a set asks for; None where it leaves them to the extractor."""
     windows = asked.windows
     if streams.spread is not None:
         return "rows spread over the video"

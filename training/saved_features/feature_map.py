@@ -36,7 +36,7 @@ class FeatureMapDamaged(ReelwordError, ValueError):
 
 
 class MappedStream(BaseModel):
-    """Says where one stream of every video lies, and what its rows are.
+    """Describes where one stream of every video lies, and what its rows are.
 
     Attributes:
         file: Pattern below the map's folder; ``.npy``, ``.npz`` or HDF5.
@@ -100,7 +100,7 @@ class MappedStream(BaseModel):
 
 
 class FeatureMap(BaseModel):
-    """Says where all streams lie.
+    """Describes where all streams lie.
 
     Attributes:
         streams: By name.

@@ -318,7 +318,7 @@ def count_unknown_words(videos: Iterable[CaptionedVideo], vocabulary: Vocabulary
 
 
 def describe_unknown_words(unknown: Counter[str]) -> str:
-    """Says in a sentence which words will not be written."""
+    """Describes in a sentence which words will not be written."""
     if not unknown:
         return "Every word of the captions is known to the captioner."
     named = ", ".join(f"{word} ({count}×)" for word, count in unknown.most_common(NAMED))

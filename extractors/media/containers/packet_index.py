@@ -2,7 +2,7 @@
 
 The index says which presentation times exist and where decoding can start. It also says whether it can
 be trusted: some containers carry no times, some carry decoding times in their place, and a choice
-made from those would return a neighbour of the wanted frame without anyone noticing.
+made from those would return a neighbour of the wanted frame without notice.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class PacketIndex:
 
     @property
     def step(self) -> int:
-        """Compute the ticks from one frame to the next at the nominal rate, at least one."""
+        """Computes the ticks from one frame to the next at the nominal rate, at least one."""
         return max(1, round(1 / (self.rate * self.time_base)))
 
     @property
@@ -100,13 +100,13 @@ class PacketIndex:
 
     @property
     def promises_more(self) -> bool:
-        """Tell whether the header's duration goes on long after what was found."""
+        """Returns whether the header's duration goes on long after what was found."""
         claimed = self.claimed_seconds
         end = max(self.pictures_end, self.ends or 0.0)
         return claimed is not None and claimed > end + max(END_SLACK, END_SLACK_SHARE * claimed)
 
     def begin_at(self, first: int | None) -> None:
-        """Forget the frames before the first one that decodes: nobody will see them."""
+        """Forgets the frames before the first one that decodes: they are never shown."""
         position = 0 if first is None else bisect_left(self.pts, first)
         if first is None or position >= len(self.pts) or self.pts[position] != first:
             self.trusted = False
@@ -114,7 +114,7 @@ class PacketIndex:
             del self.pts[:position]
 
     def key_before(self, wanted: int) -> int | None:
-        """Find the last tick at or before ``wanted`` where decoding can start."""
+        """Finds the last tick at or before ``wanted`` where decoding can start."""
         position = bisect_right(self.keys, wanted) - 1
         return self.keys[position] if position >= 0 else None
 
@@ -122,7 +122,7 @@ class PacketIndex:
 def read_index(
     path: str | os.PathLike[str], *, max_pixels: int, max_frames: int, deadline: float
 ) -> PacketIndex:
-    """Read every packet's times once.
+    """Reads every packet's times once.
 
     Args:
         path: the file.
@@ -156,7 +156,7 @@ def read_index(
 
 
 def nominal_frame_rate(stream: VideoStream) -> Fraction:
-    """Return the nominal rate, or 25 where the stream names none."""
+    """Returns the nominal rate, or 25 where the stream names none."""
     return stream.guessed_rate or stream.average_rate or stream.base_rate or ASSUMED_RATE
 
 
@@ -192,7 +192,7 @@ def _watch_layers(
 
 
 def is_cut_off(packet: Packet[VideoStream], container_format: str) -> bool:
-    """Tell whether a packet's end is missing; transport streams flag as corrupt what may well be decoded."""
+    """Returns whether a packet's end is missing; transport streams flag as corrupt what can be decoded."""
     return packet.is_corrupt and container_format not in CLOCK_STAMPED
 
 
@@ -216,7 +216,7 @@ def _note_packet(index: PacketIndex, packet: Packet[VideoStream]) -> None:
 
 
 def _finish(index: PacketIndex, reorders: bool) -> None:
-    """Sort the times and decide whether they can be believed."""
+    """Sorts the times and decides whether they can be believed."""
     complete = index.untimed == 0 and bool(index.keys)
     arrived, index.pts = index.pts, array("q", sorted(index.pts))
     index.keys = array("q", sorted(index.keys))
@@ -235,7 +235,7 @@ def _finish(index: PacketIndex, reorders: bool) -> None:
 
 
 def _read_claimed_seconds(container: InputContainer, stream: VideoStream) -> float | None:
-    """Read the header's duration of the picture track, or of all tracks."""
+    """Reads the header's duration of the picture track, or of all tracks."""
     if container.format.name not in CLAIMING_FORMATS:
         return None
     if stream.duration is not None and stream.time_base is not None:
@@ -246,7 +246,7 @@ def _read_claimed_seconds(container: InputContainer, stream: VideoStream) -> flo
 
 
 def _find_last_second(container: InputContainer, index: PacketIndex, deadline: float) -> float | None:
-    """Find when the last of the other tracks ends, in seconds; None without any, infinity where unknown."""
+    """Finds when the last of the other tracks ends, in seconds; None without any, infinity where unknown."""
     tracks = [track for track in container.streams if track.type != "video"]
     if not tracks:
         return None
@@ -262,7 +262,7 @@ def _find_last_second(container: InputContainer, index: PacketIndex, deadline: f
 
 
 def _read_ends(packets: Iterable[Packet[Any]], deadline: float) -> Iterator[float]:
-    """Read the seconds at which each packet ends."""
+    """Reads the seconds at which each packet ends."""
     for packet in packets:
         if packet.pts is not None and packet.time_base is not None:
             yield float((packet.pts + (packet.duration or 0)) * packet.time_base)

@@ -1,4 +1,4 @@
-"""Says what dualAFR's paper and the demo feed it with, and what it reads of any stream set."""
+"""Declares the streams of dualAFR's paper and of the demo, and what it reads of any stream set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says what G2L's paper feeds it with, and what it reads of any stream set."""
+"""Declares the streams of G2L's paper, and what it reads of any stream set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says what refocus's paper feeds it with, and what it reads of any stream set."""
+"""Declares the streams of refocus's paper, and what it reads of any stream set."""
 
 from __future__ import annotations
 

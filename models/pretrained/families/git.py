@@ -64,7 +64,7 @@ class _OncePerVideo(nn.Module):
         self.layer = decoder.layer
 
     def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor, cache: Cache | None = None, **told: Any
+        self, hidden_states: Tensor, attention_mask: Tensor, cache: Cache | None = None, **others: Any
     ) -> Any:
         """Passes through the decoder, images once for each video.
 
@@ -72,15 +72,15 @@ class _OncePerVideo(nn.Module):
             hidden_states: (B · rows, tokens, C).
             attention_mask: (B · rows, 1, tokens, keys).
             cache: Keys and values of each row; without one nothing is shared.
-            told: What the decoder is told beside.
+            others: Further arguments of the decoder.
 
         Returns:
             What the decoder returns, of all rows.
         """
         each = len(hidden_states) // self._videos
         if each == 1 or hidden_states.shape[1] == 1 or cache is None:
-            return self._decoder(hidden_states, attention_mask, cache, **told)
-        read = self._decoder(hidden_states[::each], attention_mask[::each], cache, **told)
+            return self._decoder(hidden_states, attention_mask, cache, **others)
+        read = self._decoder(hidden_states[::each], attention_mask[::each], cache, **others)
         cache.batch_repeat_interleave(each)
         return BaseModelOutputWithPast(read.last_hidden_state.repeat_interleave(each, 0), cache=cache)
 

@@ -37,7 +37,7 @@ from models.pretrained.token_map import TokenMap
 PROMPT = "Describe this video in one short sentence."
 #: Of frames for models that take any size: their own limits are for large GPUs.
 SHORT_SIDE = 360
-#: Frames are told to processors as if a second had so many, so that times stay what they are.
+#: Processors get frames as if a second had so many, so that times stay what they are.
 TICKS = 1000
 #: Tensors of a prompt that are as long as its tokens, and what pads them beside the pad token.
 ALONG_TOKENS = ("input_ids", "attention_mask", "mm_token_type_ids")
