@@ -128,14 +128,14 @@ def _rank_boxes(stream: Stream) -> list[_Scored]:
     assert stream.boxes is not None
     scores = stream.values.float().numpy()
     names = COCO_80 if scores.shape[2] == len(COCO_80) else COCO_90
-    labels = []
+    scored = []
     for column in np.flatnonzero(scores.max((0, 1), initial=0) > 0):
         row, box = np.unravel_index(scores[:, :, column].argmax(), scores.shape[:2])
         x0, y0, x1, y1 = stream.boxes[row, box].tolist()
         times = float(stream.start[row]), float(stream.end[row])
         score = float(scores[row, box, column])
-        labels.append(_Scored(COCO_80.index(names[column]), score, *times, (x0, y0, x1, y1)))
-    return sorted(labels, key=lambda each: -each.probability)
+        scored.append(_Scored(COCO_80.index(names[column]), score, *times, (x0, y0, x1, y1)))
+    return sorted(scored, key=lambda each: -each.probability)
 
 
 def read_labels(stream: Stream) -> list[Label]:
@@ -183,7 +183,7 @@ def make(name: str, _: ExtractorOptions) -> LabelExtractor:
 
 def name_scores(extractor: str) -> str:
     """Names the stream of an extractor's scores: those of its boxes, or else its logits."""
-    base_name = extractor.partition(":")[0]
-    if base_name == "coco_ssd":  # whose values are the scores
+    name = extractor.partition(":")[0]
+    if name == "coco_ssd":  # whose values are the scores
         return extractor
-    return f"{extractor}_scores" if base_name in DETECTORS else f"{extractor}_logits"
+    return f"{extractor}_scores" if name in DETECTORS else f"{extractor}_logits"
