@@ -78,7 +78,7 @@ class SoundExtractor(Protocol):
     width: int
     rate: int
 
-    def describe(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
+    def extract(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
         """Extracts the streams of a video of ``duration`` seconds; audio is None where it has none."""
         ...
 

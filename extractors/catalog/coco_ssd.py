@@ -83,7 +83,7 @@ class CocoSSD(WindowExtractor):
         squares = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", align_corners=False)
         return squares.round().byte().permute(0, 2, 3, 1).contiguous()
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         moves, logits = self.engine.outputs(stacks[:, -1])
         boxes, scores = ssd_mobilenet.decode_boxes(moves), logits.sigmoid()[:, :, 1:]
         regions = [select_boxes(*picture, self.count) for picture in zip(boxes, scores, strict=True)]

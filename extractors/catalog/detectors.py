@@ -1,4 +1,4 @@
-"""Describes each frame by a fixed number of boxes, what is in them and what they are called.
+"""Extracts a fixed number of boxes of each frame, what is in them and what they are called.
 
 ``detectron2_c4`` and ``detectron2_fpn`` are Faster R-CNN with ResNet-101 on COCO
 (extractors/detection/faster_rcnn.py), ``bottom_up`` is bottom-up attention on Visual Genome
@@ -139,7 +139,7 @@ class RegionsExtractor(WindowExtractor):
     def prepare(self, frames: Tensor) -> Tensor:
         return self.detector.input.resize(frames)
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         pictures = stacks[:, -1]
         regions = self.detector.detect(to_bgr_planes(pictures))
         size = (pictures.shape[1], pictures.shape[2])

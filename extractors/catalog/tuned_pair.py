@@ -1,4 +1,4 @@
-"""Describes frames by EfficientNet-Lite2 and Lite3 under one head, trained on with a captioner.
+"""Extracts features of frames by EfficientNet-Lite2 and Lite3 under one head, trained on with a captioner.
 
 Lite2's last two stages moved in training, and its head took in a second half that reads Lite3's last map; all
 else is as it is packaged. The weights are the packages' and a file of changes that comes with the repository

@@ -1,4 +1,4 @@
-"""Describes a video's sound by VGGish, on the clock of its picture.
+"""Extracts features of a video's sound by VGGish, on the clock of its picture.
 
 A row is 0.96 seconds, and the first begins with the first shown frame. Sound beyond the picture's end is
 left out. Of the sound behind the last whole row, half a row or more is repeated until it fills one, which
@@ -94,8 +94,8 @@ class VGGishExtractor:
             self.engine.precision,
         )
 
-    def describe(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
-        """Describes a video of ``duration`` seconds; audio: at any rate, None where there is none."""
+    def extract(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
+        """Extracts a video of ``duration`` seconds; audio: at any rate, None where there is none."""
         length = 0
         if audio is not None:
             length = min(len(audio.samples) * log_mel.RATE // audio.rate, round(duration * log_mel.RATE))

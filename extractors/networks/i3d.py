@@ -1,4 +1,4 @@
-"""Describes clips by I3D, Inception-v1 inflated to three dimensions, of RGB or of optical flow.
+"""Computes features of clips by I3D, Inception-v1 inflated to three dimensions, of RGB or optical flow.
 
 Carreira and Zisserman, "Quo Vadis, Action Recognition?", CVPR 2017 (arXiv:1705.07750), figure 3. Modules
 are named after the end points of DeepMind's graph (kinetics-i3d). Input: (N, 3, T, H, W) in [-1, 1], or

@@ -1,4 +1,4 @@
-"""Describes clips of 16 frames of 112×112 by 3D ResNet and 3D ResNeXt.
+"""Computes features of clips of 16 frames of 112×112 by 3D ResNet and 3D ResNeXt.
 
 Hara, Kataoka and Satoh, "Can Spatiotemporal 3D CNNs Retrace the History of 2D CNNs and ImageNet?",
 CVPR 2018 (arXiv:1711.09577). Parameters are named as in the checkpoints of kenshohara/3D-ResNets-PyTorch

@@ -1,4 +1,4 @@
-"""Describes clips by pytorchvideo's slow_r50 and i3d_r50, ResNet-50 over clips.
+"""Computes features of clips by pytorchvideo's slow_r50 and i3d_r50, ResNet-50 over clips.
 
 The slow pathway of Feichtenhofer et al., "SlowFast Networks for Video Recognition", ICCV 2019
 (arXiv:1812.03982), and the inflated ResNet of Wang et al., "Non-local Neural Networks", CVPR 2018

@@ -229,7 +229,7 @@ class _VideoInWork:
     def _end(self, end: StreamEnd) -> None:
         self._video = end.video
         for extractor in self.group.sound:
-            self._sound.update(extractor.describe(end.audio, end.video.duration))
+            self._sound.update(extractor.extract(end.audio, end.video.duration))
 
     def _finish(self) -> ExtractedVideo:
         if self.error is not None:

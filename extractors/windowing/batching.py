@@ -1,7 +1,7 @@
 """Turns frames that come one chunk after another into streams, by windows and batches of windows.
 
 WindowCutter   cuts the windows of one video out of its frames and forgets each frame that none will need
-Batcher        describes windows of all videos together, as many at a time as the extractor likes
+Batcher        extracts windows of all videos together, as many at a time as the extractor likes
 PendingRows    collects the rows of one video's windows until its streams can be made
 """
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extractors.features import WHOLE, Stream, StreamSpec, View
-from extractors.windowing.memory_halving import describe_within_memory
+from extractors.windowing.memory_halving import extract_within_memory
 from extractors.windowing.window_rows import WindowRows, make_stream
 from extractors.windows import TICK, Cut
 
@@ -28,7 +28,7 @@ from extractors.windows import TICK, Cut
 FRAMES_AT_ONCE = 32
 
 
-class WindowDescriber(Protocol):
+class BatchedExtractor(Protocol):
     """Declares what is asked of an extractor that looks at windows
     (extractors/windowing/window_extractor.py).
     """
@@ -40,14 +40,14 @@ class WindowDescriber(Protocol):
     def prepare(self, frames: Tensor) -> Tensor:
         """Resizes or cuts frames."""
 
-    def describe(self, stacks: Tensor) -> Mapping[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> Mapping[str, WindowRows]:
         """Turns windows into rows by stream name."""
 
 
 class WindowCutter:
     """Cuts one video into windows for one extractor. Holds the prepared frames of one window, and a few."""
 
-    def __init__(self, extractor: WindowDescriber, cut: Cut) -> None:
+    def __init__(self, extractor: BatchedExtractor, cut: Cut) -> None:
         self._extractor, self._cut = extractor, cut
         self._due = cut.instants + TICK
         self._held: dict[int, Tensor] = {}
@@ -100,7 +100,7 @@ class PendingRows:
     seconds: its share of the batches' time.
     """
 
-    extractor: WindowDescriber
+    extractor: BatchedExtractor
     cut: Cut
     view: View = WHOLE
     error: Exception | None = None
@@ -158,7 +158,7 @@ class Batcher:
     seconds: spent describing so far.
     """
 
-    def __init__(self, extractor: WindowDescriber) -> None:
+    def __init__(self, extractor: BatchedExtractor) -> None:
         self.extractor = extractor
         self.seconds = 0.0
         self._most = extractor.batch
@@ -183,26 +183,26 @@ class Batcher:
             (pending, [stack for stack, _ in pairs]) for pending, pairs in groupby(waiting, key=itemgetter(1))
         ]
         try:
-            self._describe(of_each)
+            self._extract(of_each)
         except Exception as error:  # whatever a network may raise: it costs the video that it is about
             for pending, stacks in of_each:
                 if len(of_each) == 1:
                     pending.error = error
                 else:
-                    self._describe_alone(pending, stacks)
+                    self._extract_alone(pending, stacks)
 
-    def _describe_alone(self, pending: PendingRows, stacks: list[Tensor]) -> None:
+    def _extract_alone(self, pending: PendingRows, stacks: list[Tensor]) -> None:
         try:
-            self._describe([(pending, stacks)])
+            self._extract([(pending, stacks)])
         except Exception as error:
             pending.error = error
 
-    def _describe(self, of_each: list[tuple[PendingRows, list[Tensor]]]) -> None:
+    def _extract(self, of_each: list[tuple[PendingRows, list[Tensor]]]) -> None:
         stacks = [stack for _, stacks in of_each for stack in stacks]
         if not stacks:
             return
         began = time.perf_counter()
-        rows_of_batch, fitting = describe_within_memory(self.extractor.describe, stacks)
+        rows_of_batch, fitting = extract_within_memory(self.extractor.extract_windows, stacks)
         if fitting < len(stacks):
             self._most = fitting
         spent = time.perf_counter() - began

@@ -99,7 +99,7 @@ class NetworkExtractor(WindowExtractor):
     def view(self, height: int, width: int) -> View:
         return self.plan.framing.view(height, width)
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         return self.rows(self.engine.outputs(lengthen(stacks, self.plan.least)))
 
     def rows(self, outputs: Sequence[Tensor]) -> dict[str, WindowRows]:

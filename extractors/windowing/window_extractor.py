@@ -27,7 +27,7 @@ class WindowExtractor(ABC):
 
     spec: the name tag. width: channels of ``<name>``. windows: how a video is cut. short_side: pixels of
     the shorter edge to which the decoder shrinks larger frames, None for frames as stored. batch: windows a
-    forward pass. classes: labels of the logits, where known. any_frames: whether ``extract`` describes every
+    forward pass. classes: labels of the logits, where known. any_frames: whether ``extract`` takes every
     frame that it is given, by whatever rule these were chosen, and not windows.
     """
 
@@ -61,7 +61,7 @@ class WindowExtractor(ABC):
         return WHOLE
 
     @abstractmethod
-    def describe(self, stacks: Tensor) -> Mapping[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> Mapping[str, WindowRows]:
         """Turns windows, prepared frames uint8 (N, stack_size, h, w, 3), into rows by stream name."""
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:

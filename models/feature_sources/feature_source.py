@@ -183,7 +183,7 @@ class FeatureSource:
         """Adds to the streams of a video's frames those of its sound, and what is made of streams."""
         if isinstance(video, Footage):
             for of_sound in self._group.sound:
-                known.update(of_sound.describe(video.sound, video.duration))
+                known.update(of_sound.extract(video.sound, video.duration))
         if self._group.derived:
             self._group.derive(known)
 
