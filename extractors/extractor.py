@@ -27,21 +27,17 @@ def default_cache() -> Path:
 
 @dataclass(frozen=True)
 class ExtractorOptions:
-    """Options of making any extractor; each field has a default that works anywhere.
+    """Options of making any extractor; each field has a default that works anywhere."""
 
-    device: of the torch engine; "cpu" lets OpenVINO run where it is installed. engine, precision: "auto" and
-    None take what measured best for the kind of network. threads: of the engine, on a CPU. cache: folder of
-    converted models. weights: "seeded" fills the network from a fixed seed, for tests and benchmarks, and
-    the name tag says so. windows: None takes the network's own, WindowOptions
-    changes some of its members.
-    """
-
+    #: Of the torch engine; "cpu" lets OpenVINO run where it is installed.
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    engine: EngineName = "auto"
-    precision: Precision | None = None
-    threads: int = 1
-    cache: Path = field(default_factory=default_cache)
+    engine: EngineName = "auto"  #: "auto" takes what measured best for the kind of network
+    precision: Precision | None = None  #: None takes what measured best for the kind of network
+    threads: int = 1  #: of the engine, on a CPU
+    cache: Path = field(default_factory=default_cache)  #: folder of converted models
+    #: "seeded" fills the network from a fixed seed, for tests and benchmarks, and the name tag says so.
     weights: WeightsChoice = "published"
+    #: None takes the network's own, WindowOptions changes some of its members.
     windows: Windows | WindowOptions | None = None
 
     def windows_over(self, own: Windows) -> Windows:
@@ -54,15 +50,12 @@ class ExtractorOptions:
 class Extractor(Protocol):
     """Turns the frames of videos into streams; extractors/windowing/window_extractor.py is what most are made
     of.
-
-    name: how it is asked for; needs: what it must be given; spec: the name tag its streams carry;
-    width: channels of a row of its main stream.
     """
 
-    name: str
-    needs: frozenset[str]
-    spec: StreamSpec
-    width: int
+    name: str  #: how it is asked for
+    needs: frozenset[str]  #: what it must be given
+    spec: StreamSpec  #: the name tag its streams carry
+    width: int  #: channels of a row of its main stream
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
         """Extracts each video's streams by name, on the CPU. Videos are batched together."""

@@ -68,19 +68,15 @@ LATENESS = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The windows of one video.
+    """The windows of one video."""
 
-    instants: float64 (M,), rising, seconds at which any window looks; below the duration.
-    index: int64 (N, stack_size + ahead), positions in ``instants``; the tail window repeats its last frame.
-    padded: bool (N,), True where a window does so. start, end: float64 (N,), seconds that a window's frames
-    cover, the repetitions not counted.
-    """
-
+    #: float64 (M,), rising, seconds at which any window looks; below the duration.
     instants: NDArray[np.float64]
+    #: int64 (N, stack_size + ahead), positions in ``instants``; the tail window repeats its last frame.
     index: NDArray[np.int64]
-    padded: NDArray[np.bool_]
-    start: NDArray[np.float64]
-    end: NDArray[np.float64]
+    padded: NDArray[np.bool_]  #: bool (N,), True where a window does so
+    start: NDArray[np.float64]  #: float64 (N,), seconds at which a window's first frame begins
+    end: NDArray[np.float64]  #: float64 (N,), seconds at which its last frame ends, repetitions not counted
 
     def __len__(self) -> int:
         return len(self.index)
@@ -90,22 +86,20 @@ class Cut:
 class Windows:
     """Cuts a video into windows, by the field's names for it.
 
-    stack_size: frames of a window; step_size: frames from one window's first to the next one's. Both count
-    ticks of the extraction clock. extraction_fps: ticks a second, None for the video's own average rate.
-    extraction_total: that many ticks, each in the middle of an equal part of the whole time.
-    most: where there would be more windows, they are laid further apart so that this many spread over the
-    whole time; not applied to ``extraction_total``, which names its own amount.
-    ahead: frames looked at behind each window, as flow does for its last pair; they count in no time, and
-    repeat the last frame at the video's end.
-
     Raises ValueError where a number is below its least, or both a rate and a total are given.
     """
 
-    stack_size: int = 1
+    stack_size: int = 1  #: frames of a window
+    #: Frames from one window's first to the next one's. Both count ticks of the extraction clock.
     step_size: int = 1
-    extraction_fps: float | None = None
+    extraction_fps: float | None = None  #: ticks a second, None for the video's own average rate
+    #: That many ticks, each in the middle of an equal part of the whole time.
     extraction_total: int | None = None
+    #: Where there would be more windows, they are laid further apart so that this many spread over the whole
+    #: time; not applied to ``extraction_total``, which names its own amount.
     most: int = 64
+    #: Frames looked at behind each window, as flow does for its last pair; they count in no time, and repeat
+    #: the last frame at the video's end.
     ahead: int = 0
 
     def __post_init__(self) -> None:

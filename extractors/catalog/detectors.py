@@ -90,16 +90,12 @@ class TwoStageDetector:
 
 @dataclass(frozen=True)
 class DetectorSettings:
-    """Names and defaults of one detector, apart from its weights.
+    """Names and defaults of one detector, apart from its weights."""
 
-    network: for the name tag. count: boxes a frame where none is said. windows: which frames, where none are
-    said. labels: of the classes, where known.
-    """
-
-    network: str
-    count: int
-    windows: Windows
-    labels: tuple[str, ...] | None = None
+    network: str  #: for the name tag
+    count: int  #: boxes a frame where none is said
+    windows: Windows  #: which frames, where none are said
+    labels: tuple[str, ...] | None = None  #: of the classes, where known
 
 
 class RegionsExtractor(WindowExtractor):

@@ -36,20 +36,15 @@ class StageRunners:
 
 
 class TwoStage(nn.Module, ABC):
-    """Finds regions in two stages.
+    """Finds regions in two stages."""
 
-    input: how pictures are prepared. proposals: how many come out of the first stage. width: of a region's
-    feature. bins: shape (C, s, s) of what is pooled for one. map_names: of the maps, in the trunk's order.
-    things: how many classes there are.
-    """
-
-    input: DetectionInput
-    proposals: ProposalRule
+    input: DetectionInput  #: how pictures are prepared
+    proposals: ProposalRule  #: how many come out of the first stage
     proposal_generator: ProposalGenerator
-    width: int
-    bins: tuple[int, int, int]
-    map_names: tuple[str, ...]
-    things: int
+    width: int  #: of a region's feature
+    bins: tuple[int, int, int]  #: shape (C, s, s) of what is pooled for one
+    map_names: tuple[str, ...]  #: of the maps, in the trunk's order
+    things: int  #: how many classes there are
 
     @abstractmethod
     def compute_maps(self, x: Tensor) -> dict[str, Tensor]:

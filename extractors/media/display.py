@@ -53,21 +53,15 @@ class Crop:
 
 @dataclass(frozen=True)
 class Display:
-    """Size, turn and crop with which the frames of one video are shown.
+    """Size, turn and crop with which the frames of one video are shown."""
 
-    width, height: pixels of a frame as displayed, before it is made smaller.
-    stored_width, stored_height: pixels to scale to; turning these by ``quarter_turns`` (then
-    mirroring them where ``mirrored``) gives the frames handed out.
-    crop: the part of a stored frame that is shown, None for all of it.
-    """
-
-    width: int
-    height: int
-    stored_width: int
-    stored_height: int
-    quarter_turns: int
-    mirrored: bool
-    crop: Crop | None = None
+    width: int  #: pixels of a displayed frame's row, before it is made smaller
+    height: int  #: rows of the same frame
+    stored_width: int  #: pixels of a row to scale to, before the turn
+    stored_height: int  #: rows to scale to, before the turn
+    quarter_turns: int  #: counter-clockwise, of the scaled frame
+    mirrored: bool  #: whether left and right are exchanged after the turn
+    crop: Crop | None = None  #: the part of a stored frame that is shown, None for all of it
 
     @property
     def rotation(self) -> int:

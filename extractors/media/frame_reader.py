@@ -61,20 +61,15 @@ class MediaSource:
 
 @dataclass
 class DecodePass:
-    """Times and losses of one pass over the file.
+    """Times and losses of one pass over the file."""
 
-    ticks: presentation times of the frames in the order they came (UNTIMED where missing).
-    lost: packets that would not decode. damaged: frames that came with errors patched over.
-    last_damaged: how many frames had come with the last of these.
-    agrees: whether the frames kept to the index so far. complete: whether the pass went on to the file's end.
-    """
-
+    #: Presentation times of the frames in the order they came (UNTIMED where missing).
     ticks: array[int] = field(default_factory=lambda: array("q"))
-    lost: int = 0
-    damaged: int = 0
-    last_damaged: int = 0
-    agrees: bool = True
-    complete: bool = False
+    lost: int = 0  #: packets that would not decode
+    damaged: int = 0  #: frames that came with errors patched over
+    last_damaged: int = 0  #: how many frames had come with the last of these
+    agrees: bool = True  #: whether the frames kept to the index so far
+    complete: bool = False  #: whether the pass went on to the file's end
 
     def ends_damaged(self, frames: int) -> bool:
         """Returns whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""

@@ -64,26 +64,20 @@ class SoundTrack:
 
 @dataclass(frozen=True)
 class Probe:
-    """Facts that the file states about itself, and its first frame.
-
-    tick: presentation time of the first frame, in the stream's ticks. zero: the same in seconds.
-    expected: frames the header claims. container_duration: seconds the header claims.
-    assumes_bt709: whether the colours are not tagged and taken for those of HD.
-    interlaced: whether a frame is two half-pictures.
-    """
+    """Facts that the file states about itself, and its first frame."""
 
     container: str
     codec: str
     display: Display
-    tick: int | None
-    zero: float
-    expected: int | None
+    tick: int | None  #: presentation time of the first frame, in the stream's ticks
+    zero: float  #: the same in seconds
+    expected: int | None  #: frames the header claims
     fps: float | None
-    container_duration: float | None
+    container_duration: float | None  #: seconds the header claims
     sound: SoundTrack | None
     warnings: tuple[MediaWarning, ...]
-    assumes_bt709: bool = False
-    interlaced: bool = False
+    assumes_bt709: bool = False  #: whether the colours are not tagged and taken for those of HD
+    interlaced: bool = False  #: whether a frame is two half-pictures
 
 
 def probe_media(source: MediaSource, index: PacketIndex) -> Probe:

@@ -142,30 +142,26 @@ def select_span(times: NDArray[np.float64], duration: float, part: tuple[float, 
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """Asks for frames of a file, in some sizes, and for its sound.
+    """Asks for frames of a file, in some sizes, and for its sound."""
 
-    sampling: frames by count or by rate; left aside where there are ``windows``. None takes no frame.
-    short_side: pixels of the shorter edge of ``Decoded.frames`` at most; smaller videos are not enlarged.
-    None where frames are wanted in ``sizes`` alone, and without any of these as stored.
-    audio_rate: samples a second of the mono sound, or None for no sound.
-    windows: ways to cut the video; where any are given, the frames that they look at are taken.
-    part: (start, end), seconds of the file: frames are chosen as if nothing else were in it. Their times and
-    the sound stay the file's; ``cut_clip`` makes a video of its own of them.
-    rates: frames at a rate, which are taken beside those that ``windows`` look at.
-    sizes: in which extractors are to be handed the frames beside ``short_side``'s, so that what one sees
-    does not depend on what others need.
-    chunk_bytes: pixels that a stream hands over at a time, a single frame at least.
-    shown: which of the frames a visitor is shown where windows take many, None for all.
-    """
-
+    #: Frames by count or by rate; left aside where there are ``windows``. None takes no frame.
     sampling: Sampling | None = field(default_factory=Sampling)
+    #: Pixels of the shorter edge of ``Decoded.frames`` at most; smaller videos are not enlarged. None where
+    #: frames are wanted in ``sizes`` alone, and without any of these as stored.
     short_side: int | None = 256
-    audio_rate: int | None = None
+    audio_rate: int | None = None  #: samples a second of the mono sound, or None for no sound
+    #: Ways to cut the video; where any are given, the frames that they look at are taken.
     windows: tuple[Windows, ...] = ()
+    #: (start, end), seconds of the file: frames are chosen as if nothing else were in it. Their times and the
+    #: sound stay the file's; ``cut_clip`` makes a video of its own of them.
     part: tuple[float, float] | None = None
+    #: In which extractors are to be handed the frames beside ``short_side``'s, so that what one sees does not
+    #: depend on what others need.
     sizes: tuple[FrameSize, ...] = ()
-    chunk_bytes: int = CHUNK_BYTES
+    chunk_bytes: int = CHUNK_BYTES  #: pixels that a stream hands over at a time, a single frame at least
+    #: Frames at a rate, which are taken beside those that ``windows`` look at.
     rates: tuple[Sampling, ...] = ()
+    #: Which of the frames a visitor is shown where windows take many, None for all.
     shown: Sampling | None = None
 
     def __post_init__(self) -> None:
@@ -268,21 +264,15 @@ class DecodeRequest:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on what one file may cost. Passing any of them is a named error, the sound's length excepted.
+    """Limits on what one file may cost. Passing any of them is a named error, the sound's length excepted."""
 
-    seconds: wall clock. memory: bytes of address space that decoding may add to its process.
-    pixels: of one stored frame (8K has 33 million). max_duration: seconds of video.
-    max_frames: frames in the file. audio_seconds: sound read from the start; more is cut, with a warning.
-    lost_share: of the frames tried, the share that may be undecodable.
-    """
-
-    seconds: float = 300.0
-    memory: int = 3 << 30
-    pixels: int = 40_000_000
-    max_duration: float = 4 * 3600.0
-    max_frames: int = 2_000_000
-    audio_seconds: float = 1800.0
-    lost_share: float = 0.5
+    seconds: float = 300.0  #: wall clock
+    memory: int = 3 << 30  #: bytes of address space that decoding may add to its process
+    pixels: int = 40_000_000  #: of one stored frame (8K has 33 million)
+    max_duration: float = 4 * 3600.0  #: seconds of video
+    max_frames: int = 2_000_000  #: frames in the file
+    audio_seconds: float = 1800.0  #: sound read from the start; more is cut, with a warning
+    lost_share: float = 0.5  #: of the frames tried, the share that may be undecodable
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,19 +28,13 @@ STAY_SLACK_SHARE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Times of all shown frames.
+    """Times of all shown frames."""
 
-    times: float64 (N,) seconds from the first shown frame, rising. duration: seconds, the last frame's
-    stay included. estimated: True where the times were made from the nominal rate. mended: frames whose own
-    time was wrong and was set between its neighbours'. shortened: seconds that a frame's stay was longer
-    than header and edit list allow.
-    """
-
-    times: NDArray[np.float64]
-    duration: float
-    estimated: bool
-    mended: int = 0
-    shortened: float = 0.0
+    times: NDArray[np.float64]  #: float64 (N,) seconds from the first shown frame, rising
+    duration: float  #: seconds, the last frame's stay included
+    estimated: bool  #: True where the times were made from the nominal rate
+    mended: int = 0  #: frames whose own time was wrong and was set between its neighbours'
+    shortened: float = 0.0  #: seconds that a frame's stay was longer than header and edit list allow
 
     def __len__(self) -> int:
         return len(self.times)

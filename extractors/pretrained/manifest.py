@@ -27,39 +27,33 @@ GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")
 
 
 class WeightsEntry(BaseModel):
-    """Describes one file of weights.
-
-    network: the extractor whose weights it is; several files may serve one, the first one here is taken.
-    source: "package" (a Python package and the file in it), "url", "file" (the user brings it), or
-    "repository" (it lies beside the manifest).
-    path: the file in the package or in the manifest's folder; elsewhere the name under which it is kept.
-    where: for a file that the user brings, where it is published, as the middle of a sentence.
-    sha256: None where none is published; then the first file seen is pinned. git_blob: what git calls the
-    file in the repository that publishes it.
-    bytes: as published, and so only about right where sha256 is not whole; None where it could not be learnt.
-    licence: as stated upstream. keys: whose names the parameters have.
-    reader: the function of ours that takes the checkpoint, as module:function; variant: its first argument.
-    """
+    """Describes one file of weights."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
+    #: The extractor whose weights it is; several files may serve one, the first one here is taken.
     network: str
+    #: "package" (a Python package and the file in it), "url", "file" (the user brings it), or "repository"
+    #: (it lies beside the manifest).
     source: Source
+    #: The file in the package or in the manifest's folder; elsewhere the name under which it is kept.
     path: str
     requirement: str | None = None
     module: str | None = None
     url: HttpUrl | None = None
+    #: For a file that the user brings, where it is published, as the middle of a sentence.
     where: str | None = None
-    sha256: Digest | None = None
-    git_blob: GitBlob | None = None
+    sha256: Digest | None = None  #: None where none is published; then the first file seen is pinned
+    git_blob: GitBlob | None = None  #: what git calls the file in the repository that publishes it
+    #: As published, and so only about right where sha256 is not whole; None where it could not be learnt.
     bytes: int | None = Field(None, gt=0)
-    licence: str
+    licence: str  #: as stated upstream
     paper: str
     preprocessing: str
-    reader: str | None = None
-    variant: str | None = None
-    keys: str
+    reader: str | None = None  #: the function of ours that takes the checkpoint, as module:function
+    variant: str | None = None  #: its first argument
+    keys: str  #: whose names the parameters have
 
     @property
     def file_name(self) -> str:

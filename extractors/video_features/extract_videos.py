@@ -37,18 +37,13 @@ Progress: TypeAlias = Callable[[Path, float], None]
 
 @dataclass(frozen=True, eq=False)
 class ExtractedVideo:
-    """The streams of one video, and the decode report.
-
-    streams: by name, on one clock. sampled: float64 (T,), seconds of the frames that were looked at.
-    decode_seconds: spent waiting for the decoder. extract_seconds: spent on the frames and the sound, of
-    batches its share.
-    """
+    """The streams of one video, and the decode report."""
 
     video: Video
-    streams: dict[str, Stream]
-    sampled: NDArray[np.float64]
-    decode_seconds: float
-    extract_seconds: float
+    streams: dict[str, Stream]  #: by name, on one clock
+    sampled: NDArray[np.float64]  #: float64 (T,), seconds of the frames that were looked at
+    decode_seconds: float  #: spent waiting for the decoder
+    extract_seconds: float  #: spent on the frames and the sound, of batches its share
 
 
 def extract_video(

@@ -83,15 +83,12 @@ class FeatureSpec:
 
 @dataclass(frozen=True)
 class VideoSource:
-    """Names the video that features are of.
+    """Names the video that features are of."""
 
-    file: its name. path: digest of where it lay. sha256, bytes: of its content.
-    """
-
-    file: str
-    path: str
-    sha256: str
-    bytes: int
+    file: str  #: its name
+    path: str  #: digest of the file's place
+    sha256: str  #: of its content
+    bytes: int  #: the content's size
 
     @classmethod
     def of(cls, file: Path) -> VideoSource:
@@ -114,18 +111,14 @@ def path_digest(file: Path) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SavedFeatures:
-    """Content of one file of features.
-
-    streams: by name. media: facts about the video (``Video.media``). fps: frames a second on the extraction
-    clock. classes: labels of a ``…_logits`` stream's columns, where known.
-    """
+    """Content of one file of features."""
 
     tag: FeatureSpec
     source: VideoSource
-    media: Mapping[str, Any]
-    fps: float
-    streams: Mapping[str, Stream]
-    classes: tuple[str, ...] | None = None
+    media: Mapping[str, Any]  #: facts about the video (``Video.media``)
+    fps: float  #: frames a second on the extraction clock
+    streams: Mapping[str, Stream]  #: by name
+    classes: tuple[str, ...] | None = None  #: labels of a ``…_logits`` stream's columns, where known
 
 
 @dataclass(frozen=True)

@@ -28,24 +28,20 @@ LARGEST = torch.finfo(torch.float16).max
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Describes one extractor of a network, all but its weights.
-
-    network: for the name tag. outputs: the streams, in the order in which the module gives them, the map and
-    the logits by their endings "_grid" and "_logits". width: channels of the first. values: what is done to
-    the bytes of the cut frames, in words. least, most: frames that the network can take in one window.
-    batch: windows a forward pass, for each thread on a CPU and on another device.
-    """
+    """Describes one extractor of a network, all but its weights."""
 
     name: str
-    network: str
+    network: str  #: for the name tag
+    #: The streams, in the order in which the module gives them, the map and the logits by their endings
+    #: "_grid" and "_logits".
     outputs: tuple[str, ...]
-    width: int
+    width: int  #: channels of the first
     framing: ResizeAndCrop
-    values: str
+    values: str  #: what is done to the bytes of the cut frames, in words
     windows: Windows
-    least: int = 1
-    most: int | None = None
-    batch: tuple[int, int] = (1, 8)
+    least: int = 1  #: frames that the network needs in one window
+    most: int | None = None  #: frames that it can take in one window, None for any number
+    batch: tuple[int, int] = (1, 8)  #: windows a forward pass, for each thread on a CPU and on another device
 
     @property
     def preprocessing(self) -> str:

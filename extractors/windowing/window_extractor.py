@@ -24,22 +24,20 @@ from extractors.windows import Windows
 class WindowExtractor(ABC):
     """Turns frames into streams. These are called ``<name>`` (T, C), ``<name>_grid`` (T, cells, C), row by
     row, and ``<name>_logits`` (T, classes).
-
-    spec: the name tag. width: channels of ``<name>``. windows: how a video is cut. short_side: pixels of
-    the shorter edge to which the decoder shrinks larger frames, None for frames as stored. batch: windows a
-    forward pass. classes: labels of the logits, where known. any_frames: whether ``extract`` takes every
-    frame that it is given, by whatever rule these were chosen, and not windows.
     """
 
     name: str
     needs: frozenset[str] = frozenset({"frames"})
-    spec: StreamSpec
-    width: int
-    windows: Windows
+    spec: StreamSpec  #: the name tag
+    width: int  #: channels of ``<name>``
+    windows: Windows  #: how a video is cut
+    #: Pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as stored.
     short_side: int | None
-    batch: int
+    batch: int  #: windows a forward pass
     device: torch.device
-    classes: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None  #: labels of the logits, where known
+    #: Whether ``extract`` takes every frame that it is given, by whatever rule these were chosen, and not
+    #: windows.
     any_frames: bool = False
 
     @property

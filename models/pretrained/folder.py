@@ -47,23 +47,18 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 
 @dataclass(frozen=True)
 class PretrainedInfo:
-    """Describes a pretrained captioner that is not loaded.
+    """Describes a pretrained captioner that is not loaded."""
 
-    folder: where it lies; its last part is the captioner's ``name`` unless another was given.
-    architecture: the class in transformers. parameters: numbers in its weights. disk: bytes of these files.
-    working: bytes that one video with a beam of five takes beside the weights, as the configuration says.
-    licence: of the README's card, None where it says nothing. config: config.json.
-    """
-
-    folder: Path
+    folder: Path  #: where it lies; its last part is the captioner's ``name`` unless another was given
     name: str
     family: Family
-    architecture: str
-    parameters: int
-    disk: int
+    architecture: str  #: the class in transformers
+    parameters: int  #: numbers in its weights
+    disk: int  #: bytes of these files
+    #: Bytes that one video with a beam of five takes beside the weights, as the configuration says.
     working: int
-    licence: str | None
-    config: Mapping[str, Any]
+    licence: str | None  #: of the README's card, None where it says nothing
+    config: Mapping[str, Any]  #: config.json
 
     def memory(self, precision: Precision = "float32") -> int:
         """Bytes that it takes when it is loaded and captions one video, an estimate."""

@@ -37,18 +37,14 @@ CLOSED: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 @dataclass(frozen=True)
 class LoadSettings:
-    """Describes how a captioner is loaded.
+    """Describes how a captioner is loaded."""
 
-    device: where to. precision: of its weights. attention: what is shown of it. frames: how many frames it
-    is shown at most, where its kind leaves that open; None for its own number. prompt: what a video-language
-    model is asked; None for ours.
-    """
-
-    device: str = "cpu"
-    precision: Precision = "float32"
-    attention: AttentionChoice = field(default_factory=AttentionChoice)
+    device: str = "cpu"  #: where to
+    precision: Precision = "float32"  #: of its weights
+    attention: AttentionChoice = field(default_factory=AttentionChoice)  #: what is shown of it
+    #: How many frames it is shown at most, where its kind leaves that open; None for its own number.
     frames: int | None = None
-    prompt: str | None = None
+    prompt: str | None = None  #: what a video-language model is asked; None for ours
 
 
 @contextmanager

@@ -27,13 +27,12 @@ REFUSED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Token ids. start: a decoder's first token, None where a prompt begins it. ends: any of them ends a
-    caption. pad: fills up shorter ones. unknown: never written where ``suppress_unk`` asks, None where the
-    tokenizer has none of its own."""
+    """Token ids."""
 
-    start: int | None
-    ends: tuple[int, ...]
-    pad: int
+    start: int | None  #: a decoder's first token, None where a prompt begins it
+    ends: tuple[int, ...]  #: any of them ends a caption
+    pad: int  #: fills up shorter ones
+    #: Never written where ``suppress_unk`` asks, None where the tokenizer has none of its own.
     unknown: int | None = None
 
 

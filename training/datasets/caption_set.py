@@ -26,20 +26,15 @@ def parse_split(name: str) -> Split:
 
 @dataclass(frozen=True)
 class VideoItem:
-    """One captioned video or picture.
-
-    path: its file, None where that is not there. captions: without line breaks, none empty. start, end:
-    seconds of the file, where the video is a part of it. category: of the set's kinds of videos, where it
-    has such.
-    """
+    """One captioned video or picture."""
 
     id: str
-    path: Path | None
+    path: Path | None  #: its file, None where that is not there
     split: Split
-    captions: tuple[str, ...]
-    start: float | None = None
-    end: float | None = None
-    category: int | None = None
+    captions: tuple[str, ...]  #: without line breaks, none empty
+    start: float | None = None  #: seconds of the file at which the video begins, where it is a part of it
+    end: float | None = None  #: seconds at which it ends
+    category: int | None = None  #: of the set's kinds of videos, where it has such
 
     @property
     def usable(self) -> bool:

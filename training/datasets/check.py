@@ -38,17 +38,14 @@ class FoundAnnotation:
 
 @dataclass(frozen=True)
 class SplitCount:
-    """Counts of one split.
-
-    annotated, captions: videos and their captions. expected: as the paper has them, None where it says
-    nothing. found: videos whose file is there; unreadable: those of them that cannot be opened."""
+    """Counts of one split."""
 
     split: Split
-    annotated: int
-    expected: int | None
-    found: int
-    unreadable: int
-    captions: int
+    annotated: int  #: videos that the annotations name
+    expected: int | None  #: as the paper has them, None where it says nothing
+    found: int  #: videos whose file is there
+    unreadable: int  #: those of them that cannot be opened
+    captions: int  #: of the annotated videos
 
     @property
     def complete(self) -> bool:

@@ -19,15 +19,12 @@ from training.datasets.files import AnnotationFile
 
 @dataclass(frozen=True)
 class VocabularyRule:
-    """Limits which words are known.
+    """Limits which words are known."""
 
-    min_count: words seen less often in training captions are unknown. max_words: captions are cut behind
-    so many. whole_set: words are counted in all splits. printed: the size that the paper gives."""
-
-    min_count: int = 1
-    max_words: int | None = None
-    whole_set: bool = False
-    printed: int | None = None
+    min_count: int = 1  #: words seen less often in training captions are unknown
+    max_words: int | None = None  #: captions are cut after so many
+    whole_set: bool = False  #: words are counted in all splits
+    printed: int | None = None  #: the size that the paper gives
 
     def build_vocabulary(self, captions: CaptionSet) -> Vocabulary:
         """Builds the vocabulary of the captions that are there, whether or not their videos are."""
@@ -73,21 +70,16 @@ ReadSet: TypeAlias = Callable[[Path, PaperProtocol], CaptionSet]
 
 @dataclass(frozen=True)
 class DataSet:
-    """A captioned set.
-
-    title: its full name. annotations: what has to lie in its folder. media: where videos or pictures are
-    looked for, in words. obtain: how to get it, a sentence. protocols: the first is the default. read: the
-    set in a folder, raises DataSetError. source: where its form was looked up.
-    """
+    """A captioned set."""
 
     name: str
-    title: str
-    annotations: tuple[AnnotationFile, ...]
-    media: str
-    obtain: str
-    protocols: tuple[PaperProtocol, ...]
-    read: ReadSet
-    source: str
+    title: str  #: its full name
+    annotations: tuple[AnnotationFile, ...]  #: what has to lie in its folder
+    media: str  #: where videos or pictures are looked for, in words
+    obtain: str  #: how to get it, a sentence
+    protocols: tuple[PaperProtocol, ...]  #: the first is the default
+    read: ReadSet  #: the set in a folder, raises DataSetError
+    source: str  #: where its form was looked up
 
     def find_protocol(self, paper: str | None = None) -> PaperProtocol:
         """Finds how a paper used the set, by default the first that did. Raises UnknownProtocol."""

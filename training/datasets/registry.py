@@ -40,18 +40,13 @@ def recognise_data_set(root: Path) -> DataSet:
 
 @dataclass(frozen=True)
 class SetFolder:
-    """A folder that a captioned set lies in.
-
-    name: of the set, by default what its files are of. paper: whose splits. split: by default all of them.
-
-    cache: where its videos' features are kept.
-    """
+    """A folder that a captioned set lies in."""
 
     root: Path
-    name: str | None = None
-    paper: str | None = None
-    split: str | None = None
-    cache: Path = Path("data/cache")
+    name: str | None = None  #: of the set, by default what its files are of
+    paper: str | None = None  #: whose splits
+    split: str | None = None  #: by default all of them
+    cache: Path = Path("data/cache")  #: where its videos' features are kept
 
     @property
     def data_set(self) -> DataSet:

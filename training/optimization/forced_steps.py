@@ -20,33 +20,24 @@ from models.vocabulary import UNK
 
 @dataclass(frozen=True, eq=False)
 class ForcedStep:
-    """One step of a batch of captions, by indices on the captioner's device.
+    """One step of a batch of captions, by indices on the captioner's device."""
 
-    rows: (R',) captions that have not all ended, each video's longest first. kept: (R',) their places among
-    the rows of the step before. counted: places of the rows that have a word here. own: places of the rows
-    that are fed a word of the captioner's own, and drawn_from: the same rows' among those of the step before.
-    """
-
-    rows: Tensor
-    kept: Tensor
-    counted: Tensor
-    own: Tensor
-    drawn_from: Tensor
+    rows: Tensor  #: (R',) captions that have not all ended, each video's longest first
+    kept: Tensor  #: (R',) their places among the rows of the step before
+    counted: Tensor  #: places of the rows that have a word here
+    own: Tensor  #: places of the rows that are fed a word of the captioner's own
+    drawn_from: Tensor  #: the same rows' places among those of the step before
 
 
 @dataclass(frozen=True, eq=False)
 class ForcedWords:
-    """The N words of a batch's captions that count.
+    """The N words of a batch's captions that count."""
 
-    log_probs: (N, V) with gradient. captions, places: (N,), which caption and which of its words each is.
-    attentions: of each step, for the rows that it took.
-    """
-
-    log_probs: Tensor
-    captions: Tensor
-    places: Tensor
+    log_probs: Tensor  #: (N, V) with gradient
+    captions: Tensor  #: (N,), the caption of each word
+    places: Tensor  #: (N,), each word's place in its caption
     steps: Sequence[ForcedStep]
-    attentions: Sequence[StepAttention | None]
+    attentions: Sequence[StepAttention | None]  #: of each step, for the rows that it took
 
     def take(self, per_word: Tensor) -> Tensor:
         """Takes of a value for each caption's words (R, L, …) those of the words that count (N, …)."""

@@ -25,18 +25,14 @@ from training.recipes.recipe import CONSTANT, Recipe
 
 @dataclass(frozen=True)
 class PaperRun:
-    """One captioner's training as its paper did it, on one set.
+    """One captioner's training as its paper did it, on one set."""
 
-    recipe: without lengths, which ``epochs`` gives by phase. config: from the stream set that feeds the
-    captioner. data_set, paper: whose splits and words, in training.datasets.
-    """
-
-    recipe: Recipe
+    recipe: Recipe  #: without lengths, which ``epochs`` gives by phase
     epochs: Mapping[str, float]
-    config: Callable[[StreamSet], BaseModel]
+    config: Callable[[StreamSet], BaseModel]  #: from the stream set that feeds the captioner
     streams: str
-    data_set: str
-    paper: str
+    data_set: str  #: set in training.datasets that it trains on
+    paper: str  #: whose splits and words of the set
 
     def with_seed(self, seed: int | None) -> PaperRun:
         """Returns the same with another seed, if there is one."""

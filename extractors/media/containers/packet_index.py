@@ -53,39 +53,33 @@ END_SLACK_SHARE = 0.1
 
 @dataclass
 class PacketIndex:
-    """Times of all packets of the picture track, in ticks of ``time_base``; ``keys`` are rising.
+    """Times of all packets of the picture track, in ticks of ``time_base``; ``keys`` are rising."""
 
-    pts: the times of all packets that are meant to be shown, rising where the index is trusted; else, as far
-    as known, in the order of display, UNTIMED where missing. keys: times of the packets decoding can
-    start at, hidden ones included (a film cut by an edit list starts at one). newest, last_length: the
-    last frame's time and how long it stays, 0 where unknown. damaged: packets the demuxer itself calls
-    incomplete. last_packet: where it lies in the file. missing: bytes that the file lacks at its end, at the
-    least, by what it claims itself. open_end: whether only decoding can tell if the last picture is whole.
-    claimed_seconds: how long the header lets the pictures last. ends: seconds at which the last track ends,
-    known only where the pictures end long before the header does. layered: whether frames of HEVC lie in
-    temporal layers. interlaced: whether the first frame is two half-pictures, once it has been decoded.
-    """
-
-    container: str
-    time_base: Fraction
-    rate: Fraction
+    container: str  #: its name in FFmpeg
+    time_base: Fraction  #: seconds a tick
+    rate: Fraction  #: nominal frames a second
+    #: The times of all packets that are meant to be shown, rising where the index is trusted; else, as far as
+    #: known, in the order of display, UNTIMED where missing.
     pts: array[int] = field(default_factory=lambda: array("q"))
+    #: Times of the packets decoding can start at, hidden ones included (a film cut by an edit list starts at
+    #: one).
     keys: array[int] = field(default_factory=lambda: array("q"))
     packets: int = 0
     hidden: int = 0
-    damaged: int = 0
+    damaged: int = 0  #: packets the demuxer itself calls incomplete
     untimed: int = 0
-    newest: int | None = None
-    last_length: int = 0
-    last_packet: LastPacketPlace | None = None
-    missing: int = 0
-    open_end: bool = False
-    claimed_seconds: float | None = None
+    newest: int | None = None  #: the last frame's time
+    last_length: int = 0  #: how long the last frame stays, 0 where unknown
+    last_packet: LastPacketPlace | None = None  #: where it lies in the file
+    missing: int = 0  #: bytes that the file lacks at its end, at the least, by what it claims itself
+    open_end: bool = False  #: whether only decoding can tell if the last picture is whole
+    claimed_seconds: float | None = None  #: how long the header lets the pictures last
+    #: Seconds at which the last track ends, known only where the pictures end long before the header does.
     ends: float | None = None
     open_gops: bool = False
     jumps_back: bool = False
-    layered: bool = False
-    interlaced: bool = False
+    layered: bool = False  #: whether frames of HEVC lie in temporal layers
+    interlaced: bool = False  #: whether the first frame is two half-pictures, once it has been decoded
     trusted: bool = True
 
     @property

@@ -45,13 +45,12 @@ ALONG_TOKENS = ("input_ids", "attention_mask", "mm_token_type_ids")
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """One video's prompt. along: tensors (1, S) by name. beside: others that the model is given with it.
-    visual: the encoder's output, as transformers has it. grid: (moments, rows, columns) of visual tokens."""
+    """One video's prompt."""
 
-    along: Mapping[str, Tensor]
-    beside: Mapping[str, Tensor]
-    visual: Any
-    grid: tuple[int, int, int]
+    along: Mapping[str, Tensor]  #: tensors (1, S) by name
+    beside: Mapping[str, Tensor]  #: others that the model is given with it
+    visual: Any  #: the encoder's output, as transformers has it
+    grid: tuple[int, int, int]  #: (moments, rows, columns) of visual tokens
 
     @property
     def ids(self) -> Tensor:
