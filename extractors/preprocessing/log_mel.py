@@ -58,7 +58,7 @@ def _to_mel(hertz: Floats) -> Floats:
 
 @cache
 def _make_mel_matrix() -> Floats:
-    """(257, 64): triangles that are straight in mel, not in hertz; the constant part belongs to none."""
+    """Makes (257, 64): triangles straight in mel, not in hertz; the constant part belongs to none."""
     bins = _to_mel(np.linspace(0.0, RATE / 2, FFT // 2 + 1))[:, None]
     lowest, highest = _to_mel(np.array([LOWEST, HIGHEST]))
     edges = np.linspace(lowest, highest, BANDS + 2)

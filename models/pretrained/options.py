@@ -57,7 +57,7 @@ def penalty_exponent(options: DecodingOptions) -> float:
 
 
 def generation_config(options: DecodingOptions, tokens: SpecialTokens) -> GenerationConfig:
-    """The same search in the words of transformers.
+    """Returns the same search as transformers' own configuration.
 
     Beams end as ours do (``early_stopping="never"``): when none that is open could still win.
 

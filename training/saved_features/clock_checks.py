@@ -82,7 +82,7 @@ def _rows_a_second(given: MappedStream, rate: object) -> float | None:
 
 
 def _steps(given: MappedStream, rate: object) -> float | None:
-    """Frames from row to row of a stream whose rows are counted by the second."""
+    """Computes the frames from row to row of a stream whose rows are counted by the second."""
     return rate / given.fps if given.fps is not None and isinstance(rate, float | int) else None
 
 

@@ -267,7 +267,7 @@ def _log_m(forced: CaptionLikelihoods) -> Tensor:
 
 
 def _repeat_last(batch: Batch, slots: Tensor, ratio: int, count: int) -> Tensor:
-    """(B, ratio·count, N, C): a video's rows, its last one up to the end of its slots, then zeros.
+    """Returns (B, ratio·count, N, C): a video's rows, its last one up to the end of its slots, then zeros.
 
     The zeros are what the convolution pads by as well, so that padding a batch changes nothing.
     """

@@ -124,7 +124,7 @@ class GumbelTopK(nn.Module):
         return chosen
 
     def _choice(self, logits: Tensor) -> Tensor:
-        """(R, J): forward at τ, backward at ``tau_backward``."""
+        """Returns (R, J): forward at τ, backward at ``tau_backward``."""
         hard = (logits / self.tau).softmax(1)
         if self.tau_backward is None:
             return hard
@@ -279,7 +279,7 @@ def drop_smallest(weights: Tensor, mask: Tensor, share: float) -> Tensor:
 
 
 def _averaging(frames: Batch, regions: Batch) -> Tensor:
-    """(B, L, J): column j averages over the frames nearest to region row j."""
+    """Returns (B, L, J): column j averages over the frames nearest to region row j."""
     nearest = find_nearest_rows(frames.times, regions.times, regions.frame_mask)
     chosen = F.one_hot(nearest, regions.times.shape[1]) * frames.frame_mask.unsqueeze(2)
     return chosen / chosen.sum(1, keepdim=True).clamp(min=1)

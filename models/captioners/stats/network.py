@@ -139,7 +139,7 @@ class RankedAttention(nn.Module):
         return outputs.gather(1, last).squeeze(1) * (counts > 0).unsqueeze(1)
 
     def _loss(self, w: Tensor, x: Tensor, mask: Tensor) -> Tensor:
-        """Mean over t of softplus(<w, x_{t-1}> + β - <w, x_t>), eqs. 6 and 7; 0 for one frame."""
+        """Computes the mean over t of softplus(<w, x_{t-1}> + β - <w, x_t>), eqs. 6 and 7; 0 for one frame."""
         projected = torch.einsum("rd,rtd->rt", w.float(), x.float())
         pairs = mask[:, 1:] & mask[:, :-1]
         zeta = projected[:, :-1] + self.margin - projected[:, 1:]
@@ -354,7 +354,7 @@ class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
 
 
 def _attention(steps: Sequence[StreamStep]) -> StepAttention:
-    """The first stream's maps on the captioner's clock; every stream's branch weights."""
+    """Returns the first stream's maps on the captioner's clock; every stream's branch weights."""
     rankings = [each.ranking for each in steps if each.ranking is not None]
     extras: Mapping[str, Tensor] = {
         "branch": torch.stack([each.branch for each in steps], 1),

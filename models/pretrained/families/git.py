@@ -192,7 +192,7 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
         return _in_place_of(self.model.git, image_encoder=_EncodedFrames(encoded.hidden))
 
     def _as_pixels(self, rows: Tensor) -> Tensor:
-        """(R, T, 1, 1, 1), or (R, 1, 1, 1) for a model of pictures, as the model takes pixels."""
+        """Returns (R, T, 1, 1, 1), or (R, 1, 1, 1) for a model of pictures, as the model takes pixels."""
         of_video = self.model.config.num_image_with_embedding is not None
         return rows[:, :, None, None, None] if of_video else rows[:, :, None, None]
 
