@@ -164,7 +164,7 @@ class InstalledCaptioners:
         return card
 
     def list(self) -> list[PretrainedCard]:
-        """Lists the cards of all that are installed, by name. Raises FilesDiffer where a card is unreadable."""
+        """Lists the cards of all captioners here, by name. Raises FilesDiffer where a card is unreadable."""
         if not self.folder.is_dir():
             return []
         folders = sorted(

@@ -139,7 +139,7 @@ class RankedAttention(nn.Module):
         return outputs.gather(1, last).squeeze(1) * (counts > 0).unsqueeze(1)
 
     def _loss(self, w: Tensor, x: Tensor, mask: Tensor) -> Tensor:
-        """Computes the mean over t of softplus(<w, x_{t-1}> + β - <w, x_t>), eqs. 6 and 7; 0 for one frame."""
+        """Averages softplus(<w, x_{t-1}> + β - <w, x_t>) over t, eqs. 6 and 7; 0 for one frame."""
         projected = torch.einsum("rd,rtd->rt", w.float(), x.float())
         pairs = mask[:, 1:] & mask[:, :-1]
         zeta = projected[:, :-1] + self.margin - projected[:, 1:]
