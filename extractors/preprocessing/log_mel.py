@@ -45,7 +45,7 @@ def compute_examples(samples: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def _periodic_hann() -> Floats:
-    """Without its last point, which would repeat the first: what TensorFlow and MATLAB call periodic."""
+    """Makes Hann's window without its last point, which would repeat the first ("periodic")."""
     window: Floats = 0.5 - 0.5 * np.cos(2 * np.pi / WINDOW * np.arange(WINDOW))
     return window
 

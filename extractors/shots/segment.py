@@ -51,7 +51,7 @@ class SegmentOptions:
 
     @classmethod
     def parse(cls, text: str, minimum: float = 2.0, maximum: float = 20.0) -> SegmentOptions:
-        """From the words of a form or a command line.
+        """Reads the words of a form or a command line.
 
         Args:
             text: "auto", "shots", "none", or a piece's length in seconds.

@@ -249,7 +249,7 @@ def _collect_candidates(outputs: Mapping[str, MemberOutput], video: int) -> list
 def _score_relevance(
     embedding: SemanticEmbedding, videos: Tensor, competing: Sequence[Sequence[Candidate]]
 ) -> tuple[Tensor, ...]:
-    """For each video the cosines of its candidates; a word that the embedding does not know is its <unk>."""
+    """Computes each video's cosines with its candidates; words unknown to the embedding are its <unk>."""
     counts = [len(candidates) for candidates in competing]
     captions = [embedding.vocabulary.encode(each.words) for candidates in competing for each in candidates]
     sentences = embedding.encode_sentences(pad_captions(captions).to(videos.device))

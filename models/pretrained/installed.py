@@ -236,7 +236,7 @@ class InstalledCaptioners:
 
 
 def hub_id(text: str) -> tuple[str, str | None] | None:
-    """``owner/name@revision`` as (id, revision), or None where the text is no id of a hub."""
+    """Splits ``owner/name@revision`` into (id, revision), or None where the text is no id of a hub."""
     match = HUB_ID.fullmatch(text)
     return None if match is None else (match["id"], match["revision"])
 

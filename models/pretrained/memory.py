@@ -68,7 +68,7 @@ def working_memory(config: Mapping[str, Any]) -> int:
 
 
 def _patches(vision: Mapping[str, Any]) -> int:
-    """Of one frame before any are merged; models of any size are taken to see 448 pixels square."""
+    """Counts a frame's patches before merging; models of any size are taken to see 448 pixels square."""
     pixels = _first(vision, "image_size", default=448)
     return max(1, pixels // _first(vision, "patch_size", default=16)) ** 2
 

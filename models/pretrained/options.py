@@ -51,7 +51,7 @@ def check_options(options: DecodingOptions) -> None:
 
 
 def penalty_exponent(options: DecodingOptions) -> float:
-    """A of score = log-probability / n^A."""
+    """Returns A of score = log-probability / n^A."""
     penalty = LengthPenalty.parse(options.length_penalty)
     return 1.0 if penalty.kind == "avg" else penalty.exponent
 

@@ -75,7 +75,7 @@ def check_mapped_clock(
 
 
 def _rows_a_second(given: MappedStream, rate: object) -> float | None:
-    """None where the videos' own frame rates decide it."""
+    """Computes the rows a second; None where the videos' own frame rates decide it."""
     if given.stride is not None:
         return rate / given.stride if isinstance(rate, float | int) else None
     return given.fps

@@ -151,7 +151,7 @@ def _mxf(media: _MediaBytes) -> int | None:
 
 
 def _flv(media: _MediaBytes) -> int | None:
-    """``filesize`` of the metadata, or the end of the last tag."""
+    """Reads ``filesize`` of the metadata, or finds the end of the last tag."""
     head = media.read(0, 1 << 16)
     place = head.find(b"\x00\x08filesize\x00")
     if place >= 0:

@@ -204,7 +204,7 @@ class G2L(RecurrentCaptioner[G2LMemory, G2LState]):
         )
 
     def _encode_regions(self, regions: Batch) -> tuple[Tensor, Tensor]:
-        """r' and the keys of the local attention; nothing where there is no local branch."""
+        """Computes r' and the keys of the local attention; nothing where there is no local branch."""
         if not self.config.key_frames:
             nothing = regions.values[..., :0]
             return nothing, nothing
@@ -237,7 +237,7 @@ class G2L(RecurrentCaptioner[G2LMemory, G2LState]):
         return h_2, G2LState(h_1, h_2), attention
 
     def _phi(self, a_al: Tensor, memory: G2LMemory, mask: Tensor) -> Tensor:
-        """Σ_i φ(a_i [f'_i; v'_i]): W_al is linear, so it was applied once a video."""
+        """Computes Σ_i φ(a_i [f'_i; v'_i]): W_al is linear, so it was applied once a video."""
         weighted = a_al.to(memory.aligned.dtype).unsqueeze(2) * expand_to_rows(memory.aligned, a_al)
         return (self.sigma(weighted + self.b_al) * mask.unsqueeze(2)).sum(1)
 

@@ -188,7 +188,7 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
         return TokenMap(keys, self._side, self._side, view)
 
     def _reading(self, encoded: GitFrames) -> AbstractContextManager[None]:
-        """While it lasts, the model takes rows of encoded frames for pixels."""
+        """Lets the model take rows of encoded frames for pixels while it lasts."""
         return _in_place_of(self.model.git, image_encoder=_EncodedFrames(encoded.hidden))
 
     def _as_pixels(self, rows: Tensor) -> Tensor:

@@ -209,7 +209,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
 
     @contextmanager
     def _eager(self) -> Iterator[None]:
-        """While it lasts, the language model's attention shows its weights; the search runs without."""
+        """Lets the language model's attention return its weights while it lasts; the search runs without."""
         self.model.set_attn_implementation({"text_config": "eager"})
         try:
             yield
@@ -249,7 +249,7 @@ def _behind(name: str, tokens: Tensor) -> Tensor:
 
 
 def _joined(visual: Sequence[Any]) -> Any:
-    """Encoders' outputs one behind the other, as one batch's; the originals stay as they are."""
+    """Joins encoders' outputs to one batch's; the originals stay as they are."""
     joined = copy(visual[0])
     joined.pooler_output = _end_to_end([each.pooler_output for each in visual])
     deep = [getattr(each, "deepstack_features", None) for each in visual]
