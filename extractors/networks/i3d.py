@@ -186,7 +186,7 @@ def _rename_piergiaj(name: str) -> str:
 
 
 def _rename_hassony2(name: str) -> str:
-    """Renames ``mixed_3b.branch_1.0.conv3d.weight``, ``mixed_3b.branch_0.batch3d.bias``, ``conv3d_0c_1x1``."""
+    """Renames ``mixed_3b.branch_1.0.conv3d.weight``, ``…branch_0.batch3d.bias``, ``conv3d_0c_1x1.…``."""
     if name.startswith("conv3d_0c_1x1.conv3d."):
         return name.replace("conv3d_0c_1x1.conv3d.", "logits.")
     name = name[:1].upper() + name[1:]
