@@ -28,5 +28,5 @@ def find_labels(classes: int) -> tuple[str, ...] | None:
 
     1001 classes are ImageNet's with the background before them, as TensorFlow's networks have them.
     """
-    known = (KINETICS_400, IMAGENET, ("background", *IMAGENET))
-    return {len(names): names for names in known}.get(classes)
+    label_sets = (KINETICS_400, IMAGENET, ("background", *IMAGENET))
+    return {len(names): names for names in label_sets}.get(classes)
