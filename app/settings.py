@@ -418,8 +418,8 @@ class Settings(BaseSettings):
     @property
     def upload_seconds(self) -> float:
         """Seconds that an upload is kept once its job has succeeded; infinite: as long as the result."""
-        known = {"result": math.inf, "off": 0.0}
-        return known[self.keep_uploads] if self.keep_uploads in known else float(self.keep_uploads)
+        named = {"result": math.inf, "off": 0.0}
+        return named[self.keep_uploads] if self.keep_uploads in named else float(self.keep_uploads)
 
     @property
     def decoder_count(self) -> int:

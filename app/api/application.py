@@ -164,8 +164,8 @@ async def _request_error(request: Request, error: Exception) -> Response:
 async def _queue_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, QueueError)
     log.warning("queue error", path=request.url.path, error=str(error), hint=error.operator_hint)
-    found = problems.describe_job_error(error, request.url.path)
-    return _answer(request, found, {"Retry-After": "5"})
+    document = problems.describe_job_error(error, request.url.path)
+    return _answer(request, document, {"Retry-After": "5"})
 
 
 async def _record_unreadable(request: Request, error: Exception) -> Response:
@@ -196,22 +196,22 @@ async def _http_error(request: Request, error: Exception) -> Response:
     path = request.url.path
     detail = f"{request.method} {path}: {error.detail}."
     hint = "GET /docs lists the routes and their methods."
-    found = problems.problem(status, status.name.lower(), status.phrase, detail, hint, path)
+    document = problems.problem(status, status.name.lower(), status.phrase, detail, hint, path)
     headers = dict(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_methods_of(request))
-    return _answer(request, found, headers)
+    return _answer(request, document, headers)
 
 
 def _methods_of(request: Request) -> list[str]:
     """All methods of the path that was asked for; a route that does not fit knows only its own."""
     routes = request.app.router.routes
-    found = {
+    methods = {
         method
         for method in METHODS
         if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
     }
-    return sorted(found | {"HEAD"} if "GET" in found else found)
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 async def _client_gone(request: Request, _error: Exception) -> Response:
@@ -230,11 +230,11 @@ async def _internal_error(request: Request, error: Exception) -> Response:
     )
 
 
-def _answer(request: Request, found: Problem, headers: dict[str, str]) -> Response:
-    service_of(request).metrics.refused.labels(found.code).inc()
-    request.state.problem = found.code  # for the audit
-    body = found.model_dump(mode="json", exclude_none=True)
-    return JSONResponse(body, found.status, headers, media_type=problems.MEDIA_TYPE)
+def _answer(request: Request, document: Problem, headers: dict[str, str]) -> Response:
+    service_of(request).metrics.refused.labels(document.code).inc()
+    request.state.problem = document.code  # for the audit
+    body = document.model_dump(mode="json", exclude_none=True)
+    return JSONResponse(body, document.status, headers, media_type=problems.MEDIA_TYPE)
 
 
 class ToStructlog(logging.Handler):

@@ -154,8 +154,8 @@ class Caller:
 
     def upload_limit(self, most: int) -> int:
         """Says how many bytes a video may have, where the service takes ``most``."""
-        own = None if self.key is None else self.key.max_upload_bytes
-        return most if own is None else min(own, most)
+        key_limit = None if self.key is None else self.key.max_upload_bytes
+        return most if key_limit is None else min(key_limit, most)
 
     @property
     def only(self) -> str | None:

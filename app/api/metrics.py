@@ -75,7 +75,7 @@ class JobMetrics(Collector):
         yield from _queue_metrics(figures.queues, figures.ended)
         yield from _ended_metrics(figures.ended)
         yield from _worker_metrics(figures.workers)
-        outcomes = {outcome: figures.ended.webhooks.get(known, 0) for known, outcome in OUTCOMES.items()}
+        outcomes = {outcome: figures.ended.webhooks.get(counted, 0) for counted, outcome in OUTCOMES.items()}
         yield _counters(
             "reelword_webhook_attempts", "Attempts at webhooks, by what came of them", "outcome", outcomes
         )
@@ -126,8 +126,8 @@ def _ended_metrics(ended: EndedFigures) -> Iterator[Metric]:
         labels=["stage"],
     )
     for stage in dict.fromkeys((*STAGES, *ended.seconds)):
-        found = ended.seconds.get(stage, SecondsFigures({}, 0.0))
-        seconds.add_metric([stage], found.cumulative, found.total)
+        figures = ended.seconds.get(stage, SecondsFigures({}, 0.0))
+        seconds.add_metric([stage], figures.cumulative, figures.total)
     yield seconds
 
 

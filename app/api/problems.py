@@ -479,8 +479,8 @@ def in_units(size: int) -> str:
 
 def describe(error: Refusal, path: str) -> Problem:
     """Makes the problem document of an error met while answering ``path``."""
-    known = None if isinstance(error, InvalidCursor) else error.known
-    document = problem(error.status, error.code, error.title, str(error), error.hint, path, known)
+    names = None if isinstance(error, InvalidCursor) else error.known
+    document = problem(error.status, error.code, error.title, str(error), error.hint, path, names)
     return document.model_copy(update={"causes": error.causes}) if isinstance(error, NotReady) else document
 
 
@@ -530,8 +530,8 @@ def headers_of(error: Refusal) -> dict[str, str]:
     if not isinstance(error, RequestError):
         return {}
     headers = {"Retry-After": error.retry_after, "WWW-Authenticate": error.challenge}
-    own = {name: str(value) for name, value in headers.items() if value is not None}
-    return {**error.headers, **own}
+    challenges = {name: str(value) for name, value in headers.items() if value is not None}
+    return {**error.headers, **challenges}
 
 
 def response(error: RequestError, path: str) -> Response:

@@ -130,9 +130,9 @@ class Answer(Document):
     def joined_with(self, later: Answer) -> Answer:
         """Adds what has been found since."""
         parts = [part.timings.model_dump(exclude_unset=True) for part in (self, later) if part.timings]
-        found = {name: getattr(later, name) for name in later.model_fields_set}
+        members = {name: getattr(later, name) for name in later.model_fields_set}
         timings = Timings(**{name: seconds for part in parts for name, seconds in part.items()})
-        return self.model_copy(update={**found, "timings": timings})
+        return self.model_copy(update={**members, "timings": timings})
 
     def as_record(self) -> dict[str, Any]:
         """Makes JSON of it, without what is not known yet."""
@@ -217,8 +217,8 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -
         RecordUnreadable: this version cannot read its answer.
     """
     try:
-        found = _document(job, _answer(job, blobs), position or QueuePosition())
-        return found.model_copy(update={"urls": urls_of(job, blobs)})
+        document = _document(job, _answer(job, blobs), position or QueuePosition())
+        return document.model_copy(update={"urls": urls_of(job, blobs)})
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
@@ -300,8 +300,8 @@ def segment_lines(job: Job, blobs: Blobs, numbers: range) -> list[JobSegment]:
         numbers: which, counted from 0.
     """
     kept = kept_segments(job, blobs) if numbers else None
-    found = [] if kept is None else kept.read(blobs, numbers.start)
-    return [JobSegment.model_validate(_line_of(segment)) for segment in found[: len(numbers)]]
+    segments = [] if kept is None else kept.read(blobs, numbers.start)
+    return [JobSegment.model_validate(_line_of(segment)) for segment in segments[: len(numbers)]]
 
 
 def _whole_answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:

@@ -57,8 +57,8 @@ def summary_of(job: Job) -> JobSummary:
 
 
 def _members(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = answer.get(name)
-    return found if isinstance(found, dict) else {}
+    members = answer.get(name)
+    return members if isinstance(members, dict) else {}
 
 
 def _fault(error: Mapping[str, str]) -> Fault:

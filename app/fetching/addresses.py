@@ -82,10 +82,10 @@ class AllowedHosts:
 def resolve(host: str, port: int) -> Sequence[IpAddress]:
     """Lists the addresses of a host. Raises OSError."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:  # a label that no name can have
         raise OSError(f"{host} is no name of a host") from error
-    return [ip_address(str(place[0])) for *_, place in found]
+    return [ip_address(str(place[0])) for *_, place in places]
 
 
 def _is_network(name: str) -> bool:

@@ -194,13 +194,13 @@ def _inside(host: str) -> UrlNotAllowed:
 def _check_status(response: httpx.Response) -> None:
     """Raises UrlNotFound, UrlRefused, UrlUnreachable where the answer is no file."""
     status = response.status_code
-    said = f"The server of the video answers {status} {response.reason_phrase}".rstrip() + "."
+    fault = f"The server of the video answers {status} {response.reason_phrase}".rstrip() + "."
     if status in GONE:
-        raise UrlNotFound(said)
+        raise UrlNotFound(fault)
     if status in LATER or status >= 500:
-        raise UrlUnreachable(said)
+        raise UrlUnreachable(fault)
     if status != HTTPStatus.OK:
-        raise UrlRefused(said)
+        raise UrlRefused(fault)
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise UrlRefused("The server of the video sends it encoded, though asked for the file as it is.")
 

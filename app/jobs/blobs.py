@@ -221,7 +221,7 @@ class Blobs:
         self._files.invalidate_cache()  # other machines write here too
         try:
             listed = {
-                str(found).rstrip("/").rsplit("/", 1)[1] for found in self._files.ls(path, detail=False)
+                str(entry).rstrip("/").rsplit("/", 1)[1] for entry in self._files.ls(path, detail=False)
             }
             return {name for name in listed if not name.startswith(".")}  # on their way, see _move
         except FileNotFoundError:
@@ -240,8 +240,8 @@ class Blobs:
         path = self._path(folder)
         self._files.invalidate_cache()
         sizes: dict[str, int] = {}
-        for found, facts in self._files.find(path, detail=True).items():
-            parts = found.split(f"{path.strip('/')}/", 1)[-1].split("/")
+        for file, facts in self._files.find(path, detail=True).items():
+            parts = file.split(f"{path.strip('/')}/", 1)[-1].split("/")
             name = "/".join(parts[:depth])
             sizes[name] = sizes.get(name, 0) + int(facts.get("size") or 0)
         return sizes

@@ -73,26 +73,26 @@ class IdempotencyKeys:
             The reservation, what the key stands for already, or None while another request has it.
         """
         digest = hashlib.sha256(json.dumps([owner, text]).encode()).hexdigest()
-        found = Reservation(self._keys.idempotency(digest), uuid.uuid4().hex)
-        reply = self._ask(found)
+        reservation = Reservation(self._keys.idempotency(digest), uuid.uuid4().hex)
+        reply = self._ask(reservation)
         if reply[0] == "kept":
             return KeptAnswer(reply[1], reply[2])
-        return found if reply[0] == "reserved" else None
+        return reservation if reply[0] == "reserved" else None
 
-    def renew(self, held: Reservation) -> None:
+    def renew(self, reservation: Reservation) -> None:
         """Keeps a key reserved. Where Redis is away, whoever makes the job will see whose the key is."""
         with suppress(QueueUnavailable):
-            self._ask(held)
+            self._ask(reservation)
 
-    def release(self, held: Reservation) -> None:
+    def release(self, reservation: Reservation) -> None:
         """Frees a key of which nothing was made."""
         with unavailable_if_away():
-            self._unreserve([held.key, self._keys.clock, self._keys.dead], [held.token])
+            self._unreserve([reservation.key, self._keys.clock, self._keys.dead], [reservation.token])
 
-    def _ask(self, held: Reservation) -> list[str]:
-        arguments = [held.token, round(RESERVED_SECONDS * 1000)]
+    def _ask(self, reservation: Reservation) -> list[str]:
+        arguments = [reservation.token, round(RESERVED_SECONDS * 1000)]
         with unavailable_if_away():
-            reply: Any = self._reserve([held.key, self._keys.clock, self._keys.dead], arguments)
+            reply: Any = self._reserve([reservation.key, self._keys.clock, self._keys.dead], arguments)
         return list(reply)
 
 

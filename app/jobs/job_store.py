@@ -90,7 +90,7 @@ class NewJob:
         return [part for pair in fields.items() for part in pair]
 
 
-class EndTold(NamedTuple):
+class EndFields(NamedTuple):
     """Holds what the script that ends a job is told. measured: for /metrics; segments: done of a film."""
 
     answer: str = ""
@@ -218,8 +218,8 @@ class Jobs:
 
     def key_of(self, reservation: Reservation | None) -> tuple[str, str, str, int]:
         """Names what scripts need that make an idempotency key stand for what they accept."""
-        held = reservation or Reservation("", "")
-        return held.key, held.token, held.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl)
+        reserved = reservation or Reservation("", "")
+        return reserved.key, reserved.token, reserved.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl)
 
     def limit_of(self, submission: Submission) -> tuple[int, str, str]:
         """Names what scripts need that hold an owner to its number of jobs; 0 is any number."""
@@ -467,25 +467,25 @@ class Jobs:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        told = EndTold(
+        outcome = EndFields(
             text,
             "" if error is None else _error_json(error),
             _measured(error, answer),
             _segments_done(answer),
         )
-        return self._finish_script(job.id, job.priority, token, state, told)
+        return self._finish_script(job.id, job.priority, token, state, outcome)
 
     def _finish_script(
-        self, job_id: str, priority: Priority, token: str, state: State, told: EndTold | None = None
+        self, job_id: str, priority: Priority, token: str, state: State, outcome: EndFields | None = None
     ) -> Ending:
-        told = told or EndTold()
+        outcome = outcome or EndFields()
         record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
                 keys=[record, stream, expiry, self.keys.recent_runs, *others],
                 args=[
-                    GROUP, job_id, token, state, told.answer, told.error, self._result_ttl, self.lease_ms,
-                    told.segments, told.measured,
+                    GROUP, job_id, token, state, outcome.answer, outcome.error, self._result_ttl,
+                    self.lease_ms, outcome.segments, outcome.measured,
                 ],
             )  # fmt: skip
         return ending

@@ -117,15 +117,15 @@ class Queue:
         reply: Any = self._take(
             keys, [GROUP, self._worker, *limits, self._keys.job(""), interval, looks, int(is_ahead)]
         )
-        found = [
+        offers = [
             _offer(entry, _paired(fields), PRIORITIES[number - 1], is_recovered=bool(is_recovered))
             for number, entry, is_recovered, fields in reply
         ]
-        if any(offer.is_recovered for offer in found):
+        if any(offer.is_recovered for offer in offers):
             self._looked_at = NOT_YET  # there may be more
         elif looks:
             self._looked_at = time.monotonic()
-        return found
+        return offers
 
     def _looks(self) -> int:
         """Returns 2 to look for abandoned jobs now, 1 unless another worker has just done so, or 0."""
@@ -137,13 +137,13 @@ class Queue:
         if block <= 0:
             return []
         # One at a time: of several that arrive at once, other workers are to have their share.
-        found = self._read(list(self._streams), 1, max(1, round(block * 1000)))
-        self._leftover = found[count:]  # entries of two priorities arrived in one moment
-        return found[:count]
+        offers = self._read(list(self._streams), 1, max(1, round(block * 1000)))
+        self._leftover = offers[count:]  # entries of two priorities arrived in one moment
+        return offers[:count]
 
     def _read(self, streams: Sequence[str], count: int, block_ms: int) -> list[Offer]:
-        wanted: Any = dict.fromkeys(streams, ">")
-        reply: Any = self._server.xreadgroup(GROUP, self._worker, wanted, count=count, block=block_ms)
+        positions: Any = dict.fromkeys(streams, ">")
+        reply: Any = self._server.xreadgroup(GROUP, self._worker, positions, count=count, block=block_ms)
         return [
             _offer(entry, fields, self._streams[stream], is_recovered=False)
             for stream, entries in reply
@@ -228,11 +228,11 @@ def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
 def _in_hand(server: redis.Redis, stream: str) -> int:
     """Counts the entries that some worker was given and did not hand back, however many workers there are."""
     groups: Any = server.xinfo_groups(stream)
-    given = next((int(group["pending"]) for group in groups if group["name"] == GROUP), None)
-    if not given:
+    pending = next((int(group["pending"]) for group in groups if group["name"] == GROUP), None)
+    if not pending:
         return 0
-    handed_back: Any = server.xpending_range(stream, GROUP, "-", "+", given, NOBODY)
-    return given - len(handed_back)
+    handed_back: Any = server.xpending_range(stream, GROUP, "-", "+", pending, NOBODY)
+    return pending - len(handed_back)
 
 
 def _offer(entry: str, fields: Mapping[str, str], priority: Priority, *, is_recovered: bool) -> Offer:

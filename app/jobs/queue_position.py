@@ -76,8 +76,8 @@ class WaitingLine:
 
     def place_of(self, job: Job) -> int:
         """Counts from 1; 0 where a worker is just taking it."""
-        if (found := self.places.get(job.id)) is not None:
-            return found
+        if (place := self.places.get(job.id)) is not None:
+            return place
         entry = entry_number(job.entry)
         if entry <= self.given_out:
             return 0
@@ -114,11 +114,11 @@ class QueueSnapshot:
     def _place_of(self, job: Job) -> int:
         if job.id in self.handed_back:
             return self.handed_back[job.id]
-        own = self.lines[job.priority].place_of(job)
-        if own == 0:
+        place = self.lines[job.priority].place_of(job)
+        if place == 0:
             return 1
         urgent = PRIORITIES[: PRIORITIES.index(job.priority)]
-        return len(self.handed_back) + sum(self.lines[priority].total for priority in urgent) + own
+        return len(self.handed_back) + sum(self.lines[priority].total for priority in urgent) + place
 
     def _start_of(self, place: int) -> float | None:
         """Estimates the seconds until the job at this place starts."""
@@ -235,8 +235,10 @@ def _covered(spans: Sequence[tuple[int, int]]) -> int:
 
 def _measured_at_start(workers: Sequence[WorkerInfo]) -> float | None:
     """Finds what a job of the default captioner took when its worker started: before any has ended."""
-    found = (info.seconds for worker in workers for info in worker.captioners if info.name == worker.default)
-    return next((seconds for seconds in found if seconds is not None), None)
+    measured = (
+        info.seconds for worker in workers for info in worker.captioners if info.name == worker.default
+    )
+    return next((seconds for seconds in measured if seconds is not None), None)
 
 
 def _can_run(worker: WorkerInfo, job: Job) -> bool:

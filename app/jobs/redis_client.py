@@ -154,8 +154,8 @@ class LuaScript:
     @classmethod
     def _text(cls, name: str) -> str:
         """Joins the script to what all have in common; its flags (``#!lua …``) have to be the first line."""
-        common, own = ((cls.FOLDER / f"{each}.lua").read_text() for each in ("common", name))
-        flags, line, rest = own.partition("\n") if own.startswith("#!") else ("", "", own)
+        common, script = ((cls.FOLDER / f"{each}.lua").read_text() for each in ("common", name))
+        flags, line, rest = script.partition("\n") if script.startswith("#!") else ("", "", script)
         return flags + line + common + rest
 
 

@@ -84,19 +84,19 @@ class WorkerRegistry:
         An advertisement that this version cannot read counts for nothing and harms no other. Every submission
         asks; a list of many workers, which takes long to read, may be FRESH_SECONDS old.
         """
-        read_at, found = self._last
-        if len(found) <= FEW or time.monotonic() - read_at >= FRESH_SECONDS:
-            self._last = (time.monotonic(), found)  # other threads go on with the old list meanwhile
-            found = self._read()
-            self._last = (time.monotonic(), found)
-        return list(found)
+        read_at, workers = self._last
+        if len(workers) <= FEW or time.monotonic() - read_at >= FRESH_SECONDS:
+            self._last = (time.monotonic(), workers)  # other threads go on with the old list meanwhile
+            workers = self._read()
+            self._last = (time.monotonic(), workers)
+        return list(workers)
 
     def _read(self) -> list[WorkerInfo]:
         keys = [self._keys.workers, self._keys.clock, self._keys.dead]
         with unavailable_if_away():
             reply: Any = self._listed(keys, [self._keys.worker(""), self._lasts_ms])
-        found = (_readable(name, text) for name, text in zip(reply[::2], reply[1::2], strict=True))
-        return sorted((info for info in found if info is not None), key=lambda worker: worker.name)
+        infos = (_readable(name, text) for name, text in zip(reply[::2], reply[1::2], strict=True))
+        return sorted((info for info in infos if info is not None), key=lambda worker: worker.name)
 
     def is_ready(self) -> bool:
         """Tells whether some worker could take a job now."""

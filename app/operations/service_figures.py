@@ -49,10 +49,10 @@ class SecondsFigures:
     def cumulative(self) -> list[tuple[str, float]]:
         """Adds the buckets up, as Prometheus has them; of a bound that is no longer ours, into the next."""
         bounds = [*map(float, BOUNDS), float("inf")]
-        found = [(float(bound), count) for bound, count in self.buckets.items()]
+        buckets = [(float(bound), count) for bound, count in self.buckets.items()]
         names = (*BOUNDS, "+Inf")
         return [
-            (name, float(sum(count for each, count in found if each <= bound)))
+            (name, float(sum(count for each, count in buckets if each <= bound)))
             for name, bound in zip(names, bounds, strict=True)
         ]
 
@@ -125,18 +125,18 @@ def read_ended(server: redis.Redis, keys: Keys) -> EndedFigures:
     with unavailable_if_away():
         is_there = server.type(keys.counts) == "hash"
         counts: Any = server.hgetall(keys.counts) if is_there else {}
-    found = {name: int(value) for name, value in counts.items()}
-    stages = {name.split(":")[1] for name in found if name.startswith("ms:")}
+    numbers = {name: int(value) for name, value in counts.items()}
+    stages = {name.split(":")[1] for name in numbers if name.startswith("ms:")}
     return EndedFigures(
-        accepted=found.get("accepted", 0),
-        retried=found.get("retried", 0),
-        ended=_below(found, "ended:"),
-        left=_below(found, "left:"),
-        failed=_below(found, "failed:"),
-        rejected=_below(found, "rejected:"),
-        webhooks=_below(found, "webhook:"),
+        accepted=numbers.get("accepted", 0),
+        retried=numbers.get("retried", 0),
+        ended=_below(numbers, "ended:"),
+        left=_below(numbers, "left:"),
+        failed=_below(numbers, "failed:"),
+        rejected=_below(numbers, "rejected:"),
+        webhooks=_below(numbers, "webhook:"),
         seconds={
-            stage: SecondsFigures(_below(found, f"seconds:{stage}:"), found[f"ms:{stage}"] / 1000)
+            stage: SecondsFigures(_below(numbers, f"seconds:{stage}:"), numbers[f"ms:{stage}"] / 1000)
             for stage in sorted(stages)
         },
     )

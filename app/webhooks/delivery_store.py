@@ -70,19 +70,19 @@ class DeliveryStore:
                 left: Any = await self._server.xautoclaim(
                     self._keys.ended, GROUP, CONSUMER, STALE_MS, count=AT_ONCE
                 )
-                found = left[1]
-                if not found:
+                ends = left[1]
+                if not ends:
                     reply: Any = await self._server.xreadgroup(
                         GROUP, CONSUMER, {self._keys.ended: ">"}, count=AT_ONCE, block=block_ms
                     )
-                    found = [entry for _, entries in reply or () for entry in entries]
+                    ends = [entry for _, entries in reply or () for entry in entries]
             except redis.ResponseError as error:
                 if "NOGROUP" not in str(error):
                     raise
                 await self._make_group()
                 return []
         return [
-            Ended(entry, fields.get("job", ""), fields.get("state", "")) for entry, fields in found if fields
+            Ended(entry, fields.get("job", ""), fields.get("state", "")) for entry, fields in ends if fields
         ]
 
     async def _make_group(self) -> None:
@@ -106,17 +106,17 @@ class DeliveryStore:
         """
         fields: list[str] = []
         if job is not None and job.submission.webhook and message is not None:
-            found = {
+            delivery = {
                 "id": message.id,
                 "type": message.type,
                 "url": job.submission.webhook,
                 "body": message.body,
             }
-            fields = [part for pair in found.items() for part in pair]
+            fields = [part for pair in delivery.items() for part in pair]
         keys = [self._keys.ended, self._keys.deliveries, self._keys.delivery(ended.job_id)]
         with unavailable_if_away():
-            made = await self._schedule(keys=keys, args=[GROUP, ended.entry, ended.job_id, *fields])
-        return bool(made)
+            is_new = await self._schedule(keys=keys, args=[GROUP, ended.entry, ended.job_id, *fields])
+        return bool(is_new)
 
     async def begin(self, most: int) -> list[Begun]:
         """Begins attempts at deliveries that are due, each by one process alone."""

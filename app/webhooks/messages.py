@@ -40,12 +40,12 @@ def end_message(job: Job, state: State, blobs: Blobs) -> Message:
     """
     document = document_of(job, blobs)
     error = document.error
-    told = document.model_dump(include=set(EndedJob.model_fields)) | {
+    members = document.model_dump(include=set(EndedJob.model_fields)) | {
         "state": state,
         "caption": document.caption and document.caption[:LONGEST_TEXT],
         "error": error and {**error.model_dump(), "message": error.message[:LONGEST_TEXT]},
     }
-    data = EndedJob.model_validate(told).model_dump(mode="json")
+    data = EndedJob.model_validate(members).model_dump(mode="json")
     return _message(f"msg_{job.id}", f"job.{state}", data, document.ended_at)
 
 

@@ -131,8 +131,8 @@ def cancel(job_id: str) -> Call:
 
 
 def jobs(filters: Mapping[str, Any], cursor: str | None) -> Call:
-    given = {**filters, "cursor": cursor}
-    params = {name: _text(value) for name, value in given.items() if value is not None}
+    query = {**filters, "cursor": cursor}
+    params = {name: _text(value) for name, value in query.items() if value is not None}
     return Call("GET", "/jobs", params=params)
 
 

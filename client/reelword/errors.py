@@ -39,8 +39,8 @@ class JobFailed(ClientError):
     def __init__(self, job: Job) -> None:
         self.job = job
         fault = job.error
-        said = f"{fault.message} {fault.hint}" if fault else f"The job is {job.state}."
-        super().__init__(said.strip())
+        message = f"{fault.message} {fault.hint}" if fault else f"The job is {job.state}."
+        super().__init__(message.strip())
 
 
 class NotFinished(ClientError):
@@ -53,7 +53,7 @@ class NotFinished(ClientError):
 
 def _problem_of(response: httpx.Response) -> dict[str, Any]:
     try:
-        found = response.json()
+        document = response.json()
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

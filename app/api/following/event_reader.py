@@ -116,8 +116,8 @@ class FollowedJob:
 
     def move(self, position: QueuePosition) -> None:
         """Notes where it stands, and wakes who follows if that is somewhere else."""
-        told, self.position = self.position, position
-        if (told.place, told.workers) != (position.place, position.workers):
+        before, self.position = self.position, position
+        if (before.place, before.workers) != (position.place, position.workers):
             self.notify()
 
     def notify(self) -> None:
@@ -181,8 +181,8 @@ class JobChanges:
             async with self._server.pipeline(transaction=False) as pipe:
                 for job_id in job_ids:
                     pipe.hget(self._keys.job(job_id), "state")
-                found = await pipe.execute()
-        return dict(zip(job_ids, found, strict=True))
+                states = await pipe.execute()
+        return dict(zip(job_ids, states, strict=True))
 
 
 class EventReader:
@@ -294,8 +294,8 @@ class EventReader:
     async def _read(self) -> None:
         after = {job_id: each.last for job_id, each in self._followed.items() if not each.is_over}
         if after:
-            found = await self.changes.wait(after, BLOCK_MS, MOST)
-            for job_id, changes in found.items():
+            changes_by_job = await self.changes.wait(after, BLOCK_MS, MOST)
+            for job_id, changes in changes_by_job.items():
                 if (followed := self._followed.get(job_id)) is not None:
                     followed.add(changes)
         await asyncio.sleep(PAUSE if after else BLOCK_MS / 1000)

@@ -141,7 +141,7 @@ def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead:
 async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
     """Passes the pieces on, at least PACE bytes of them in any ``seconds`` of waiting for the client."""
     pieces = aiter(body)
-    left, wanted = seconds, PACE
+    left, missing = seconds, PACE
     while True:
         began = anyio.current_time()
         try:
@@ -153,9 +153,9 @@ async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator
             raise problems.UploadStalled(
                 f"Fewer than {problems.in_units(PACE)} have come in {seconds:g} seconds."
             ) from error
-        left, wanted = left - (anyio.current_time() - began), wanted - len(piece)
-        if wanted <= 0:
-            left, wanted = seconds, PACE
+        left, missing = left - (anyio.current_time() - began), missing - len(piece)
+        if missing <= 0:
+            left, missing = seconds, PACE
         yield piece
 
 

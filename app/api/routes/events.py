@@ -54,8 +54,8 @@ async def events(
     job, last = await service.events.changes.now(job_id) if JOB_ID.fullmatch(job_id) else (None, "")
     if job is None or not caller.sees(job):
         raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
-    known = last_event_id or after
-    begin = EventId.parse(known) if known else None
+    last_seen = last_event_id or after
+    begin = EventId.parse(last_seen) if last_seen else None
     if job.is_over and begin == EventId(last):
         return Response(status_code=204)
     if "without_body" in request.scope:

@@ -101,11 +101,11 @@ def request_over(job: Job, body: OptionBody) -> CaptionRequest:
     Raises:
         InvalidOption: names the first field that is wrong.
     """
-    own: Mapping[str, Any] = {
+    inherited: Mapping[str, Any] = {
         **job.options.model_dump(include=set(FORM_FIELDS), exclude_defaults=True),
         "metadata": job.submission.metadata,
         "priority": job.priority,
     }
     if "captioner" in body.fields:
-        own = {name: value for name, value in own.items() if name not in CAPTIONERS_OWN}
-    return read_request({**own, **body.fields}, is_json=body.is_json)
+        inherited = {name: value for name, value in inherited.items() if name not in CAPTIONERS_OWN}
+    return read_request({**inherited, **body.fields}, is_json=body.is_json)

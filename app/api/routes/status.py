@@ -52,9 +52,9 @@ class CaptionerDocument(BaseModel):
 
     @classmethod
     def of(cls, info: CaptionerInfo, workers: int) -> CaptionerDocument:
-        known = info.model_dump(exclude={"members", "vocabulary", "speed", "source", "licence"})
+        members = info.model_dump(exclude={"members", "vocabulary", "speed", "source", "licence"})
         return cls(
-            **known,
+            **members,
             members=list(info.members) or None,
             member_of=list(info.member_of),
             vocabulary=info.vocabulary or None,

@@ -107,8 +107,8 @@ def video(
     except BlobMissingError as error:
         raise problems.VideoNotKept(_why_there_is_none(job)) from error
     tag = f'"{job.id}"'
-    asked = range if if_range in (None, tag) else None
-    part = requested_part(asked, size)
+    header = range if if_range in (None, tag) else None
+    part = requested_part(header, size)
     whole = ByteRange(0, size)
     headers = {
         **KEEP,
@@ -156,15 +156,15 @@ def requested_part(header: str | None, size: int) -> ByteRange | None:
     Raises:
         RangeNotSatisfied: the file has none of the bytes.
     """
-    found = re.fullmatch(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", header or "", re.IGNORECASE)
-    if found is None or not (found[1] or found[2]):
+    match = re.fullmatch(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", header or "", re.IGNORECASE)
+    if match is None or not (match[1] or match[2]):
         return None
-    if not found[1]:  # the last so many bytes
-        part = ByteRange(max(0, size - int(found[2])), size)
+    if not match[1]:  # the last so many bytes
+        part = ByteRange(max(0, size - int(match[2])), size)
     else:
-        if found[2] and int(found[2]) < int(found[1]):
+        if match[2] and int(match[2]) < int(match[1]):
             return None
-        part = ByteRange(int(found[1]), min(int(found[2]) + 1, size) if found[2] else size)
+        part = ByteRange(int(match[1]), min(int(match[2]) + 1, size) if match[2] else size)
     if part.start >= size:
         raise problems.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
     return part

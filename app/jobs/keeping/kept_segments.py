@@ -43,8 +43,8 @@ class KeptSegments:
             first: number of the first that is wanted; only the parts from there on are read.
         """
         part, skipped = divmod(first, PART)
-        found = _all_in(blobs, self.folder, part)
-        return list(islice(found, skipped, max(skipped, self.done - part * PART)))
+        segments = _all_in(blobs, self.folder, part)
+        return list(islice(segments, skipped, max(skipped, self.done - part * PART)))
 
     def at_the_end(self, blobs: Blobs) -> KeptSegments:
         """Counts all that was left of a film that ended in the middle: nothing joins its last one now."""
@@ -132,10 +132,10 @@ class SegmentFolder:
         """Reads what another attempt has left, nothing where it stood on another basis."""
         parts = [part for part in _parts(self.blobs, folder) if part["basis"] == self.basis]
         segments = [segment for part in parts for segment in part["segments"]]
-        held = _open_behind(self.blobs, folder, len(segments))
-        if held is None or held["basis"] != self.basis:
+        open_segment = _open_behind(self.blobs, folder, len(segments))
+        if open_segment is None or open_segment["basis"] != self.basis:
             return SegmentFolder(self.blobs, folder, self.basis, segments)
-        left = {name: held[name] for name in ("segment", "state")}
+        left = {name: open_segment[name] for name in ("segment", "state")}
         return SegmentFolder(self.blobs, folder, self.basis, segments, left)
 
     def _copy(self, key: str, to: str) -> None:
@@ -167,25 +167,25 @@ def _part_key(folder: str, part: int) -> str:
 
 def _all_in(blobs: Blobs, folder: str, part: int = 0) -> Iterator[dict[str, Any]]:
     """Reads the segments that are done, from a part on, and behind them the one that may still grow."""
-    done = part * PART
+    count = part * PART
     for each in _parts(blobs, folder, part):
         yield from each["segments"]
-        done += len(each["segments"])
-    if (held := _open_behind(blobs, folder, done)) is not None:
-        yield held["segment"]
+        count += len(each["segments"])
+    if (open_segment := _open_behind(blobs, folder, count)) is not None:
+        yield open_segment["segment"]
 
 
 def _open_key(folder: str) -> str:
     return f"{folder}/segments/open.json"
 
 
-def _open_behind(blobs: Blobs, folder: str, done: int) -> dict[str, Any] | None:
+def _open_behind(blobs: Blobs, folder: str, count: int) -> dict[str, Any] | None:
     """Reads the segment behind so many that are done; one that has been counted since is none."""
     try:
-        held: dict[str, Any] = json.loads(blobs.read(_open_key(folder)))
+        open_segment: dict[str, Any] = json.loads(blobs.read(_open_key(folder)))
     except BlobMissingError:
         return None
-    return held if held["number"] == done else None
+    return open_segment if open_segment["number"] == count else None
 
 
 def _parts(blobs: Blobs, folder: str, number: int = 0) -> Iterator[dict[str, Any]]:
