@@ -66,7 +66,7 @@ class EngineCrashed(JobFailure):
 
 class WorkerLost(JobFailure):
     code = "worker_lost"
-    hint = "Send the video again; if it fails again, tell whoever runs the service."
+    hint = "Send the video again; if it fails again, tell the service's operator."
     operator_hint = "Look at the worker's log and at the machine's memory."
 
 
@@ -85,12 +85,12 @@ class EngineFault(JobFailure):
 
 class WorkerFault(JobFailure):
     code = "worker_error"
-    hint = "Send the video again; if it fails again, tell whoever runs the service."
+    hint = "Send the video again; if it fails again, tell the service's operator."
     operator_hint = "Look at the worker's log; a full disk below REELWORD_DATA is the usual cause."
 
 
 class OptionsRefused(JobFailure):
-    """Says that what is asked for cannot be had: before a job is taken where workers are known, else by its
+    """What is asked for cannot be had: before a job is taken where workers are known, else by its
     end.
     """
 
@@ -151,7 +151,7 @@ class UploadMissing(JobFailure):
 
 class UrlNotAllowed(JobFailure):
     code = "url_not_allowed"
-    hint = "Give an http or https address that anybody can reach, or send the file itself."
+    hint = "Give a public http or https address, or send the file itself."
     operator_hint = "REELWORD_URL_HOSTS names private hosts that are allowed, REELWORD_URLS switches all off."
     status = 422
 
@@ -201,7 +201,7 @@ class RecordUnreadable(JobError):
     """This version cannot read what Redis holds of a job."""
 
     code = "record_unreadable"
-    hint = "Tell whoever runs the service: the job is kept and can be run again."
+    hint = "Tell the service's operator: the job is kept and can be run again."
     operator_hint = (
         "See why with python -m app dead list, and requeue the job once all processes are of the version "
         "that wrote it."
@@ -255,7 +255,7 @@ class NotOnDisk(QueueError):
 
 
 class StartError(JobError):
-    """A process cannot start; nothing is retried until somebody acts."""
+    """A process cannot start; nothing is retried until the operator acts."""
 
 
 class RedisMissing(StartError):

@@ -2,8 +2,8 @@
 
     rw_<id>_<secret>     id: 12 hexadecimal digits, public     secret: 256 random bits
 
-Redis has a hash of keys by their ids, and for each page that somebody has signed in on an entry that lapses.
-Both hold SHA-256 digests: whoever reads them cannot ask with what they read. A slow hash is for passwords,
+Redis has a hash of keys by their ids, and an entry that lapses for each page that is signed in.
+Both hold SHA-256 digests, with which no request can be made. A slow hash is for passwords,
 which can be guessed; 256 random bits cannot.
 """
 
@@ -84,7 +84,7 @@ class ApiKey(BaseModel):
 
 
 def make_key(name: str, **terms: object) -> tuple[ApiKey, str]:
-    """Makes a key and the token that it is used by, which nobody can make again.
+    """Makes a key and the token that it is used by, which cannot be made again.
 
     Args:
         name: whom it is for.

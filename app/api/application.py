@@ -51,7 +51,7 @@ from app.terminal import advice_on_names, own_command
 
 #: The page at ``/``: one HTML file, its scripts and its style.
 STATIC = Path(__file__).parent / "static"
-#: Requests that may wait at once, most of them for Redis: while it is frozen nobody queues behind them.
+#: Requests that may wait at once, most of them for Redis: while it is frozen further ones are refused.
 THREADS = 200
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 #: How a request says whose it is, as OpenAPI has it; the page at ``/docs`` asks for it.
@@ -144,7 +144,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _say_where_no_key_is(service: ApiDependencies) -> None:
-    """Tells the operator, once Redis answers, that nobody can ask yet."""
+    """Warns in the log, once Redis answers, that a key is needed and there is none."""
     while service.settings.needs_key:
         with suppress(QueueError):
             if await service.keys.count() == 0:
@@ -215,7 +215,7 @@ def _methods_of(request: Request) -> list[str]:
 
 
 async def _client_gone(request: Request, _error: Exception) -> Response:
-    """Nobody reads this answer. A half-written upload is already removed; an accepted job goes on."""
+    """Returns an answer that is not read. A half-written upload is removed; an accepted job goes on."""
     log.info("client went away", path=request.url.path)
     return Response(status_code=499)
 
@@ -247,7 +247,7 @@ class ToStructlog(logging.Handler):
 def run(settings: Settings) -> None:
     """Serves until SIGTERM or Ctrl-C. Raises RedisMissing where no Redis is named or runs."""
     logging.basicConfig(handlers=[ToStructlog()], level=logging.WARNING)
-    access = "with a key" if settings.needs_key else "open to whoever reaches it"
+    access = "with a key" if settings.needs_key else "open to all who reach it"
     log.info("listening", address=f"{settings.host}:{settings.port}", access=access)
     if advice := advice_on_names(settings):
         log.warning("only this machine is served", hint=advice)
@@ -261,7 +261,7 @@ def run(settings: Settings) -> None:
 def configuration(
     app: FastAPI, settings: Settings, port: int, drain_seconds: int = DRAIN_SECONDS
 ) -> uvicorn.Config:
-    """Says how uvicorn runs the application.
+    """Returns how uvicorn runs the application.
 
     Args:
         app: the application.

@@ -211,7 +211,7 @@ class KeyMissing(RequestError):
     code = "key_missing"
     title = "The service needs an API key"
     hint = (
-        "Send Authorization: Bearer and your key; at the page, enter it. Whoever runs the service gives keys."
+        "Send Authorization: Bearer and your key; at the page, enter it. The service's operator gives keys."
     )
     operator_hint = "Make one with python -m app keys add NAME."
     challenge = 'Bearer realm="reelword"'
@@ -470,7 +470,7 @@ OF_SUBMISSIONS: tuple[type[Refusal], ...] = (
 
 
 def in_units(size: int) -> str:
-    """Says a number of bytes in words: 512 MiB, 64 KiB, 300 bytes."""
+    """Writes a number of bytes in words: 512 MiB, 64 KiB, 300 bytes."""
     for unit, one in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= one:
             return f"{size / one:.4g} {unit}"

@@ -41,7 +41,7 @@ class BatchEntry(Document):
 
 
 class BatchDocument(Document):
-    """Tells of a batch."""
+    """Describes a batch."""
 
     id: str
     created_at: str | None

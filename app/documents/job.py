@@ -37,7 +37,7 @@ class Note(Document):
 
 
 class Fault(Document):
-    """Tells why a job failed; ``hint`` says what to do about it."""
+    """Describes why a job failed, with what to do about it in ``hint``."""
 
     code: str
     message: str
@@ -89,7 +89,7 @@ class Timings(Document):
 
 
 class JobSegment(Document):
-    """Tells of one segment of a film, in a line; ``captions.json`` has all that is known of it.
+    """Describes one segment of a film, in a line; ``captions.json`` has all that is known of it.
 
     Times are seconds of the film, from its first shown frame.
     """
@@ -102,7 +102,7 @@ class JobSegment(Document):
 
 
 class Estimate(Document):
-    """Tells what captioning a video will cost, as a job with ``validate_only`` found out."""
+    """Estimates what captioning a video will cost, as a job with ``validate_only`` found out."""
 
     seconds: float | None = Field(None, description="Of one worker's time; null where nothing is known.")
     frames: int = Field(description="How many frames will be looked at.")
@@ -140,7 +140,7 @@ class Answer(Document):
 
 
 class JobProgress(Document):
-    """Tells how far a job is."""
+    """Describes how far a job is."""
 
     id: str
     state: State
@@ -170,7 +170,7 @@ class JobUrls(Document):
 
 
 class JobDocument(Answer, JobProgress):
-    """Tells of one job, as ``GET /jobs/{id}`` answers."""
+    """Describes one job, as ``GET /jobs/{id}`` answers."""
 
     error: Fault | None = None
     metadata: dict[str, Any] | None = Field(None, description="As it was sent with the job.")
@@ -189,7 +189,7 @@ class JobDocument(Answer, JobProgress):
 
 
 class FileDocument(JobDocument):
-    """Tells of a file captioned by the command line: a job's members, no id, and the file's path as it was
+    """Describes a file captioned by the command line: a job's members, no id, and the file's path as it was
     given.
     """
 

@@ -43,7 +43,7 @@ def read_web_address(text: str) -> httpx.URL:
 
 
 def is_public(address: IpAddress) -> bool:
-    """Tells whether an address is reached by anybody alike, also by those that it carries within."""
+    """Returns whether an address is public, and those that it carries within are."""
     if isinstance(address, IPv6Address):
         carried = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
         if address in NAT64:
@@ -57,7 +57,7 @@ def is_public(address: IpAddress) -> bool:
 
 
 class AllowedHosts:
-    """Tells which hosts may be connected to: public ones, and private ones that the operator names.
+    """Decides which hosts may be connected to: public ones, and private ones that the operator names.
 
     names: host names, addresses, or networks such as 10.0.0.0/8.
     """
@@ -67,7 +67,7 @@ class AllowedHosts:
         self._names = {_plain(name) for name in names if not _is_network(name)}
 
     def allows(self, host: str, address: IpAddress) -> bool:
-        """Tells whether a host may be connected to at an address that it resolves to."""
+        """Returns whether a host may be connected to at an address that it resolves to."""
         is_named = _plain(host) in self._names or any(address in network for network in self._networks)
         return is_named or is_public(address)
 

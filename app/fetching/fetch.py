@@ -47,21 +47,17 @@ GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """Holds what a fetched file may be and take.
+    """Limits what a fetched file may be and take."""
 
-    seconds: for all tries together. min_free: bytes of the disk that stay free. stall_seconds: how long a
-    server may send nothing.
-    """
-
-    max_bytes: int
-    seconds: float
-    min_free: int = 0
-    stall_seconds: float = STALL_SECONDS
+    max_bytes: int  #: of the file
+    seconds: float  #: for all tries together
+    min_free: int = 0  #: bytes of the disk that stay free
+    stall_seconds: float = STALL_SECONDS  #: that a server may send nothing
     hosts: AllowedHosts = field(default_factory=AllowedHosts)
 
 
 def _ignore(_share: float) -> None:
-    """Takes progress that nobody asked for."""
+    """Ignores progress."""
 
 
 async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[float], None] = _ignore) -> int:

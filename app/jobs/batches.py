@@ -1,9 +1,9 @@
 """Keeps batches: jobs that were sent together, are counted together, and are accepted all or none.
 
-One Lua script writes the jobs and the batch's record: whoever dies before it leaves no job, only files that
-the sweeper removes as orphans, and whoever dies behind it has accepted all. How many jobs are in which state
-is read from their records, each time: there is no second truth that could differ. A batch is kept as long as
-the last of its jobs (expire_batch in lua/finish.lua).
+One Lua script writes the jobs and the batch's record: a process that dies before it leaves no job, only files
+that the sweeper removes as orphans, and one that dies after it has accepted all. How many jobs are in which
+state is read from their records, each time: there is no second truth that could differ. A batch is kept as
+long as the last of its jobs (expire_batch in lua/finish.lua).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class BatchItem(BaseModel):
 
 
 class JobBatch(BaseModel):
-    """Holds a batch as it was sent; it never changes. created_at: seconds since 1970."""
+    """Holds a batch as it was sent; it never changes."""
 
     model_config = ConfigDict(frozen=True)
 
     id: str
-    created_at: float
-    owner: str | None = None
+    created_at: float  #: seconds since 1970
+    owner: str | None = None  #: id of the key of the API that it was sent with
     metadata: dict[str, Any] | None = None
     items: tuple[BatchItem, ...] = Field(max_length=MOST_ITEMS)
 
@@ -164,7 +164,7 @@ def held_uploads(jobs: Jobs) -> set[str]:
 
 
 def _state(value: Any) -> State:
-    """Reads a state; of a record that cannot be read that of the job, which waits for somebody to mend it."""
+    """Reads a state; of a record that cannot be read that of the job, which waits to be mended."""
     if isinstance(value, redis.ResponseError):
         return "queued"
     if isinstance(value, Exception):

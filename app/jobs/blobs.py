@@ -104,7 +104,7 @@ class Blobs:
         return bytes(data)
 
     def size(self, key: str) -> int:
-        """Tells the bytes of a blob. Raises BlobMissingError."""
+        """Returns the bytes of a blob. Raises BlobMissingError."""
         try:
             return int(self._files.size(self._path(key)))
         except FileNotFoundError as error:
@@ -173,7 +173,7 @@ class Blobs:
             raise BlobMissingError(key) from error
 
     def shares_disk_with_staging(self) -> bool:
-        """Tells whether what is removed here gives room to files that arrive."""
+        """Returns whether what is removed here gives room to files that arrive."""
         if not self.is_local:
             return False
         try:
@@ -261,7 +261,7 @@ def _age(file: Path) -> float:
 
 
 def _is_left(file: Path) -> bool:
-    """Tells whether no process holds the file's lock."""
+    """Returns whether no process holds the file's lock."""
     try:
         handle = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -273,7 +273,7 @@ def _is_left(file: Path) -> bool:
 
 
 def _lock(handle: int) -> bool:
-    """Takes the lock where nobody has it. A file system without locks has nothing but the files' age."""
+    """Takes the lock where it is free. A file system without locks has nothing but the files' age."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

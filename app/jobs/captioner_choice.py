@@ -23,10 +23,10 @@ from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, Ca
 #
 # Both numbers are in the captioners' cards: how good it is on the set of scores that is called after clips,
 # and the seconds from a 10 s clip to its caption as ``python -m benchmarks.captioners`` and ``judge`` measure
-# them. How good is what was judged by eye, where anybody's clips were judged, a caption that is partly right
+# them. How good is what was judged by eye, where its clips were judged, a caption that is partly right
 # counting half: on a few dozen clips of one reference each, CIDEr-D's interval is wider than what separates
 # two captioners. Elsewhere it is CIDEr-D. Captioners without both numbers do not compete, nor do fusion and
-# ensemble, whose members' seconds add up. Where nobody competes it is FALLBACK, or the first by name.
+# ensemble, whose members' seconds add up. Where none competes it is FALLBACK, or the first by name.
 # REELWORD_CAPTIONER overrules all of this.
 
 
@@ -35,7 +35,7 @@ FALLBACK = "stats"
 
 
 def default_captioner(infos: Iterable[CaptionerInfo]) -> str | None:
-    """Finds who writes where a job names nobody; None where there is no captioner."""
+    """Finds who writes where a job names no captioner; None where there is no captioner."""
     alone = sorted((info for info in infos if info.name not in COMBINATIONS), key=lambda info: info.name)
     for score in (clips_judged, clips_cider):
         rated = {info.name: rating for info in alone if (rating := _competing(info, score)) is not None}
@@ -92,7 +92,7 @@ class CaptionerChoices:
 
     Args:
         captioners: all of them, fusion and ensemble included.
-        default: who writes where options name nobody; by the rule above where it is not given.
+        default: who writes where options name no captioner; by the rule above where it is not given.
     """
 
     def __init__(self, captioners: Iterable[CaptionerInfo], default: str | None = None) -> None:
@@ -134,7 +134,7 @@ class CaptionerChoices:
 
         Raises:
             PromptNotTaken: a prompt, and who writes takes none.
-            OptionNotTaken: a class of video that nobody of them knows, or a search that a pretrained
+            OptionNotTaken: a class of video that none of them knows, or a search that a pretrained
                 captioner does not have.
         """
         self._check_prompt(choice, options)

@@ -23,7 +23,7 @@ class SpeedInfo(BaseModel):
 
     @property
     def seconds(self) -> float:
-        """Adds up what somebody waits who sends one clip."""
+        """Adds up the seconds of one clip."""
         return self.feature_seconds + self.caption_seconds
 
 
@@ -71,7 +71,7 @@ class CaptionerInfo(BaseModel):
     def member_of(self) -> tuple[str, ...]:
         """Names what it may be a member of.
 
-        A pretrained captioner writes parts of words of its own, whose probabilities average with nobody's.
+        A pretrained captioner writes parts of words of its own, whose probabilities average with no other's.
         """
         if self.name in COMBINATIONS:
             return ()

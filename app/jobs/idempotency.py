@@ -1,8 +1,8 @@
 """Remembers which job an idempotency key stands for, so that a request may be repeated.
 
 A key is reserved while its first request comes in, and the script that makes the job makes the key stand for
-it in the same step (lua/submit.lua). A reservation lapses soon where nobody renews it: a process that dies in
-the middle blocks nobody for long.
+it in the same step (lua/submit.lua). A reservation lapses soon where it is not renewed: a process that
+dies in the middle blocks the key for seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_QUEUE = 7 * 86400  #: seconds that a job may wait and its key still last
 
 
 class KeyTaken(Exception):
-    """Says that another request has made something of the key meanwhile."""
+    """Another request has made something of the key meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Reservation:
     fingerprint: str = ""
 
     def of(self, fingerprint: str) -> Reservation:
-        """Says what the request asks for."""
+        """Returns the reservation with the fingerprint of the request."""
         return replace(self, fingerprint=fingerprint)
 
 
@@ -80,7 +80,7 @@ class IdempotencyKeys:
         return reservation if reply[0] == "reserved" else None
 
     def renew(self, reservation: Reservation) -> None:
-        """Keeps a key reserved. Where Redis is away, whoever makes the job will see whose the key is."""
+        """Keeps a key reserved. Where Redis is away, the script that makes the job finds whose it is."""
         with suppress(QueueUnavailable):
             self._ask(reservation)
 

@@ -36,18 +36,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Says which jobs are wanted: all that is given must be so.
+    """Selects the jobs that match all of its fields; None matches every job."""
 
-    states: any of them; empty for all. captioner: who writes, or wrote. owner: the id of an API key.
-    created_after, created_before: seconds since 1970, themselves not included.
-    """
-
-    states: Sequence[State] = ()
-    captioner: str | None = None
-    batch: str | None = None
-    owner: str | None = None
-    created_after: float | None = None
-    created_before: float | None = None
+    states: Sequence[State] = ()  #: any of them; empty for all
+    captioner: str | None = None  #: that writes, or wrote
+    batch: str | None = None  #: its id
+    owner: str | None = None  #: the id of an API key
+    created_after: float | None = None  #: seconds since 1970, themselves not included
+    created_before: float | None = None  #: likewise
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Lua scripts are all that writes a record: submit, claim, beat, finish; take, bury and requeue where an entry
 changes hands. Each is one step for everybody else and may be called twice with the same arguments. Leases and
 durations go by a clock of our own (lua/common.lua) that never goes back, whatever the server's does. A claim
-carries a fencing token that only grows: whoever comes late with an old one changes nothing.
+carries a fencing token that only grows: a late attempt with an old one changes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Claim:
-    """Gives the right to run one attempt, while its lease is renewed and nobody has a newer token."""
+    """Gives the right to run one attempt, while its lease is renewed and there is no newer token."""
 
     job: Job
     token: str
@@ -57,9 +57,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Says why a job on offer is not to be run; ``over``, ``canceled`` and ``exhausted`` leave nothing to
-    run, and
-    what is ``unreadable`` has become a dead letter."""
+    """Holds why a job on offer is not to be run.
+
+    ``over``, ``canceled`` and ``exhausted`` leave nothing to run, and what is ``unreadable`` has become a
+    dead letter.
+    """
 
     job_id: str
     reason: Literal["busy", "over", "canceled", "exhausted", "unreadable"]
@@ -91,12 +93,12 @@ class NewJob:
 
 
 class EndFields(NamedTuple):
-    """Holds what the script that ends a job is told. measured: for /metrics; segments: done of a film."""
+    """Holds what the script that ends a job writes, each as text."""
 
-    answer: str = ""
-    error: str = ""
-    measured: str = ""
-    segments: int | str = ""
+    answer: str = ""  #: JSON; empty where the job has none
+    error: str = ""  #: JSON; empty where it has not failed
+    measured: str = ""  #: JSON, for /metrics
+    segments: int | str = ""  #: of a film, how many are done
 
 
 class Jobs:
@@ -324,7 +326,7 @@ class Jobs:
         Args:
             held: the holder's claim.
             cause: the error to record where no attempt is left.
-            was_shared: whether others were in the batch of a claim that is shared. Nobody knows then whose
+            was_shared: whether others were in the batch of a claim that is shared. It is not known then whose
                 fault it was, and the job goes on within the attempt that it had.
 
         Returns:

@@ -161,7 +161,7 @@ class CaptionOptions(DecodingOptions):
 
     @property
     def choice(self) -> CaptionerChoice | None:
-        """Tells who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
+        """Returns who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
         is_open = self.captioner is None or (self.captioner in COMBINATIONS and not self.members)
         return None if is_open else CaptionerChoice(str(self.captioner), self.members or ())
 

@@ -29,16 +29,13 @@ FORGOTTEN_AFTER_MS = 3600 * 1000  #: a consumer without entries that has been aw
 
 @dataclass(frozen=True)
 class Offer:
-    """Holds an entry read from a stream; the job's record decides whether it may be run.
+    """Holds an entry read from a stream; the job's record decides whether it may be run."""
 
-    job_id: empty where the entry names none. is_recovered: another worker had it, and may have died of it.
-    fields: all that the entry has.
-    """
-
-    job_id: str
-    entry: str
+    job_id: str  #: empty where the entry names none
+    entry: str  #: its id in the stream
     priority: Priority
-    is_recovered: bool
+    is_recovered: bool  #: another worker had it, and may have died of it
+    #: All that the entry has.
     fields: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
@@ -100,9 +97,7 @@ class Queue:
             except redis.ResponseError as error:
                 if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
                     raise
-                ensure_groups(
-                    self._server, self._keys
-                )  # somebody emptied the server, or put something else there
+                ensure_groups(self._server, self._keys)  # the server was emptied, or has something else there
                 return []
 
     def _leftovers(self, count: int) -> list[Offer]:
@@ -167,7 +162,7 @@ def worker_prefix(pid: int) -> str:
 
 
 def _process_space() -> str:
-    """Eight hex digits of where process ids are this host's alone; zeros where Linux does not tell."""
+    """Returns eight hex digits of where process ids are this host's alone; zeros where Linux has none."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         return hashlib.sha256(f"{boot}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]

@@ -1,6 +1,6 @@
-"""Tells where a queued job stands: how many are before it, when it may start, who could run it.
+"""Computes where a queued job stands: how many are before it, when it may start, who could run it.
 
-All jobs are told from one snapshot of the queue (lua/snapshot.lua), which is read a few times a second
+All positions come from one snapshot of the queue (lua/snapshot.lua), which is read a few times a second
 however many ask. The start is estimated from what recent jobs took: each worker is free when the jobs that
 it runs are done, by their progress, and takes those that wait one by one.
 """
@@ -28,7 +28,7 @@ TELLING = 0.05  #: progress from which on it tells how long a job still takes
 
 @dataclass(frozen=True)
 class QueuePosition:
-    """Says where a job stands.
+    """Holds where a job stands.
 
     place: 1 is taken next; None where it does not wait. estimated_seconds: until it starts; None where
     nothing is known of how long jobs take, or no worker lives. workers: those that live and can run it; None
@@ -42,7 +42,7 @@ class QueuePosition:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """Says how far a job is that some worker runs; ``elapsed`` in seconds, ``progress`` from 0 to 1."""
+    """Holds how far a job is that some worker runs; ``elapsed`` in seconds, ``progress`` from 0 to 1."""
 
     worker: str
     elapsed: float
@@ -57,15 +57,12 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class WaitingLine:
-    """Holds one priority's stream: the last entry given out, how many wait, the place of each job known.
+    """Holds one priority's stream."""
 
-    last_seen: the youngest entry among those whose place is known.
-    """
-
-    given_out: tuple[int, int]
-    total: int
-    places: dict[str, int]
-    last_seen: tuple[int, int]
+    given_out: tuple[int, int]  #: the last entry that a worker has
+    total: int  #: how many wait
+    places: dict[str, int]  #: of each job whose place is known, from 1
+    last_seen: tuple[int, int]  #: the youngest entry among those whose place is known
 
     @classmethod
     def read(cls, reply: Sequence[Any]) -> WaitingLine:
@@ -86,23 +83,19 @@ class WaitingLine:
 
 @dataclass
 class QueueSnapshot:
-    """Holds the queue as it stood at one moment.
-
-    handed_back: jobs that come before all others. lines: by priority. seconds_per_job: that one worker takes;
-    None where unknown.
-    """
+    """Holds the queue as it stood at one moment."""
 
     taken_at: float
-    handed_back: dict[str, int]
-    lines: dict[Priority, WaitingLine]
+    handed_back: dict[str, int]  #: places of the jobs that come before all others
+    lines: dict[Priority, WaitingLine]  #: by priority
     running: list[RunningJob]
     workers: list[WorkerInfo]
-    seconds_per_job: float | None
+    seconds_per_job: float | None  #: that one worker takes; None where unknown
     _starts: list[float] = field(default_factory=list)
     _free: list[float] | None = None
 
     def position_of(self, job: Job) -> QueuePosition:
-        """Tells where a job stands."""
+        """Returns where a job stands."""
         if job.is_over:
             return QueuePosition()
         workers = sum(_can_run(worker, job) for worker in self.workers)
@@ -148,7 +141,7 @@ class QueueSnapshot:
 
 
 class QueuePositions:
-    """Tells positions from a snapshot that is at most ``fresh_seconds`` old. Safe to share between threads.
+    """Computes positions from a snapshot at most ``fresh_seconds`` old. Safe to share between threads.
 
     Args:
         server: the connection to Redis.
@@ -170,7 +163,7 @@ class QueuePositions:
         self._last: QueueSnapshot | None = None
 
     def of(self, job: Job) -> QueuePosition:
-        """Tells where a job stands. Raises QueueUnavailable."""
+        """Returns where a job stands. Raises QueueUnavailable."""
         return QueuePosition() if job.is_over else self.snapshot().position_of(job)
 
     def snapshot(self) -> QueueSnapshot:
@@ -206,7 +199,7 @@ class QueuePositions:
 
 
 def seconds_per_job(runs: Sequence[str]) -> float | None:
-    """Tells how long one worker takes for a job: the seconds in which it had any, divided by how many.
+    """Returns how long one worker takes for a job: the seconds in which it had any, divided by how many.
 
     Jobs that ran together share their seconds.
 
@@ -242,7 +235,7 @@ def _measured_at_start(workers: Sequence[WorkerInfo]) -> float | None:
 
 
 def _can_run(worker: WorkerInfo, job: Job) -> bool:
-    """Tells whether a worker has what the job's captioner needs; one that is still loading lists nothing."""
+    """Returns whether a worker has what the job's captioner needs; one that still loads lists nothing."""
     names = {info.name for info in worker.captioners}
     writers = job.options.choice.writers if job.options.choice else ()
     return not names or names.issuperset(writers)

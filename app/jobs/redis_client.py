@@ -43,8 +43,8 @@ def connect(url: str, patience: float, answer_seconds: float | None = None) -> r
     Every command of ours may be repeated: the scripts know a call that they have seen.
 
     Args:
-        answer_seconds: longest silence of a server that is there. It is then not asked again: whoever
-            waits for this client has been promised an answer. By default SOCKET_TIMEOUT, with retries.
+        answer_seconds: longest silence of a server that is there. It is then not asked again: the request
+            that waits for this client has been promised an answer. By default SOCKET_TIMEOUT, with retries.
     """
     longest_pause = 0.5
     pauses = ExponentialWithJitterBackoff(base=0.02, cap=longest_pause)

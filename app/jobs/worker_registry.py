@@ -25,12 +25,7 @@ FRESH_SECONDS = 1.0
 
 
 class WorkerInfo(BaseModel):
-    """Describes a worker.
-
-    ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none. memory: bytes
-    in RAM by process (worker, decoder, engine), as far as the system tells. engine_started_at: of the one
-    that lives.
-    """
+    """Describes a worker."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,13 +33,14 @@ class WorkerInfo(BaseModel):
     pid: int
     host: str
     version: str
-    is_ready: bool
+    is_ready: bool  #: its models are loaded and its engine lives
     device: str
     started_at: float
     captioners: list[CaptionerInfo]
-    default: str | None = None
+    default: str | None = None  #: captioner of jobs that name none
     engine_restarts: int = 0
-    engine_started_at: float | None = None
+    engine_started_at: float | None = None  #: of the one that lives
+    #: Bytes in RAM by process (worker, decoder, engine), as far as the system has them.
     memory: dict[str, int] = {}
 
 
@@ -99,7 +95,7 @@ class WorkerRegistry:
         return sorted((info for info in infos if info is not None), key=lambda worker: worker.name)
 
     def is_ready(self) -> bool:
-        """Tells whether some worker could take a job now."""
+        """Returns whether some worker could take a job now."""
         return any(worker.is_ready for worker in self.workers())
 
     def captioners(self) -> dict[str, CaptionerInfo]:

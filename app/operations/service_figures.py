@@ -27,7 +27,7 @@ ENDS = ("succeeded", "failed", "canceled")
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """Tells how one priority's queue stands.
+    """Describes how one priority's queue stands.
 
     waiting: jobs that no worker has. in_hand: those that some worker was given. oldest: seconds since the one
     that has waited longest was put into the queue; 0 where none waits.
@@ -59,21 +59,18 @@ class SecondsFigures:
 
 @dataclass(frozen=True)
 class EndedFigures:
-    """Holds what has been counted since this Redis is in use.
+    """Holds what has been counted since this Redis is in use."""
 
-    ended: by state. left: of those, the ones that expired or were sent in again. failed: by code.
-    rejected: of those, the ones whose file could not be decoded. webhooks: attempts at deliveries, by what
-    came of them. seconds: by stage.
-    """
-
-    accepted: int = 0
-    retried: int = 0
-    ended: Mapping[str, int] = field(default_factory=dict)
+    accepted: int = 0  #: jobs
+    retried: int = 0  #: attempts that were not a job's first
+    ended: Mapping[str, int] = field(default_factory=dict)  #: by state
+    #: Of those, the ones that expired or were sent in again.
     left: Mapping[str, int] = field(default_factory=dict)
-    failed: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)  #: by code
+    #: Of those, the ones whose file could not be decoded.
     rejected: Mapping[str, int] = field(default_factory=dict)
-    webhooks: Mapping[str, int] = field(default_factory=dict)
-    seconds: Mapping[str, SecondsFigures] = field(default_factory=dict)
+    webhooks: Mapping[str, int] = field(default_factory=dict)  #: attempts at deliveries, by their outcome
+    seconds: Mapping[str, SecondsFigures] = field(default_factory=dict)  #: by stage
 
     def kept(self, state: str) -> int:
         """Counts the jobs that stand in a state in which jobs end."""
@@ -82,13 +79,13 @@ class EndedFigures:
 
 @dataclass(frozen=True)
 class ServiceFigures:
-    """Holds all of it. queues: by priority. dead: dead letters. deliveries: webhooks that are to be sent."""
+    """Holds all figures of the service."""
 
-    queues: Mapping[str, QueueFigures]
+    queues: Mapping[str, QueueFigures]  #: by priority
     ended: EndedFigures
-    workers: list[WorkerInfo]
-    dead: int
-    deliveries: int = 0
+    workers: list[WorkerInfo]  #: those that live
+    dead: int  #: dead letters
+    deliveries: int = 0  #: webhooks that are to be sent
 
 
 def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> ServiceFigures:
@@ -171,7 +168,7 @@ def _read_group(server: redis.Redis, stream: str) -> tuple[str | None, int]:
 
 
 def _oldest_entries(server: redis.Redis, stream: str, delivered: str | None) -> list[str]:
-    """Lists the oldest entry that nobody was given yet, and the oldest that was handed back."""
+    """Lists the oldest entry that no worker was given yet, and the oldest that was handed back."""
     fresh: Any = server.xrange(stream, min="-" if delivered is None else f"({delivered}", count=1)
     returned: Any = (
         [] if delivered is None else server.xpending_range(stream, GROUP, "-", "+", 1, consumername=NOBODY)

@@ -1,4 +1,4 @@
-"""Says what a trace is made of, and makes none: what runs where REELWORD_TRACES names no collector.
+"""Defines what a trace is made of, and makes none: what runs where REELWORD_TRACES names no collector.
 
     request          the API, from a client's own trace where it sends one (traceparent)
     └─ submit        the job's record is written; its context goes into the record
@@ -32,11 +32,11 @@ class SpanNotes:
 
 @dataclass(frozen=True)
 class FinishedSpan:
-    """Describes a span that is over. start, end: seconds since 1970."""
+    """Describes a span that is over."""
 
     name: str
-    start: float
-    end: float
+    start: float  #: seconds since 1970
+    end: float  #: likewise
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     children: Sequence[FinishedSpan] = ()
     error: str | None = None
@@ -70,7 +70,7 @@ class Tracing:
         return None
 
     def record(self, parent: str | None, spans: Sequence[FinishedSpan]) -> None:
-        """Tells of spans that are over.
+        """Sends spans that are over.
 
         parent: the ``traceparent`` of what they are a part of; None begins a trace.
         """

@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Schedule:
-    """Says when a delivery is tried again. The pauses make about a day: 5 s, 20 s, … 6 h.
+    """Decides when a delivery is tried again. The pauses make about a day: 5 s, 20 s, … 6 h.
 
     attempts: in all. wait: tenacity's strategy.
     """
@@ -48,7 +48,7 @@ class Schedule:
     wait: wait_base = wait_exponential(multiplier=5, exp_base=4, max=6 * 3600) + wait_random(0, 2)
 
     def pause_after(self, attempt: int, retry_after: float | None) -> float | None:
-        """Tells the seconds until the next attempt; None where there is none.
+        """Returns the seconds until the next attempt; None where there is none.
 
         Args:
             attempt: number of the one that failed, from 1.
@@ -121,7 +121,7 @@ class Deliverer:
         if isinstance(error, (JobError, OSError)):
             log.warning("no webhooks: redis is away", reason=str(error))
         else:
-            log.exception("the delivery of webhooks stumbled and goes on")
+            log.exception("the delivery of webhooks failed once and continues")
 
     async def _make_delivery(self, ended: Ended) -> None:
         job, message = await anyio.to_thread.run_sync(self._message, ended)
@@ -129,7 +129,7 @@ class Deliverer:
             log.info("webhook is due", job=ended.job_id, type=message.type if message else "")
 
     def _message(self, ended: Ended) -> tuple[Job | None, Message | None]:
-        """Reads the job that ended, and writes the message where somebody is to be told."""
+        """Reads the job that ended, and writes the message where it has a webhook."""
         state: State = ended.state  # type: ignore[assignment]
         try:
             job = self._jobs.get(ended.job_id)

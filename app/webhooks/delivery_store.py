@@ -37,10 +37,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class Begun:
-    """Holds an attempt at a delivery that this process makes. attempt: its number, from 1."""
+    """Holds an attempt at a delivery that this process makes."""
 
     job_id: str
-    attempt: int
+    attempt: int  #: its number, from 1
     message_id: str
     url: str
     body: str
@@ -64,7 +64,7 @@ class DeliveryStore:
         )
 
     async def ended(self, block_ms: int) -> list[Ended]:
-        """Reads ends that nobody has dealt with; waits for one if there is none."""
+        """Reads ends that are not dealt with; waits for one if there is none."""
         with unavailable_if_away():
             try:
                 left: Any = await self._server.xautoclaim(
@@ -94,12 +94,12 @@ class DeliveryStore:
                 raise
 
     async def schedule(self, ended: Ended, job: Job | None, message: Message | None) -> bool:
-        """Makes the delivery of an end, and forgets the end; both once, whoever else tries.
+        """Makes the delivery of an end, and forgets the end; both once, however many processes try.
 
         Args:
             ended: the end.
             job: whose it is.
-            message: to be sent to the job's webhook; None where nobody is to be told.
+            message: to be sent to the job's webhook; None where there is no webhook.
 
         Returns:
             True where this call made it.
@@ -153,7 +153,7 @@ class DeliveryStore:
             return bool(await self._settle(keys=keys, args=args))
 
     async def deliveries(self, job_id: str) -> list[DeliveryDocument]:
-        """Tells of the delivery of a job's end; empty where there is none."""
+        """Returns the delivery of a job's end; empty where there is none."""
         keys = self._keys
         with unavailable_if_away():
             async with self._server.pipeline(transaction=True) as pipe:

@@ -50,7 +50,7 @@ def end_message(job: Job, state: State, blobs: Blobs) -> Message:
 
 
 def trial_message(message_id: str) -> Message:
-    """Writes a message by which somebody tries a webhook out."""
+    """Writes a message that tries a webhook out."""
     return _message(message_id, TEST_TYPE, {"message": "This is a test."}, rfc3339(time.time()))
 
 

@@ -91,11 +91,11 @@ class AsyncClient:
         return await self._job(await self._send(calls.submit(video, options, idempotency_key)))
 
     async def job(self, job: Job | str) -> Job:
-        """Asks how a job is."""
+        """Reads a job."""
         return await self._job(await self._send(calls.job(_id(job))))
 
     async def wait(self, job: Job | str, *, timeout: float | None = None) -> Job:
-        """Waits until a job is over, failed or not; the service tells of changes, nobody polls.
+        """Waits until a job is over, failed or not; the service answers when it changes, so none is polled.
 
         Raises NotFinished after ``timeout`` seconds.
         """
@@ -171,7 +171,7 @@ class AsyncClient:
         )
 
     async def get_batch(self, batch: Batch | str) -> Batch:
-        """Asks how a batch is."""
+        """Reads a batch."""
         return Batch.model_validate((await self._send(calls.batch(_id(batch)))).json())
 
     async def cancel_batch(self, batch: Batch | str) -> Batch:
@@ -205,7 +205,7 @@ class AsyncClient:
         return Models.model_validate((await self._send(calls.models())).json())
 
     async def attention(self, job: Job | str) -> Attention:
-        """Tells where the captioner looked for each word."""
+        """Returns where the captioner looked for each word."""
         return Attention.model_validate((await self._send(calls.job_part(_id(job), "attention"))).json())
 
     async def attention_png(self, job: Job | str) -> bytes:

@@ -86,11 +86,11 @@ class Client:
         return self._job(self._send(calls.submit(video, options, idempotency_key)))
 
     def job(self, job: Job | str) -> Job:
-        """Asks how a job is."""
+        """Reads a job."""
         return self._job(self._send(calls.job(_id(job))))
 
     def wait(self, job: Job | str, *, timeout: float | None = None) -> Job:
-        """Waits until a job is over, failed or not; the service tells of changes, nobody polls.
+        """Waits until a job is over, failed or not; the service answers when it changes, so none is polled.
 
         Raises NotFinished after ``timeout`` seconds.
         """
@@ -163,7 +163,7 @@ class Client:
         return Batch.model_validate(self._send(calls.submit_batch(videos, options, idempotency_key)).json())
 
     def get_batch(self, batch: Batch | str) -> Batch:
-        """Asks how a batch is."""
+        """Reads a batch."""
         return Batch.model_validate(self._send(calls.batch(_id(batch))).json())
 
     def cancel_batch(self, batch: Batch | str) -> Batch:
@@ -196,7 +196,7 @@ class Client:
         return Models.model_validate(self._send(calls.models()).json())
 
     def attention(self, job: Job | str) -> Attention:
-        """Tells where the captioner looked for each word."""
+        """Returns where the captioner looked for each word."""
         return Attention.model_validate(self._send(calls.job_part(_id(job), "attention")).json())
 
     def attention_png(self, job: Job | str) -> bytes:

@@ -1,4 +1,4 @@
-"""Says which requests are sent again, and after how long."""
+"""Decides which requests are sent again, and after how long."""
 
 from __future__ import annotations
 

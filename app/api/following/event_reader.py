@@ -44,18 +44,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class JobChange:
-    """Holds how a job stood after one change.
+    """Holds how a job stood after one change."""
 
-    id: of the stream's entry. segments: numbers of the film's segments that were done since the change
-    before; where none is, ``stop`` still says how many there are.
-    """
-
-    id: str
+    id: str  #: of the stream's entry
     state: State
     stage: Stage | None
-    progress: float
-    attempt: int
+    progress: float  #: from 0 to 1
+    attempt: int  #: its number, from 1; 0 before the first
     is_cancel_requested: bool
+    #: Numbers of the film's segments done since the change before; where none is, ``stop`` counts all.
     segments: range
 
     @property
@@ -69,7 +66,7 @@ class JobChange:
 
     @property
     def is_first(self) -> bool:
-        """Tells whether it is the job's acceptance, as far as it shows: nothing came before."""
+        """Returns whether it is the job's acceptance, as far as it shows: nothing came before."""
         return (self.state, self.attempt, self.progress) == ("queued", 0, 0.0) and not self.segments.stop
 
     @classmethod
@@ -87,18 +84,17 @@ class JobChange:
 
 
 class FollowedJob:
-    """Holds what is new of a job that somebody follows.
-
-    recent: its last changes, all of those after ``floor``. position: where it waits in the queue, as it was
-    last seen, where has_place says that somebody wants to know. is_over: it has ended, as its record or its
-    last change says.
-    """
+    """Holds what is new of a job that clients follow."""
 
     def __init__(self, job: Job, last: ChangeNumber) -> None:
         self.job, self.last, self.floor = job, last, last
+        #: Its last changes, all of those after ``floor``.
         self.recent: deque[JobChange] = deque()
+        #: In the queue, as last seen; read only while ``has_place`` is true.
         self.position = QueuePosition()
+        #: As its record or its last change has it.
         self.is_queued, self.is_over = job.state == "queued", job.is_over
+        #: How many read it, and whether one of them is sent its place in the queue.
         self.followers, self.has_place = 0, False
         self.wake = asyncio.Event()
 
@@ -278,7 +274,7 @@ class EventReader:
                         raise ClientDisconnect
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
-        """Works again and again while somebody follows; an absence of Redis is waited out."""
+        """Reads changes as long as clients follow jobs; retries while Redis is away."""
         while True:
             await self._has_work.wait()
             try:
@@ -287,7 +283,7 @@ class EventReader:
                 log.warning("jobs cannot be followed: redis is away", reason=str(error))
                 await asyncio.sleep(AWAY_SECONDS)
             except Exception:
-                log.exception("the reader of events stumbled and goes on")
+                log.exception("the reader of events failed once and continues")
                 await asyncio.sleep(AWAY_SECONDS)
             await asyncio.sleep(pause)
 

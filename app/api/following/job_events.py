@@ -1,8 +1,8 @@
 """Makes a job's changes into the events that its followers are sent.
 
 A change is told as the segments that are done since, then the state, or the end. The id of a change's last
-event is the change's own, so that whoever comes back with an id is sent what came behind, nothing twice.
-Who comes without an id, or with one that is kept no more, is told the present first.
+event is the change's own, so that a client that returns with an id is sent what came after it, nothing twice.
+A client without an id, or with one that is kept no more, is sent the present state first.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class JobEvents:
         return _event("state", state, EventId(self._at))
 
     def _has_moved(self, position: QueuePosition) -> bool:
-        """Tells whether a place in the queue is news; one that nobody has looked at yet is none."""
+        """Returns whether a place in the queue is news; one that is not known yet is none."""
         last_sent = self._told or QueuePosition()
         is_known = position.place is not None
         return is_known and (position.place, position.workers) != (last_sent.place, last_sent.workers)

@@ -34,7 +34,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 COOKIE = "reelword_session"
 SESSION_LENGTH = 64  #: hexadecimal digits
 READING = ("GET", "HEAD", "OPTIONS")
-#: What anybody may ask for: whether the service lives, the page, its documentation, and signing in.
+#: What needs no key: whether the service lives, the page, its documentation, and signing in.
 OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
 OPEN_BELOW = ("/static/", "/static-offline-docs/")
 #: What pages of other origins may send beside the simplest, and read of the answers.

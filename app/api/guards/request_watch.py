@@ -38,7 +38,7 @@ DOCS = (
 POLICIES = {"/": PAGE, "/docs": DOCS}
 #: The page needs none of what a browser could ask its user for.
 PERMISSIONS = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
-HTTPS_ONLY = "max-age=31536000"  #: for whoever came by https: not again without, for a year
+HTTPS_ONLY = "max-age=31536000"  #: a browser that came by https uses nothing else for a year
 #: Statuses and problems of a reading request that was refused for who asks, not for what.
 REFUSALS = (401, 403, 429)
 REFUSED_NAME = "host_not_allowed"

@@ -126,7 +126,7 @@ def too_large(limit: int) -> problems.UploadTooLarge:
 
 
 def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead: int = 0) -> None:
-    """Says 413 before a byte is read where the client announced too many.
+    """Refuses with 413, before a byte is read, a body announced as too long.
 
     Args:
         headers: the request's.
@@ -160,7 +160,7 @@ async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator
 
 
 async def in_pieces(body: AsyncIterator[bytes], take: Callable[[bytes], object]) -> None:
-    """Hands a body on in a thread, a piece at a time: a slow disk delays nobody else."""
+    """Hands a body on in a thread, a piece at a time: a slow disk delays no other request."""
     piece = bytearray()
     async for chunk in body:
         piece += chunk
@@ -240,7 +240,7 @@ class Room:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Waits for its turn: between looking at what is free and taking it nobody else may look."""
+        """Waits for its turn: between looking at what is free and taking it no other upload may look."""
         handle = os.open(self._folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -53,7 +53,7 @@ def captions(job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep) 
     ),
 )
 def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
-    """Tells where the captioner looked for each word of a segment's best caption, on the film's clock."""
+    """Returns where the captioner looked for each word of a segment's best caption, on the film's clock."""
     job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)
     try:

@@ -144,7 +144,7 @@ def _delete_result(job: Job, service: ApiDependencies) -> None:
     "/attention", response_model=AttentionDocument, responses=problems.openapi_responses(*NO_ATTENTION)
 )
 def attention(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
-    """Tells where the captioner looked for each word of the best caption."""
+    """Returns where the captioner looked for each word of the best caption."""
     return Response(
         _attention(service, find(service, job_id, caller)), media_type="application/json", headers=KEEP
     )
@@ -242,5 +242,5 @@ def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
 
 
 def how_it_ended(job: Job) -> str:
-    """Says, behind ``has``, how a job ended."""
+    """Returns, to follow ``has``, how a job ended."""
     return {"canceled": "been cancelled", "expired": "expired"}.get(job.state, job.state)

@@ -96,7 +96,7 @@ def request_over(job: Job, body: OptionBody) -> CaptionRequest:
         body: the fields that are given.
 
     Returns:
-        The request; what belongs to a captioner is the job's only where nobody else is to write.
+        The request; what belongs to a captioner is the job's only where no other captioner is to write.
 
     Raises:
         InvalidOption: names the first field that is wrong.

@@ -147,7 +147,7 @@ async def answer(request: Request, service: ApiDependencies, job: Job, wait: flo
         request: whose sender may hang up.
         service: what routes need.
         job: as it was accepted.
-        wait: seconds to wait for its end; None where nobody asked for that.
+        wait: seconds to wait for its end; None where the client does not ask for that.
 
     Returns:
         202 with its address, or 200 with the whole job where it ended in time.

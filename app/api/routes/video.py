@@ -127,7 +127,7 @@ def video(
 
 
 def media_type(head: bytes) -> str:
-    """Tells the type of a file by its first bytes; UNKNOWN where they are none of a known kind."""
+    """Returns the type of a file by its first bytes; UNKNOWN where they are none of a known kind."""
     if head[4:8] == b"ftyp":
         brand = head[8:12]
         return next((kind for start, kind in TYPES_BY_BRAND.items() if brand.startswith(start)), MP4)

@@ -27,7 +27,7 @@ Segment: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class KeptSegments:
-    """Says on a job's record where its segments lie and how many are done."""
+    """Holds, on a job's record, where its segments lie and how many are done."""
 
     folder: str
     done: int
@@ -59,17 +59,14 @@ def kept_by(answer: Mapping[str, Any]) -> KeptSegments | None:
 
 @dataclass(eq=False)
 class SegmentFolder:
-    """Writes the segments of one attempt.
-
-    folder: key that all goes below, the attempt's own. basis: names all that decides what the segments are;
-    those of an attempt on another basis are not taken over. open: the segment behind those that are done,
-    which may still grow, and in ``"state"`` what decides whether it does.
-    """
+    """Writes the segments of one attempt."""
 
     blobs: Blobs
-    folder: str
+    folder: str  #: key that all goes below, the attempt's own
+    #: Names all that decides what the segments are; those of an attempt on another basis are not taken over.
     basis: str
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)  #: those that are done
+    #: The segment after those, which may still grow, and in ``"state"`` what decides whether it does.
     open: Mapping[str, Any] | None = None
 
     @property
@@ -78,7 +75,7 @@ class SegmentFolder:
 
     @property
     def last_end(self) -> float:
-        """Tells up to which second the film is done."""
+        """Returns up to which second the film is done."""
         last = self.segments[-1:] if self.open is None else [self.open["segment"]]
         return float(last[0]["end"]) if last else 0.0
 

@@ -116,7 +116,7 @@ class Sweeper:
             log.info("results expired", count=count)
 
     def _is_turn(self) -> bool:
-        """Tells whether this process sweeps the blobs: one does, while it lives, since two rounds need its
+        """Returns whether this process sweeps the blobs: one does, while it lives, since two rounds need its
         memory.
         """
         key, milliseconds = self._key("sweeper"), round(self._settings.sweep_seconds * MINE_ROUNDS * 1000)
@@ -136,12 +136,12 @@ class Sweeper:
                 self._jobs.server.delete(key)
 
     def _owns_blobs(self) -> bool:
-        """Tells whether these blobs are of this namespace of this Redis, or of one that has been emptied
+        """Returns whether these blobs are of this namespace of this Redis, or of one that has been emptied
         since.
 
         The owner's name is in the blobs and in Redis. Each round writes a new number behind the name in the
         blobs: a Redis that knows no name yet may be a second one beside a living first, and takes over only
-        what this very process has swept so far, or what nobody has swept for ADOPTED_AFTER.
+        what this very process has swept so far, or what no process has swept for ADOPTED_AFTER.
         """
         key = self._key("blobs")
         with unavailable_if_away():
