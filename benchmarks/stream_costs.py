@@ -73,12 +73,12 @@ def _describe(source: FeatureSource, footage: Sequence[Footage], costs: Costs) -
     streams: list[dict[str, Stream]] = [{} for _ in footage]
     for extractor in source.frame_extractors:
         with costs.of(extractor.name, len(footage)):
-            made = extractor.extract([source.choose(video, extractor) for video in footage])
-        for known, new in zip(streams, made, strict=True):
-            known.update(new)
+            extracted = extractor.extract([source.choose(video, extractor) for video in footage])
+        for earlier, new in zip(streams, extracted, strict=True):
+            earlier.update(new)
     with costs.of("streams of streams", len(footage)):
-        for known, video in zip(streams, footage, strict=True):
-            source.complete(known, video)
+        for each, video in zip(streams, footage, strict=True):
+            source.complete(each, video)
 
 
 def main(

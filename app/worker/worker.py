@@ -112,7 +112,7 @@ class Worker:
         self._intake.stop()
         self._runner.leave()
         self._watch.leave(within=self._settings.drain_seconds)
-        if not self._engine.is_ready:
+        if not self._engine.is_ready or self._intake.nobody_waits:  # it loads, or measures between jobs
             self._engine.kill()
 
     def _work_until_stopped(self) -> None:
@@ -129,7 +129,7 @@ class Worker:
     def _turn(self) -> None:
         try:
             self._runner.turn(TURN_SECONDS)
-            if self._intake.nobody_waits:
+            if self._intake.nobody_waits and not self._is_stopping:
                 self._engine.measure_next()
                 self._advertise()
                 self._intake.go_on()

@@ -58,16 +58,16 @@ class LabelExtractor:
         if absent:
             raise ValueError(f"{self.name} needs the stream {absent[0]}: ask for its extractor too")
         taken = [streams[name] for name in self.needs_streams]
-        found = [(find_kind(stream), each) for stream in taken for each in rank_labels(stream)]
-        found.sort(key=lambda pair: (KINDS.index(pair[0]), -pair[1].probability))
-        rows = [[KINDS.index(kind), each.place, each.probability] for kind, each in found]
+        labels = [(find_kind(stream), each) for stream in taken for each in rank_labels(stream)]
+        labels.sort(key=lambda pair: (KINDS.index(pair[0]), -pair[1].probability))
+        rows = [[KINDS.index(kind), each.place, each.probability] for kind, each in labels]
         return {
             STREAM: Stream(
                 torch.tensor(rows, dtype=torch.float32).reshape(-1, 1, 3),
-                np.array([each.start for _, each in found], np.float64),
-                np.array([each.end for _, each in found], np.float64),
+                np.array([each.start for _, each in labels], np.float64),
+                np.array([each.end for _, each in labels], np.float64),
                 combine_specs([stream.spec for stream in taken]),
-                boxes=torch.tensor([each.box for _, each in found], dtype=torch.float32).reshape(-1, 1, 4),
+                boxes=torch.tensor([each.box for _, each in labels], dtype=torch.float32).reshape(-1, 1, 4),
             )
         }
 
@@ -128,14 +128,14 @@ def _rank_boxes(stream: Stream) -> list[_Scored]:
     assert stream.boxes is not None
     scores = stream.values.float().numpy()
     names = COCO_80 if scores.shape[2] == len(COCO_80) else COCO_90
-    found = []
+    scored = []
     for column in np.flatnonzero(scores.max((0, 1), initial=0) > 0):
         row, box = np.unravel_index(scores[:, :, column].argmax(), scores.shape[:2])
         x0, y0, x1, y1 = stream.boxes[row, box].tolist()
         times = float(stream.start[row]), float(stream.end[row])
         score = float(scores[row, box, column])
-        found.append(_Scored(COCO_80.index(names[column]), score, *times, (x0, y0, x1, y1)))
-    return sorted(found, key=lambda each: -each.probability)
+        scored.append(_Scored(COCO_80.index(names[column]), score, *times, (x0, y0, x1, y1)))
+    return sorted(scored, key=lambda each: -each.probability)
 
 
 def read_labels(stream: Stream) -> list[Label]:
@@ -183,7 +183,7 @@ def make(name: str, _: ExtractorOptions) -> LabelExtractor:
 
 def name_scores(extractor: str) -> str:
     """Names the stream of an extractor's scores: those of its boxes, or else its logits."""
-    own = extractor.partition(":")[0]
-    if own == "coco_ssd":  # whose values are the scores
+    name = extractor.partition(":")[0]
+    if name == "coco_ssd":  # whose values are the scores
         return extractor
-    return f"{extractor}_scores" if own in DETECTORS else f"{extractor}_logits"
+    return f"{extractor}_scores" if name in DETECTORS else f"{extractor}_logits"

@@ -101,6 +101,14 @@ class Unmeasured(Obedient):
         return 2.0
 
 
+class SlowToMeasure(Unmeasured):
+    """Takes a minute to measure a captioner, as one does whose network is converted first."""
+
+    def measure(self, captioner: str) -> float:
+        time.sleep(60)
+        return 60.0
+
+
 class Measured(Obedient):
     """Says that a caption takes two seconds, by those of its captioners that anybody measured."""
 

@@ -41,9 +41,9 @@ EXPLAINED_ELSEWHERE = {
 }
 #: How many locals are called by a participle (benchmarks.house.BANNED_LOCALS), at most; to become 0.
 MOST_BANNED_LOCALS = {
-    "app": 239,
-    "training": 86,
-    "models": 67,
+    "app": 230,
+    "training": 81,
+    "models": 66,
     "extractors": 68,
     "benchmarks": 60,
     "lab": 26,

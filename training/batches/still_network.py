@@ -78,6 +78,12 @@ def _look_once(extractor: str) -> WindowOptions:
 
 
 def pad_rows(stream: Stream, count: int, width: int) -> NDArray[np.float16]:
-    """Puts the rows of a still's stream into (count, width), zeros behind the last."""
+    """Puts the rows of a still's stream into (count, width), zeros behind the last.
+
+    Args:
+        stream: of one picture.
+        count: rows that are returned; further ones are left out.
+        width: numbers of a row.
+    """
     rows = stream.values.reshape(-1, width)[:count].half().numpy()
     return np.pad(rows, ((0, count - len(rows)), (0, 0)))

@@ -119,6 +119,13 @@ def test_an_idle_worker_measures_the_captioners_that_nobody_waited_for(crew: Ser
     assert worker.poll() is None
 
 
+def test_a_worker_that_measures_ends_at_once_where_it_is_told_to(crew: Service) -> None:
+    worker = crew.start_worker(REELWORD_ENGINE="tests.app.engines:SlowToMeasure", REELWORD_DRAIN_SECONDS="1")
+    time.sleep(1)  # it is idle at once, and measures
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(30) == 0
+
+
 def test_uploads_are_kept_only_where_the_setting_says(crew: Service, video: Path) -> None:
     crew.start_worker(REELWORD_KEEP_UPLOADS="off")
     job = crew.wait(crew.submit(video))
