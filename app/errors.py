@@ -36,8 +36,8 @@ extractors/media/errors.py.)
         ├── PortInUse               port_in_use           500  something listens there already
         └── EngineStartFailed       engine_start_failed   500  the models do not load
 
-``code`` is stable, ``str(error)`` is one sentence, ``hint`` says what to do, ``operator_hint`` what only the
-operator can (extractors/errors.py), ``status`` is the HTTP status that tells it best.
+``code`` is stable, ``str(error)`` is one sentence, ``hint`` is what to do, ``operator_hint`` what only the
+operator can (extractors/errors.py), ``status`` is the HTTP status that fits best.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class WorkerFault(JobFailure):
 
 
 class OptionsRefused(JobFailure):
-    """What is asked for cannot be had: before a job is taken where workers are known, else by its
+    """The service cannot do what is asked for: before a job is taken where workers are known, else by its
     end.
     """
 
@@ -226,9 +226,9 @@ class InvalidCursor(JobError):
 
 
 class QueueError(JobError):
-    """Jobs can be neither taken nor told about at the moment.
+    """Jobs can be neither taken nor shown at the moment.
 
-    ``str(error)`` names the server's address and trouble, for logs; ``public`` is what a visitor is told.
+    ``str(error)`` names the server's address and trouble, for logs; ``public`` is what a client is sent.
     """
 
     status = 503
@@ -243,7 +243,7 @@ class QueueUnavailable(QueueError):
 
 class RedisRefuses(QueueUnavailable):
     code = "redis_refuses"
-    hint = "Send the request again later; if it fails again, tell those who run the service."
+    hint = "Send the request again later; if it fails again, tell the service's operator."
     operator_hint = "Check user and password in REDIS_URL, and that this user may run scripts on all keys."
 
 

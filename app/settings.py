@@ -423,7 +423,7 @@ class Settings(BaseSettings):
 
     @property
     def decoder_count(self) -> int:
-        """Counts the decoders of a worker: as many as were said, or what leaves the engine a core."""
+        """Counts the decoders of a worker: as many as are set, or what leaves the engine a core."""
         return self.decoders or max(1, min(MOST_DECODERS, core_count() - 1))
 
     @property

@@ -1,4 +1,4 @@
-"""Puts the HTTP service together: its routes, how it says what is wrong, and the process that serves it."""
+"""Puts the HTTP service together: its routes, how errors are answered, and the process that serves it."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ STATIC = Path(__file__).parent / "static"
 #: Requests that may wait at once, most of them for Redis: while it is frozen further ones are refused.
 THREADS = 200
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-#: How a request says whose it is, as OpenAPI has it; the page at ``/docs`` asks for it.
+#: How a request carries its key, as OpenAPI has it; the page at ``/docs`` asks for it.
 SECURITY = {
     "key": {"type": "http", "scheme": "bearer"},
     "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
 }
 DESCRIPTION = "A video goes in, a caption with its attention comes out."
 
-DRAIN_SECONDS = 10  #: a request being answered when the server is told to stop may take so long
+DRAIN_SECONDS = 10  #: a request being answered when the server is stopped may take so long
 KEYS_PAUSE = 2.0  #: seconds between two looks whether there are keys, while Redis is away
 IDLE_SECONDS = 30  #: after which a connection without a request is closed
 
@@ -82,7 +82,7 @@ def create_app(settings: Settings) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         redoc_url=None,
-        redirect_slashes=False,  # an upload to a misspelt path is told so, not sent elsewhere without a word
+        redirect_slashes=False,  # an upload to a misspelt path is refused, not sent elsewhere in silence
         lifespan=_lifespan,
         favicon_url="data:,",
     )
@@ -267,7 +267,7 @@ def configuration(
         app: the application.
         settings: its host and limits.
         port: what it listens on; 0 takes any.
-        drain_seconds: how long requests under way may take once it is told to stop.
+        drain_seconds: how long requests under way may take once it is stopped.
     """
     return uvicorn.Config(
         app,

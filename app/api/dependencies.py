@@ -105,10 +105,10 @@ class ApiDependencies:
 
         Args:
             job_id: the job.
-            submission: what is told with it.
+            submission: what is sent with it.
 
         Yields:
-            What is to be told with it.
+            What is to be sent with it.
         """
         if not self.tracing.is_on:
             yield submission

@@ -1,4 +1,4 @@
-"""Names what can be wrong with a request, and says it as RFC 9457 problem documents.
+"""Names what can be wrong with a request, and writes it as RFC 9457 problem documents.
 
     RequestError
     ├── NotMultipart        415 not_multipart        the body is neither a form, nor a video, nor JSON
@@ -43,8 +43,8 @@
     ├── WebhooksOff         422 webhooks_off         the operator has set up no secret to sign them with
     └── StorageFull         507 storage_full
 
-Errors of the queue, of records and of options that no worker takes (app/errors.py) are said the same way. A
-problem's ``type`` is ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
+Errors of the queue, of records and of options that no worker takes (app/errors.py) are answered the same way.
+A problem's ``type`` is ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
 """
 
 from __future__ import annotations
@@ -447,7 +447,7 @@ class StorageFull(RequestError):
     retry_after = 60
 
 
-#: What a route says that it answers with: whatever is wrong with a request, or with what it asks workers for.
+#: What a route documents that it answers with: what is wrong with a request, or with what workers are to do.
 Refusal: TypeAlias = RequestError | OptionsRefused | InvalidCursor
 #: What may be wrong with any request that makes jobs.
 OF_SUBMISSIONS: tuple[type[Refusal], ...] = (

@@ -1,4 +1,4 @@
-"""Declares what webhooks send, and what is told of their deliveries."""
+"""Declares what webhooks send, and how their deliveries are shown."""
 
 from __future__ import annotations
 

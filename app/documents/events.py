@@ -10,7 +10,7 @@ from pydantic import Field
 from app.documents.job import Document, Fault, JobSegment
 from app.jobs.job import Stage, State
 
-#: Of an event: the change that it tells of, and, of a segment, its number.
+#: Of an event: the change that it is about, and, of a segment, its number.
 EVENT_ID = r"\d{1,15}(-\d{1,15})?(\.\d{1,9})?"
 
 
@@ -53,7 +53,7 @@ class LostEvent(Document):
 class EventId:
     """Names an event. A client that has seen it has seen all changes before.
 
-    change: id of the stream's entry. segment: number of the segment that it tells of; the rest of the change
+    change: id of the stream's entry. segment: number of the segment that it is about; the rest of the change
     comes behind. None: it is the change's last event.
     """
 

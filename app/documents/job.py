@@ -211,7 +211,7 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -
     Args:
         job: as it stands.
         blobs: where the parts of its answer lie that outgrow Redis.
-        position: where it stands in the queue; nothing is said of that without.
+        position: where it stands in the queue; its document has no place without.
 
     Raises:
         RecordUnreadable: this version cannot read its answer.
@@ -270,7 +270,7 @@ def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> J
 
 
 def _submission(told: Submission) -> dict[str, Any]:
-    """Makes the members that say what the sender told beside options; of a webhook its host alone."""
+    """Makes the members that were sent beside options; of a webhook its host alone."""
     shown = ("metadata", "source_url", "validate_only", "batch", "recaption_of")
     host = None if told.webhook is None else urlsplit(told.webhook).hostname
     return {**{name: getattr(told, name) for name in shown}, "webhook": host}

@@ -24,7 +24,7 @@ INSIDE = [ip_network(each) for each in ("168.63.129.16", "192.0.0.0/24", "64:ff9
 
 
 def read_web_address(text: str) -> httpx.URL:
-    """Reads an http or https address. Raises ValueError, whose sentence says what is wrong with it."""
+    """Reads an http or https address. Raises ValueError with a sentence on what is wrong with it."""
     if len(text) > LONGEST:
         raise ValueError(f"an address has at most {LONGEST} characters")
     if not text.isprintable() or " " in text:

@@ -67,11 +67,11 @@ async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[flo
         url: http or https.
         file: is written anew; what is in it after an error means nothing.
         limits: of size, time and hosts.
-        report: told of the share that has come, where the server says how much will.
+        report: takes the share that has come, where the server announces the size.
 
     Raises:
         UrlNotAllowed: the address, or one that it leads to, is of a kind or in a network that is refused.
-        UrlNotFound, UrlRefused: so says the server.
+        UrlNotFound, UrlRefused: the server answers so.
         UrlTooLarge, UrlTimeout: a limit is passed.
         UrlUnreachable: three tries met no server, or one that broke off.
         WorkerFault: there is no room on the disk.
@@ -212,5 +212,5 @@ def _flush(output: BinaryIO) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Returns what a library says of it, in few words and without the address, which may hold a signature."""
+    """Returns a library's message, in few words and without the address, which may hold a signature."""
     return str(error).splitlines()[0][:120].rstrip(".") if str(error) else type(error).__name__

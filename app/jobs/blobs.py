@@ -232,7 +232,7 @@ class Blobs:
 
         Args:
             folder: the key.
-            depth: how many parts of a blob's key behind it are told apart.
+            depth: how many parts of a blob's key after it are kept apart.
 
         Returns:
             Those parts, joined by slashes → bytes, without what has none.

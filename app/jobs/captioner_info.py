@@ -64,7 +64,7 @@ class CaptionerInfo(BaseModel):
     memory: int | None = None
     #: Whether it can be asked something, or goes on from words that it is given.
     takes_prompt: bool = False
-    #: How many classes of videos it knows, by which it can be told what a video is (``category``).
+    #: How many classes of videos it knows, of which a request can name one (``category``).
     classes: int = 0
 
     @property

@@ -147,7 +147,7 @@ class JobLimits(BaseModel):
 
 
 class Submission(BaseModel):
-    """Holds what is told with a job beside its options; it comes from the request and never changes.
+    """Holds what is sent with a job beside its options; it comes from the request and never changes.
 
     Kept in the record without what is not set, so that older records and workers do without it.
     """
@@ -221,7 +221,7 @@ class Job:
 
     @classmethod
     def from_record(cls, job_id: str, record: Mapping[str, str]) -> Job:
-        """Reads a record. Raises RecordUnreadable, which says what this version cannot read of it."""
+        """Reads a record. Raises RecordUnreadable, with what this version cannot read of it."""
         try:
             _check_version(record)
             return cls(

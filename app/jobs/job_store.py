@@ -159,7 +159,7 @@ class Jobs:
             upload: key of the blob that is its file.
             filename: the file's name on its sender's disk, fit for display.
             priority: the queue that it waits in.
-            submission: what else its sender told.
+            submission: what else was sent with it.
             reservation: of the idempotency key that stands for this job from now on.
 
         Raises:
@@ -514,7 +514,7 @@ class Jobs:
 
 
 def _segments_done(answer: Mapping[str, Any] | None) -> int | str:
-    """Counts the segments of a film that are done; empty where nothing is said of them."""
+    """Counts the segments of a film that are done; empty where the answer has none."""
     kept = (answer or {}).get("segments")
     return "" if kept is None else int(kept["done"])
 

@@ -23,7 +23,7 @@ from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 FRESH_SECONDS = 0.25  #: a snapshot is used so long
 EXACT = 1000  #: jobs whose place is counted; of those behind only the last place is known
-TELLING = 0.05  #: progress from which on it tells how long a job still takes
+TELLING = 0.05  #: progress from which on it predicts how long a job still takes
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class RunningJob:
     progress: float
 
     def seconds_left(self, usual: float) -> float:
-        """Estimates what is left by its progress, and by what is usual as long as that tells nothing."""
+        """Estimates what is left by its progress, and by what is usual while that is too small."""
         if self.progress < TELLING:
             return max(0.0, usual - self.elapsed)
         return self.elapsed * (1.0 - self.progress) / self.progress

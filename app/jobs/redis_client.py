@@ -87,7 +87,7 @@ def connect_async(url: str, connections: int) -> AsyncRedis:
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancels tasks that speak to Redis, and waits for their end.
+    """Cancels tasks that use Redis, and waits for their end.
 
     The client may turn a cancellation into an error of the connection that it met, so it is repeated.
     """
@@ -141,7 +141,7 @@ class LuaScript:
         """Adds a run of the script to a pipeline.
 
         Args:
-            pipe: which cannot be told to load a script that the server does not know.
+            pipe: which cannot load a script that the server does not know.
             keys: its KEYS.
             args: its ARGV.
             by_text: sends all of it, for such a server; else its digest, which is 15 KB shorter.

@@ -3,7 +3,7 @@
     Redis      away, refusing, frozen, loading its file, a replica, full, evicting, unable to write
     workers    none, or none with loaded models
 
-What Redis tells of itself (INFO) is asked first: a server that takes no writes answers that at once.
+Redis's INFO is read first: a server that takes no writes answers that at once.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def examine_service(server: redis.Redis, registry: WorkerRegistry) -> Health:
 
 
 def find_redis_troubles(info: Mapping[str, Any]) -> Iterator[Trouble]:
-    """Yields what is wrong by what the server tells of itself.
+    """Yields what is wrong by the server's INFO.
 
     info: the answer to INFO, with its sections server, memory, persistence and replication.
     """

@@ -22,7 +22,7 @@ Attribute = str | int | float | bool
 class SpanNotes:
     """Takes what becomes known of a span while it lasts.
 
-    name: what it is called; the one that it began with where nothing is said. error: why it failed.
+    name: what it is called; the one that it began with by default. error: why it failed.
     """
 
     name: str = ""
@@ -48,7 +48,7 @@ class Tracing:
     is_on = False
 
     @contextmanager
-    def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - says how it is called
+    def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - the tracing one's parameters
         """Spans the answering of a request.
 
         Args:

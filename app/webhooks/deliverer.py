@@ -2,7 +2,7 @@
 
 A delivery is tried at once, then with growing pauses for about a day. Redis holds what is due when, so that
 a restart forgets nothing and several processes share the work. An attempt whose process dies between sending
-and noting that is made once more, with the same id: a receiver is told at least once, and once where nothing
+and noting that is made once more, with the same id: a receiver gets it at least once, and once where nothing
 dies.
 """
 
@@ -31,7 +31,7 @@ from app.webhooks.sender import Sender, SendResult
 BLOCK_MS = 500  #: how long an end is waited for, before what is due is looked at
 AT_ONCE = 16  #: requests under way in one process
 AWAY_SECONDS = 1.0  #: pause while Redis is away
-DRAIN_SECONDS = 5.0  #: for requests under way once the server is told to stop
+DRAIN_SECONDS = 5.0  #: for requests under way once the server is stopped
 DAY = 86400.0
 
 log = structlog.get_logger(__name__)

@@ -52,7 +52,7 @@ class DeliveryStore:
     Args:
         server: the connection to Redis.
         keys: names in Redis.
-        keep_seconds: how long a delivery that is over is told about.
+        keep_seconds: how long a delivery that is over is kept.
     """
 
     def __init__(self, server: Redis, keys: Keys, keep_seconds: float) -> None:
@@ -86,7 +86,7 @@ class DeliveryStore:
         ]
 
     async def _make_group(self) -> None:
-        """Makes the group, which reads from the start: ends of before are told too."""
+        """Makes the group, which reads from the start: earlier ends are read too."""
         try:
             await self._server.xgroup_create(self._keys.ended, GROUP, id="0", mkstream=True)
         except redis.ResponseError as error:

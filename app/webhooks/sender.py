@@ -1,4 +1,4 @@
-"""Sends one webhook request, and says what its answer means."""
+"""Sends one webhook request, and reads what its answer means."""
 
 from __future__ import annotations
 

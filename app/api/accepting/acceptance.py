@@ -177,7 +177,7 @@ def make_once(
         caller: who sends the request.
         idempotency: the key as the client sent it, empty for none, and its reservation, or what it stands
             for.
-        fingerprint: names all that the request says and brings.
+        fingerprint: names all that the request has and brings.
         make: makes it, for which the reservation stands from then on.
         find: finds what is there by its id.
 
@@ -280,7 +280,7 @@ def _keys(service: ApiDependencies) -> IdempotencyKeys:
 
 
 def as_told(request: CaptionRequest) -> dict[str, Any]:
-    """Lists all that a request says beside its video, for comparing two."""
+    """Lists all that a request has beside its video, for comparing two."""
     return {
         "options": request.options.model_dump(mode="json", exclude_defaults=True),
         "priority": request.priority,
@@ -289,7 +289,7 @@ def as_told(request: CaptionRequest) -> dict[str, Any]:
 
 
 def check_submission(service: ApiDependencies, submission: Submission) -> None:
-    """Checks what a job is told beside its options. Raises UrlNotSupported, WebhooksOff."""
+    """Checks a job's fields beside its options. Raises UrlNotSupported, WebhooksOff."""
     if submission.source_url is not None and service.settings.urls == "off":
         raise problems.UrlNotSupported("The request has a url.")
     if submission.webhook is not None and service.webhooks.sender is None:

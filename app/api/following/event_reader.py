@@ -196,7 +196,7 @@ class EventReader:
         self._server, self._positions, self._most = server, positions, most
         self._followed: dict[str, FollowedJob] = {}
         self._has_work = asyncio.Event()
-        self.closing = anyio.Event()  # set when the server is told to stop: who follows is to end
+        self.closing = anyio.Event()  # set when the server is stopped: those who follow are to end
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -305,7 +305,7 @@ class EventReader:
                     each.move(snapshot.position_of(each.job))
 
     async def _look_after(self) -> None:
-        """Finds jobs that ended without a change's being told, or whose record is gone."""
+        """Finds jobs that ended without a change in their stream, or whose record is gone."""
         open_jobs = [job_id for job_id, each in self._followed.items() if not each.is_over]
         for job_id, state in (await self.changes.states(open_jobs)).items():
             followed = self._followed.get(job_id)

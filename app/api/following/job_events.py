@@ -1,6 +1,6 @@
 """Makes a job's changes into the events that its followers are sent.
 
-A change is told as the segments that are done since, then the state, or the end. The id of a change's last
+A change is sent as the segments that are done since, then the state, or the end. The id of a change's last
 event is the change's own, so that a client that returns with an id is sent what came after it, nothing twice.
 A client without an id, or with one that is kept no more, is sent the present state first.
 """
@@ -33,7 +33,7 @@ class JobEvents:
     """Sends one client the events of a job.
 
     Args:
-        reader: tells what is new.
+        reader: reads what is new.
         positions: where jobs stand in the queue.
         blobs: where segments and long answers lie.
         job: as it stands.
@@ -89,7 +89,7 @@ class JobEvents:
                 yield event
 
     async def _missed(self, after: EventId) -> list[tuple[JobChange, range]] | None:
-        """Reads the changes behind an event, each with the numbers of the segments to be told.
+        """Reads the changes after an event, each with the numbers of the segments to be sent.
 
         Returns:
             None where some are kept no more.

@@ -183,7 +183,7 @@ def allow_origins(app: Starlette, settings: Settings) -> None:
 
 
 async def _accept(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """Stands for the application behind Starlette's check: says nothing, so that nothing said means trust."""
+    """Stands for the application behind Starlette's check: sends nothing, which then means trust."""
 
 
 async def _no_body() -> Message:

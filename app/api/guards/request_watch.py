@@ -1,4 +1,4 @@
-"""Watches each request and its answer: counts, times, audits and spans them, tells browsers what they may do
+"""Watches each request and its answer: counts, times, audits and spans them, sends browsers what they may do
 with the answer, and answers HEAD.
 
 It is the outermost of what stands before the routes (ASGI middleware), so that it sees refusals, too. The

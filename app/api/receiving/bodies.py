@@ -268,7 +268,7 @@ async def _receive_raw(
     room: Room | None,
 ) -> Upload:
     fields, filename = _query_fields(query)
-    read_request(fields)  # what is wrong there is said before the video is read
+    read_request(fields)  # what is wrong there is answered before the video is read
     filename = filename or _filename_in(headers)
     refuse_by_header(headers, max_video_bytes)
     async with opened(file, headers, room) as output:

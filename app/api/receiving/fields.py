@@ -1,4 +1,4 @@
-"""Reads what is told beside a video: how it is to be captioned, and what its sender wants of the job.
+"""Reads the fields beside a video: how it is to be captioned, and what its sender wants of the job.
 
 A form and a query have texts, a JSON body has values of its own types; both become one CaptionRequest.
 """
@@ -98,7 +98,7 @@ WebAddress = Annotated[
 
 
 class JobFields(BaseModel):
-    """Holds what a sender says of the job itself."""
+    """Holds the fields of the job itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -24,7 +24,7 @@ PART_COUNT = 32  #: parts of one form
 BOUNDARY_BYTES = 200  #: RFC 2046 allows 70
 PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
 
-# It warns of each form that cannot be read. The client is told; the log would be an attacker's to fill.
+# It warns of each form that cannot be read. The client has the answer; an attacker could fill the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 log = structlog.get_logger(__name__)
 

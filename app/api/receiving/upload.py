@@ -282,6 +282,6 @@ class ReservedFile(io.BufferedWriter):
 
 
 def announced_bytes(headers: Mapping[str, str]) -> int:
-    """Returns the length of a body as its header says, 0 where it says none."""
+    """Returns the length of a body as its header has it, 0 without one."""
     length = headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdecimal() and len(length) < 20 else 0

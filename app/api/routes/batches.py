@@ -142,7 +142,7 @@ def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> R
         try:
             ending = service.jobs.cancel(item.job_id)
         except RecordUnreadable:
-            continue  # no worker runs it, and its operator has been told
+            continue  # no worker runs it, and the log has it for the operator
         if ending == "done":
             service.blobs.remove(f"uploads/{item.job_id}")
     document = _document(service, batch)

@@ -15,7 +15,7 @@ from app.api.routes.jobs import JOB_ID, JobId
 from app.documents.events import EVENT_ID, EventId
 
 MEDIA_TYPE = "text/event-stream"
-DRAIN_SECONDS = 2.0  #: for the last events once the server is told to stop
+DRAIN_SECONDS = 2.0  #: for the last events once the server is stopped
 PING_SECONDS = 15  #: between two comments that keep a quiet connection open
 PATTERN = f"^{EVENT_ID}$"
 

@@ -31,7 +31,7 @@ from app.documents.job import Accepted, JobDocument
 from app.jobs.job import Job
 from app.jobs.options import FORM_FIELDS
 
-#: What may be said of the new job: all but what is said of a video.
+#: The fields that the new job may have: all but those of a video.
 FIELDS = tuple(name for name in REQUEST_FIELDS if name not in ("url", "validate_only"))
 #: Options that belong to a captioner, and are not another one's.
 CAPTIONERS_OWN = ("members", "segment_captioner", "prompt", "fusion_rule", "category")

@@ -1,6 +1,6 @@
 """Serves ``/jobs/{id}/video``: the file that was sent, whole or in part, so that a page can play it.
 
-Its type is told by its first bytes, never by what its sender called it: what is no video or picture that is
+Its type is known by its first bytes, never by what its sender called it: what is no video or picture that is
 known here is offered for download as plain bytes.
 """
 
@@ -21,7 +21,7 @@ from app.api.routes.jobs import KEEP, JobId, find
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 
-HEAD_BYTES = 64  #: of a file, that its type is told by
+HEAD_BYTES = 64  #: of a file, that decide its type
 UNKNOWN = "application/octet-stream"
 #: The type of a file that begins like this.
 TYPES_BY_START: Mapping[bytes, str] = {

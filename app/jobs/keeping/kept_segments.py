@@ -52,7 +52,7 @@ class KeptSegments:
 
 
 def kept_by(answer: Mapping[str, Any]) -> KeptSegments | None:
-    """Finds what a record's answer says of segments; None where the job has none."""
+    """Reads the segments' members of a record's answer; None where the job has none."""
     kept = answer.get("segments")
     return None if kept is None else KeptSegments(str(kept["folder"]), int(kept["done"]))
 
@@ -84,7 +84,7 @@ class SegmentFolder:
 
         Args:
             segment: its document, as JSON.
-            state: JSON that tells the next attempt whether it grows.
+            state: JSON by which the next attempt decides whether it grows.
         """
         self.open = {"segment": segment, "state": state}
         text = json.dumps({"basis": self.basis, "number": len(self.segments), **self.open})

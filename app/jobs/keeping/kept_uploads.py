@@ -41,7 +41,7 @@ class KeptUploads:
         """Removes uploads until there is room on the disk that new ones arrive on.
 
         Args:
-            missing: tells how many bytes must become free; asked again after each removal.
+            missing: returns how many bytes must become free; called again after each removal.
 
         Returns:
             Whether there is room now. False, and nothing is removed, where all of them together would not
