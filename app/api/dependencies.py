@@ -176,9 +176,4 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def owner_of(request: Request) -> str | None:
-    return caller_of(request).owner
-
-
 CallerDep = Annotated[Caller, Depends(caller_of)]
-OwnerDep = Annotated[str | None, Depends(owner_of)]

@@ -41,7 +41,6 @@ STALL_SECONDS = 20.0
 PIECE = 256 * 1024
 ROOM_STEP = 16 * 1024 * 1024  #: bytes between two looks at what is free on the disk
 LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
-AS_IT_IS = {"Accept-Encoding": "identity"}
 GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 

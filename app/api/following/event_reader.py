@@ -37,7 +37,6 @@ AWAY_SECONDS = 1.0  #: pause while Redis is away
 HANG_UP_SECONDS = 1.0  #: between two looks whether the client of a held request is still there
 OPEN_STATES = ("queued", "running")
 ChangeNumber: TypeAlias = tuple[int, int]
-BEGINNING: ChangeNumber = (0, 0)
 
 log = structlog.get_logger(__name__)
 
