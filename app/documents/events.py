@@ -51,13 +51,10 @@ class LostEvent(Document):
 
 @dataclass(frozen=True)
 class EventId:
-    """Names an event. A client that has seen it has seen all changes before.
+    """Names an event. A client that has seen it has seen all changes before."""
 
-    change: id of the stream's entry. segment: number of the segment that it is about; the rest of the change
-    comes behind. None: it is the change's last event.
-    """
-
-    change: str
+    change: str  #: id of the stream's entry
+    #: Number of the segment that it is about, before the rest of the change; None: the change's last event.
     segment: int | None = None
 
     @classmethod

@@ -31,11 +31,11 @@ class KeyTaken(Exception):
 
 @dataclass(frozen=True)
 class Reservation:
-    """Holds a key for one request. fingerprint: of what it asks for, once that is known."""
+    """Holds a key for one request."""
 
     key: str
     token: str
-    fingerprint: str = ""
+    fingerprint: str = ""  #: of what it asks for, once that is known
 
     def of(self, fingerprint: str) -> Reservation:
         """Returns the reservation with the fingerprint of the request."""

@@ -48,17 +48,17 @@ class JobFilter:
 
 @dataclass(frozen=True)
 class JobPage:
-    """Holds a part of a list. next: the cursor of what follows; None at the end."""
+    """Holds a part of a list."""
 
     jobs: Sequence[Job]
-    next: str | None
+    next: str | None  #: the cursor of what follows; None at the end
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Names a job in the list: what follows is older. score: microseconds since 1970."""
+    """Names a job in the list: what follows is older."""
 
-    score: int
+    score: int  #: microseconds since 1970
     job_id: str
 
     @classmethod

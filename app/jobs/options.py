@@ -82,9 +82,10 @@ def _prompt(value: object) -> object:
 
 @dataclass(frozen=True)
 class CaptionerChoice:
-    """Names who writes. members: of fusion or ensemble, in order; empty for a captioner that writes alone."""
+    """Names who writes."""
 
     captioner: str
+    #: Of fusion or ensemble, in order; empty for a captioner that writes alone.
     members: tuple[str, ...] = ()
 
     @property

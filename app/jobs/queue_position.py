@@ -28,16 +28,12 @@ TELLING = 0.05  #: progress from which on it predicts how long a job still takes
 
 @dataclass(frozen=True)
 class QueuePosition:
-    """Holds where a job stands.
+    """Holds where a job stands."""
 
-    place: 1 is taken next; None where it does not wait. estimated_seconds: until it starts; None where
-    nothing is known of how long jobs take, or no worker lives. workers: those that live and can run it; None
-    of a job that is over.
-    """
-
-    place: int | None = None
+    place: int | None = None  #: 1 is taken next; None where it does not wait
+    #: Until it starts; None where nothing is known of how long jobs take, or no worker lives.
     estimated_seconds: float | None = None
-    workers: int | None = None
+    workers: int | None = None  #: those that live and can run it; None of a job that is over
 
 
 @dataclass(frozen=True)

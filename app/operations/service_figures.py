@@ -27,15 +27,11 @@ ENDS = ("succeeded", "failed", "canceled")
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """Describes how one priority's queue stands.
+    """Describes how one priority's queue stands."""
 
-    waiting: jobs that no worker has. in_hand: those that some worker was given. oldest: seconds since the one
-    that has waited longest was put into the queue; 0 where none waits.
-    """
-
-    waiting: int = 0
-    in_hand: int = 0
-    oldest: float = 0.0
+    waiting: int = 0  #: jobs that no worker has
+    in_hand: int = 0  #: jobs that some worker has
+    oldest: float = 0.0  #: seconds since the longest waiting job was put in; 0 where none waits
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,10 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Health:
-    """Holds what was found. workers: those that live, none where Redis could not be asked."""
+    """Holds what was found."""
 
     troubles: list[Trouble]
-    workers: list[WorkerInfo]
+    workers: list[WorkerInfo]  #: those that live, none where Redis could not be asked
 
     @property
     def ready(self) -> int:

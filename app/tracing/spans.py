@@ -20,13 +20,10 @@ Attribute = str | int | float | bool
 
 @dataclass
 class SpanNotes:
-    """Takes what becomes known of a span while it lasts.
+    """Takes what becomes known of a span while it lasts."""
 
-    name: what it is called; the one that it began with by default. error: why it failed.
-    """
-
-    name: str = ""
-    error: str | None = None
+    name: str = ""  #: empty: the one that it began with
+    error: str | None = None  #: why it failed
     attributes: dict[str, Attribute] = field(default_factory=dict)
 
 

@@ -39,12 +39,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Schedule:
-    """Decides when a delivery is tried again. The pauses make about a day: 5 s, 20 s, … 6 h.
+    """Decides when a delivery is tried again. The pauses make about a day: 5 s, 20 s, … 6 h."""
 
-    attempts: in all. wait: tenacity's strategy.
-    """
-
-    attempts: int = 11
+    attempts: int = 11  #: in all
+    #: Tenacity's strategy.
     wait: wait_base = wait_exponential(multiplier=5, exp_base=4, max=6 * 3600) + wait_random(0, 2)
 
     def pause_after(self, attempt: int, retry_after: float | None) -> float | None:

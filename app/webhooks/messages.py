@@ -20,14 +20,11 @@ TEST_TYPE = "webhook.test"
 
 @dataclass(frozen=True)
 class Message:
-    """Holds what is sent.
+    """Holds what is sent."""
 
-    id: the same in each attempt, so that a receiver knows what it has had. body: JSON.
-    """
-
-    id: str
+    id: str  #: the same in each attempt, so that a receiver knows what it has had
     type: str
-    body: str
+    body: str  #: JSON
 
 
 def end_message(job: Job, state: State, blobs: Blobs) -> Message:

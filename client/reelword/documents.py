@@ -63,10 +63,10 @@ class ScoredWord(Document):
 
 
 class ScoredCaption(Document):
-    """Holds a caption. score: its log-probability over length ** length_penalty."""
+    """Holds a caption."""
 
     text: str
-    score: float
+    score: float  #: its log-probability over length ** length_penalty
     words: list[ScoredWord] = Field(default_factory=list)
 
 
@@ -127,17 +127,17 @@ class Job(JobSummary):
 
 
 class JobPage(Document):
-    """Holds a page of the list of jobs, newest first. next: the cursor of the page behind it."""
+    """Holds a page of the list of jobs, newest first."""
 
     jobs: list[JobSummary]
-    next: str | None = None
+    next: str | None = None  #: the cursor of the page after it
 
 
 class Batch(Document):
-    """Holds a batch. counts: jobs by state, and ``total``."""
+    """Holds a batch."""
 
     id: str
-    counts: dict[str, int]
+    counts: dict[str, int]  #: jobs by state, and ``total``
     jobs: list[dict[str, Any]] = Field(default_factory=list)
 
     @property
@@ -146,9 +146,9 @@ class Batch(Document):
 
 
 class Event(Document):
-    """Holds one event of a job. kind: ``state``, ``segment``, ``end``, or ``lost`` where some are gone."""
+    """Holds one event of a job."""
 
-    kind: str
+    kind: str  #: ``state``, ``segment``, ``end``, or ``lost`` where some are gone
     id: str | None
     data: dict[str, Any]
 
@@ -174,11 +174,11 @@ class Captioner(Document):
 
 
 class Models(Document):
-    """Lists the captioners of live workers. options: JSON Schema of each option."""
+    """Lists the captioners of live workers."""
 
     captioners: list[Captioner]
     default: str | None = None
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)  #: JSON Schema of each option
 
 
 class Attention(Document):

@@ -63,14 +63,11 @@ class BatchLimits:
 
 @dataclass(frozen=True)
 class BatchUpload:
-    """Holds what a request has brought. items: each a file, or an address in its ``fields``.
+    """Holds what a request has brought."""
 
-    fields: what all of them have in common, texts or, where is_json, values.
-    """
-
-    items: list[Upload]
-    fields: Mapping[str, Any]
-    is_json: bool = False
+    items: list[Upload]  #: each a file, or an address in its ``fields``
+    fields: Mapping[str, Any]  #: what all items have in common
+    is_json: bool = False  #: fields are values of their own types; else they are texts
 
 
 @dataclass

@@ -121,11 +121,11 @@ REQUEST_FIELDS = (*FORM_FIELDS, *JobFields.model_fields)
 
 @dataclass(frozen=True)
 class CaptionRequest:
-    """Holds what a request asks for. submission: without what the service itself adds to it."""
+    """Holds what a request asks for."""
 
     options: CaptionOptions
     priority: Priority
-    submission: Submission
+    submission: Submission  #: without what the service itself adds to it
 
 
 def read_request(fields: Mapping[str, Any], *, is_json: bool = False) -> CaptionRequest:

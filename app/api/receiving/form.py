@@ -31,10 +31,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class FormPart:
-    """Holds a part's headers. filename: as sent, None where the part holds text."""
+    """Holds a part's headers."""
 
     name: str
-    filename: str | None
+    filename: str | None  #: as sent, None where the part holds text
 
 
 class Sink(Protocol):

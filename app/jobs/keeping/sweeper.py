@@ -83,7 +83,7 @@ class Sweeper:
             except QueueUnavailable as error:
                 log.info("no sweep: redis is away", reason=str(error))
             except Exception:
-                log.exception("the sweep met an error and is tried again")
+                log.exception("the sweep failed and is tried again")
             self._over.wait(self._settings.sweep_seconds)
 
     def sweep(self) -> None:
