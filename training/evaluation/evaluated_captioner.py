@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from extractors.errors import ReelwordError
-from extractors.extractor import default_cache
+from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import FRAMES
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
@@ -131,7 +131,7 @@ def _load(name: str, device: torch.device) -> Checkpoint:
     try:
         return load_captioner(name, device)
     except UnknownCaptioner as error:
-        installed = InstalledCaptioners(default_cache().parent / "captioners")
+        installed = InstalledCaptioners(WeightsFolder.of(None).data / "captioners")
         if name not in (card.name for card in installed.list()):
             raise
         cause = f"{name} is a pretrained captioner, which reads frames; scored are those that read features"

@@ -237,10 +237,10 @@ def _until_closed(master: int) -> Iterator[bytes]:
         (["caption", "CLIP", "--beams", "3"], "--beams"),
         (
             ["caption", "CLIP", "--streams", "blip"],
-            "There is no stream set 'blip'; there are: demo, demo-tuned, demo-stages, demo-tuned-stages",
+            "There is no stream set 'blip'; there are: demo, demo-tuned, demo-motion, ",
         ),
         (["train", "stats", "--data", "FOLDER", "--streams", "blip"], "there is no stream set 'blip'"),
-        (["train", "stats", "--data", "FOLDER", "--streams", "g2l"], "looks at video"),
+        (["train", "stats", "--data", "FOLDER", "--streams", "g2l"], "the stream set 'g2l' makes inception_v4"),
         (["evaluate", "stats", "--clips", "FOLDER", "--streams", "g2l"], "stats was trained on "),
         (["describe", "CLIP"], "describe"),
         (["train", "blip", "--data", "FOLDER"], "no captioner is called 'blip'"),

@@ -203,7 +203,9 @@ def test_verify_looks_at_all_that_is_here(shell: Shell) -> None:
     [("get", "nothing"), ("verify", "nothing"), ("add", "FILE", "--as", "nothing"), ("get",), ("fetch",), ()],
 )
 def test_wrong_usage(shell: Shell, arguments: tuple[str, ...]) -> None:
-    assert shell.run(*arguments).exit_code == 2
+    (shell.folder / "FILE").touch()
+    places = {"FILE": str(shell.folder / "FILE")}
+    assert shell.run(*(places.get(each, each) for each in arguments)).exit_code == 2
 
 
 @pytest.mark.parametrize("content", ["[net", '[net]\nsource = "url"\n', "net = 1\n", None])

@@ -238,7 +238,11 @@ def test_a_prompt_reaches_the_captioner_that_takes_one(tmp_path: Path) -> None:
     assert "tiny-blip" in str(git)
 
 
-def test_the_command_line_refuses_a_prompt_before_any_model_is_loaded(settings: Settings) -> None:
+def test_the_command_line_refuses_a_prompt_before_any_model_is_loaded(
+    settings: Settings, tmp_path: Path
+) -> None:
     options = CaptionOptions(captioner="tiny-git", prompt="What is seen?")
+    clip = tmp_path / "clip.mp4"
+    clip.touch()
     with pytest.raises(UsageError, match="tiny-git takes no prompt"):
-        caption_files([Path("clip.mp4")], options, settings, as_json=False, folder=None)
+        caption_files([clip], options, settings, as_json=False, folder=None)
