@@ -133,9 +133,9 @@ def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] 
     if spare < 0:
         return None
     for rank, i in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
-        given = min(needs[i], spare // (len(needs) - rank))
-        least[i] += given
-        spare -= given
+        share = min(needs[i], spare // (len(needs) - rank))
+        least[i] += share
+        spare -= share
     return least
 
 
@@ -147,8 +147,8 @@ def _print_below_each_other(columns: Sequence[str], rows: Sequence[Sequence[Text
         console.print(name, style="bold")
         for column, cell in zip(columns[1:], cells, strict=True):
             if cell:
-                said = Text(f"{column}: ", overflow="fold").append_text(cell)
-                console.print(Padding(said, (0, 0, 0, 2)))
+                line = Text(f"{column}: ", overflow="fold").append_text(cell)
+                console.print(Padding(line, (0, 0, 0, 2)))
     console.print()
 
 

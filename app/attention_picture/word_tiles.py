@@ -149,16 +149,16 @@ def draw_word_rows(seen: PictureSource, tiles: TileLayout) -> list[Image.Image]:
 
 
 def _draw_row(row: range, seen: PictureSource, tiles: TileLayout) -> Image.Image:
-    found = drawing.make_block(tiles.width, tiles.height)
-    pen = ImageDraw.Draw(found)
+    canvas = drawing.make_block(tiles.width, tiles.height)
+    pen = ImageDraw.Draw(canvas)
     for column, word in enumerate(row):
         left = MARGIN + column * (tiles.cell_width + GAP)
-        said, size = drawing.fit_text(seen.attention.words[word], WORD, tiles.cell_width + GAP - 6)
-        drawing.draw_centred(pen, (left + tiles.cell_width / 2, 0), said, size, INK)
+        label, size = drawing.fit_text(seen.attention.words[word], WORD, tiles.cell_width + GAP - 6)
+        drawing.draw_centred(pen, (left + tiles.cell_width / 2, 0), label, size, INK)
         if tiles.has_bars:
             _draw_bars(pen, (left, WORD + 14), tiles.cell_width, seen.attention, word)
-        _draw_frames(found, left, word, seen, tiles)
-    return found
+        _draw_frames(canvas, left, word, seen, tiles)
+    return canvas
 
 
 def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, tiles: TileLayout) -> None:
@@ -174,8 +174,8 @@ def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, t
         page.paste(picture, (x, y))
         y += tiles.tile[1]
         _draw_moments(pen, (left, y + 7), tiles.cell_width, seen.attention, word, moment)
-        for number, said in enumerate(write_below(seen.attention, word, moment, time)):
-            fitted = drawing.fit_text(said, SMALL, tiles.cell_width + GAP - 6)
+        for number, text in enumerate(write_below(seen.attention, word, moment, time)):
+            fitted = drawing.fit_text(text, SMALL, tiles.cell_width + GAP - 6)
             drawing.draw_centred(pen, (centre, y + 18 + number * LINE), *fitted, QUIET)
         y += tiles.below
 

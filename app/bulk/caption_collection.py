@@ -85,16 +85,16 @@ def caption_collection(
     options = info.resolve(options)
     run = digest_of_options(options.model_dump(), _weights_of(info, options))
     folder = open_location(out)
-    done = find_done(folder, run)
+    finished = find_done(folder, run)
     if folder.is_local:
         folder.files.create_dir(folder.path)
     attempts = RemoteAttempts()  # lives as long as this handle: what Ray Data is given does not count
-    _pipeline(videos, options, settings, fleet, info, run, done, attempts).write_parquet(
+    _pipeline(videos, options, settings, fleet, info, run, finished, attempts).write_parquet(
         folder.path, filesystem=folder.files, mode=ray.data.SaveMode.APPEND, min_rows_per_file=1
     )
     drop_doubles(folder, run)
     captioned, failures = _read_codes(folder, run)
-    return Tally(len(videos), len(done), captioned, failures)
+    return Tally(len(videos), len(finished), captioned, failures)
 
 
 def start_ray(address: str | None) -> None:
@@ -166,8 +166,8 @@ def _pipeline(
 def _weights_of(info: EngineInfo, options: CaptionOptions) -> str:
     """Names the weights of all who write."""
     names = () if options.choice is None else (options.choice.captioner, *options.choice.members)
-    known = {each.name: each.weights_sha256 for each in info.captioners}
-    return " ".join(known.get(name, "") for name in names)
+    digests = {each.name: each.weights_sha256 for each in info.captioners}
+    return " ".join(digests.get(name, "") for name in names)
 
 
 def _read_codes(out: Location, run: str) -> tuple[int, tuple[tuple[str, str], ...]]:

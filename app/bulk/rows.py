@@ -117,8 +117,8 @@ def find_done(out: Location, run: str) -> DoneVideos:
         out: folder of parquet files; it need not be there.
         run: digest of options and weights; rows of another run do not count.
     """
-    found = [_keys_of(table) for _, table in _parts(out, run)]
-    return DoneVideos(np.unique(np.concatenate([np.empty(0, KEY), *found])))
+    keys = [_keys_of(table) for _, table in _parts(out, run)]
+    return DoneVideos(np.unique(np.concatenate([np.empty(0, KEY), *keys])))
 
 
 def drop_doubles(out: Location, run: str) -> int:

@@ -55,16 +55,16 @@ def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dic
     Returns:
         A member of the JSON document; ``error`` says what is wrong with it.
     """
-    own = {"file": str(path), "bytes": path.stat().st_size}
+    file_facts = {"file": str(path), "bytes": path.stat().st_size}
     if info is not None:
         streams = read_card(path).training.get("streams", DEMO.name)
-        return {**_describe_info(info), **own, "streams": streams}
+        return {**_describe_info(info), **file_facts, "streams": streams}
     try:
         read_card(path)
         error = f"{path} is damaged; fetch it again."
     except CheckpointError as damage:
         error = str(damage)
-    return {"name": name, **own, "error": error}
+    return {"name": name, **file_facts, "error": error}
 
 
 def _read_info(name: str, path: Path) -> CaptionerInfo | None:
@@ -120,7 +120,7 @@ def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
     return [
         name
         for name in names
-        if not any(folder.locate(known) for known in find_candidates(name, folder.manifest))
+        if not any(folder.locate(entry) for entry in find_candidates(name, folder.manifest))
     ]
 
 

@@ -95,7 +95,7 @@ def _format_scores(scores: dict[str, Any]) -> list[str]:
     lines = []
     for data, metrics in scores.items():
         numbers = metrics.get("metrics", metrics) if isinstance(metrics, dict) else {"score": metrics}
-        known = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
-        said = [f"{name} {value:.{0 if name in COUNTS else 1}f}" for name, value in known.items()]
-        lines.append(f"{data}: {', '.join(said)}")
+        scalars = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+        scores_text = [f"{name} {value:.{0 if name in COUNTS else 1}f}" for name, value in scalars.items()]
+        lines.append(f"{data}: {', '.join(scores_text)}")
     return lines

@@ -41,12 +41,12 @@ SOURCES: Mapping[Source, str] = {
 def print_weights(settings: Settings, *, as_json: bool) -> int:
     """Prints all entries of the manifest, as a table or as one JSON document."""
     folder = WeightsFolder(settings.data, settings.manifest)
-    described = [describe_weights(known, folder) for known in _read_manifest(folder)]
+    rows = [describe_weights(entry, folder) for entry in _read_manifest(folder)]
     if as_json:
-        print(json.dumps(described))
+        print(json.dumps(rows))
     else:
         print_table(
-            ("name", "of", "source", "size", "here", "licence"), [_format_row(known) for known in described]
+            ("name", "of", "source", "size", "here", "licence"), [_format_row(entry) for entry in rows]
         )
     return 0
 
@@ -87,13 +87,13 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
     """Checks the files that are named, or all that are here."""
     folder = WeightsFolder(settings.data, settings.manifest)
 
-    def check(known: WeightsEntry) -> FoundWeights:
-        file = folder.locate(known)
+    def check(entry: WeightsEntry) -> FoundWeights:
+        file = folder.locate(entry)
         if file is None:
-            raise WeightsMissing(folder.describe_remedy(known))
-        return folder.check(known, file)
+            raise WeightsMissing(folder.describe_remedy(entry))
+        return folder.check(entry, file)
 
-    here = [known.name for known in _read_manifest(folder) if folder.locate(known) is not None]
+    here = [entry.name for entry in _read_manifest(folder) if folder.locate(entry) is not None]
     if not names and not here:
         print("There are no weights here: python -m app weights list shows what can be had.")
     return _do_each(names or here, folder, check)
@@ -129,11 +129,11 @@ def _do_each(
         complain(str(unknown))
         return 2
     failed: list[tuple[str, WeightsError]] = []
-    for known in entries:
+    for entry in entries:
         try:
-            print(printable(_say_found(work(known))), flush=True)
+            print(printable(_say_found(work(entry))), flush=True)
         except WeightsError as error:
-            failed.append((known.name, error))
+            failed.append((entry.name, error))
     for name, failure in failed:
         # some sentences name the very command; what the hint adds would be less
         hint = "" if COMMAND in str(failure) else f" {failure.remedy}"

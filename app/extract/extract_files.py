@@ -38,8 +38,8 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
         ExtractorsMissing: weights or a package are absent.
     """
     plan = _complete(plan)
-    found = find_videos(paths, plan.out)
-    videos = name_apart(found, lambda video: find_owner(video, plan))
+    files = find_videos(paths, plan.out)
+    videos = name_apart(files, lambda video: find_owner(video, plan))
     outcomes = []
     with show_progress(len(videos)) as bar:
         bar.say(f"Extracting {', '.join(plan.extractors)}")
@@ -61,12 +61,12 @@ def find_owner(video: InputVideo, plan: ExtractionPlan) -> str | None:
 
 
 def _read_sources(video: InputVideo, plan: ExtractionPlan) -> set[VideoSource]:
-    form, found = choose_format(plan.form), set()
+    form, sources = choose_format(plan.form), set()
     for folder in map(plan.folder, plan.extractors):
         if form.main_file(folder, video.name).exists():
             with suppress(FeaturesDamaged):
-                found.add(form.header(folder, video.name).source)
-    return found
+                sources.add(form.header(folder, video.name).source)
+    return sources
 
 
 def _is_of(source: VideoSource, file: Path) -> bool:

@@ -94,11 +94,11 @@ class VideoExtraction:
         kept: dict[str, SavedFeatures] = {}
         reasons: dict[str, str] = {}
         for name in self._tags:
-            found = self._reusable_features(name, video, source)
-            if isinstance(found, SavedFeatures):
-                kept[name] = found
-            elif found is not None:
-                reasons[name] = found
+            reusable = self._reusable_features(name, video, source)
+            if isinstance(reusable, SavedFeatures):
+                kept[name] = reusable
+            elif reusable is not None:
+                reasons[name] = reusable
         return _Todo(video, source, kept, reasons)
 
     def _reusable_features(
@@ -109,12 +109,12 @@ class VideoExtraction:
         if not self._form.main_file(folder, video.name).exists():
             return None
         try:
-            found = self._form.read(folder, video.name)
+            features = self._form.read(folder, video.name)
         except FeaturesDamaged as error:
             return str(error)
-        if found.tag.spec_hash != tag.spec_hash:
-            return "; ".join(tag.differences(found.tag))
-        return found if found.source.sha256 == source.sha256 else "the video has changed"
+        if features.tag.spec_hash != tag.spec_hash:
+            return "; ".join(tag.differences(features.tag))
+        return features if features.source.sha256 == source.sha256 else "the video has changed"
 
     def _missing(self, todo: _Todo | ExtractionOutcome) -> tuple[str, ...]:
         if isinstance(todo, ExtractionOutcome):
@@ -139,8 +139,8 @@ class VideoExtraction:
 
     def _with_inputs(self, names: Collection[str]) -> list[AnyExtractor]:
         """Selects the extractors, and those whose streams they take."""
-        wanted = {*names, *(each for name in names for each in self._tags[name].inputs)}
-        return [extractor for name, extractor in self._extractors.items() if name in wanted]
+        needed = {*names, *(each for name in names for each in self._tags[name].inputs)}
+        return [extractor for name, extractor in self._extractors.items() if name in needed]
 
     def _write(
         self, todo: _Todo, names: Collection[str], described: ExtractedVideo | Exception
@@ -163,8 +163,8 @@ class VideoExtraction:
             return ExtractionOutcome(todo.video.file, error=ExtractionFailure.of(fault))
 
     def _outcome(self, todo: _Todo, built: Mapping[str, SavedFeatures]) -> ExtractionOutcome:
-        said = {**todo.kept, **built}
-        lines = {name: format_predictions(saved.streams, saved.classes) for name, saved in said.items()}
+        features = {**todo.kept, **built}
+        lines = {name: format_predictions(saved.streams, saved.classes) for name, saved in features.items()}
         reported = [f"{name}: {lines[name]}" for name in self._extractors if lines[name] is not None]
         reported = reported or [f"{', '.join(self._extractors)}: names no classes"]
         return ExtractionOutcome(
@@ -202,7 +202,7 @@ class VideoExtraction:
 
 def make_tags(extractors: Mapping[str, AnyExtractor]) -> dict[str, FeatureSpec]:
     """Makes the name tag of each extractor, with those of the extractors whose streams it takes."""
-    found: dict[str, FeatureSpec] = {}
+    tags: dict[str, FeatureSpec] = {}
     for name, extractor in extractors.items():
         inputs = {}
         for stream in getattr(extractor, "needs_streams", ()):
@@ -211,8 +211,8 @@ def make_tags(extractors: Mapping[str, AnyExtractor]) -> dict[str, FeatureSpec]:
                 inputs[other] = FeatureSpec(
                     other, extractors[other].spec, find_windows(extractors[other])
                 ).spec_hash
-        found[name] = FeatureSpec(name, extractor.spec, find_windows(extractor), inputs)
-    return found
+        tags[name] = FeatureSpec(name, extractor.spec, find_windows(extractor), inputs)
+    return tags
 
 
 def find_windows(extractor: AnyExtractor) -> Windows | None:
@@ -273,8 +273,10 @@ def _without_padding(stream: Stream) -> Tensor:
 def _list_best(probability: Tensor, classes: Sequence[str] | None) -> str:
     best = torch.topk(probability, min(MOST_PREDICTIONS, len(probability)))
     pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    said = ", ".join(f"{share:.2f} {_name_class(place, classes)}" for share, place in pairs if share > 0)
-    return said or "nothing that it knows"
+    classes_text = ", ".join(
+        f"{share:.2f} {_name_class(place, classes)}" for share, place in pairs if share > 0
+    )
+    return classes_text or "nothing that it knows"
 
 
 def _name_class(place: int, classes: Sequence[str] | None) -> str:

@@ -51,13 +51,13 @@ def find_videos(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:
         MissingFile: one of them is not there.
         UsageError: there is no video.
     """
-    found: dict[str, InputVideo] = {}
-    for path in (each for given in paths for each in _expand(given)):
+    videos: dict[str, InputVideo] = {}
+    for path in (each for pattern in paths for each in _expand(pattern)):
         for each in _below(path, out) if path.is_dir() else [InputVideo(path, path.stem)]:
-            found.setdefault(os.path.abspath(each.file), each)
-    if not found:
+            videos.setdefault(os.path.abspath(each.file), each)
+    if not videos:
         raise UsageError(f"There is no video in {', '.join(str(path) for path in paths)}.")
-    return list(found.values())
+    return list(videos.values())
 
 
 def _expand(path: Path) -> list[Path]:

@@ -116,7 +116,7 @@ class FeatureCache:
             return None
         file = self._file(sha256, basis)
         try:
-            found = KeptFeatures.unpack(file.read_bytes())
+            features = KeptFeatures.unpack(file.read_bytes())
             os.utime(file)
         except FileNotFoundError:
             return None
@@ -124,7 +124,7 @@ class FeatureCache:
             log.warning("kept features are damaged and removed", file=file.name, why=str(error))
             _remove(file)
             return None
-        return found
+        return features
 
     def keep(self, sha256: str, basis: str, features: KeptFeatures) -> bool:
         """Keeps a video's features, and removes others that were not used for longest where there is no room.

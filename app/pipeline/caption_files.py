@@ -84,8 +84,8 @@ def _caption_batch(
             read[file] = decoded, media_answer(decoded, time.perf_counter() - began)
     videos = [decoded.footage for decoded, _ in read.values()]
     answers = engine.describe_and_caption(videos, [options] * len(videos), ignore_progress) if videos else []
-    for (file, (decoded, known)), answer in zip(read.items(), answers, strict=True):
-        outcomes[file] = _outcome(file, decoded, known, answer)
+    for (file, (decoded, media)), answer in zip(read.items(), answers, strict=True):
+        outcomes[file] = _outcome(file, decoded, media, answer)
     return [outcomes[file] for file in files]
 
 

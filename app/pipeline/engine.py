@@ -102,7 +102,7 @@ class Engine:
         """
         began = time.perf_counter()
         report("extract", 0.0)
-        plans = [self._plan(given) for given in options]
+        plans = [self._plan(each) for each in options]
         inputs = _describe(videos, plans)
         timings = {"extract": round(time.perf_counter() - began, 4)}
         answers: dict[int, EngineAnswer | JobFailure] = {}
@@ -110,11 +110,11 @@ class Engine:
             report("caption", len(answers) / len(videos))
             plan = plans[places[0]]
             if isinstance(plan, JobFailure):
-                found: Sequence[EngineAnswer | JobFailure] = [plan] * len(places)
+                batch: Sequence[EngineAnswer | JobFailure] = [plan] * len(places)
             else:
                 of_each = [options[place] for place in places]
-                found = self._caption(plan, [inputs[place] for place in places], of_each, timings)
-            answers.update(zip(places, found, strict=True))
+                batch = self._caption(plan, [inputs[place] for place in places], of_each, timings)
+            answers.update(zip(places, batch, strict=True))
         return [answers[place] for place in range(len(videos))]
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
@@ -159,18 +159,18 @@ class Engine:
             return [PromptNotTaken(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
-            _answer(best_first, self._model(plan, video, own), Timings(**spent), video.streams)
-            for best_first, video, own in zip(captions, videos, options, strict=True)
+            _answer(best_first, self._model(plan, video, of_video), Timings(**spent), video.streams)
+            for best_first, video, of_video in zip(captions, videos, options, strict=True)
         ]
 
     def _model(self, plan: CaptionPlan, video: CaptionInputs, options: CaptionOptions) -> Model:
         """Names the weights that wrote, the features and the options."""
         choice = plan.choice
-        known = {info.name: info.weights_sha256 for info in self._captioners.infos}
+        digests = {info.name: info.weights_sha256 for info in self._captioners.infos}
         return Model(
             captioner=choice.captioner,
             weights_sha256=self._captioners.digest(choice),
-            members={name: known[name] for name in choice.members} or None,
+            members={name: digests[name] for name in choice.members} or None,
             features=plan.provenance(video),
             options=options.model_dump(),
             version=__version__,
@@ -189,9 +189,9 @@ def _describe(
         for place, (video, plan) in enumerate(zip(videos, plans, strict=True))
         if isinstance(video, Frames) and not isinstance(plan, JobFailure) and plan.feature_source is not None
     }
-    found = extract_together([(source, inputs[place].frames) for place, source in waiting.items()])
-    for place, described in zip(waiting, found, strict=True):
-        inputs[place] = CaptionInputs(inputs[place].frames, described)
+    extracted = extract_together([(source, inputs[place].frames) for place, source in waiting.items()])
+    for place, features in zip(waiting, extracted, strict=True):
+        inputs[place] = CaptionInputs(inputs[place].frames, features)
     return inputs
 
 

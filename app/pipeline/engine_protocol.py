@@ -60,12 +60,12 @@ class EngineInfo:
 
     def measured(self, captioner: str, seconds: float | None) -> EngineInfo:
         """Notes what a captioner took for a grey video; None where it could not be measured."""
-        found = [
+        captioners = [
             info.model_copy(update={"seconds": seconds}) if info.name == captioner else info
             for info in self.captioners
         ]
         rest = tuple(name for name in self.unmeasured if name != captioner)
-        return replace(self, captioners=tuple(found), unmeasured=rest)
+        return replace(self, captioners=tuple(captioners), unmeasured=rest)
 
     def resolve(self, options: CaptionOptions) -> CaptionOptions:
         """Fills in who writes where that has not been chosen: the job was accepted while no worker lived.
@@ -79,8 +79,8 @@ class EngineInfo:
     def request_for(self, choice: CaptionerChoice | None) -> DecodeRequest:
         """Joins what the job's captioners look at to one decode."""
         names = () if choice is None else dict.fromkeys((choice.captioner, *choice.members))
-        wanted = [self.requests[name] for name in names if name in self.requests]
-        return DecodeRequest.together(wanted) if wanted else self.request
+        requests = [self.requests[name] for name in names if name in self.requests]
+        return DecodeRequest.together(requests) if requests else self.request
 
     def feature_basis(self, choice: CaptionerChoice | None) -> str | None:
         """Names all that decides the features that a video is captioned from, the video apart.
@@ -89,10 +89,10 @@ class EngineInfo:
             The same text for captioners that share their streams; None where one of the writers looks at
             frames itself, so that features are not enough.
         """
-        known = self.feature_identities
-        if choice is None or any(name not in known for name in choice.writers):
+        identities = self.feature_identities
+        if choice is None or any(name not in identities for name in choice.writers):
             return None
-        fed = sorted({known[name] for name in (choice.captioner, *choice.members) if name in known})
+        fed = sorted({identities[name] for name in (choice.captioner, *choice.members) if name in identities})
         return json.dumps([__version__, self.device, fed, repr(self.request_for(choice))])
 
 

@@ -50,15 +50,15 @@ COMBINATIONS_ABOUT: Mapping[str, tuple[str, str]] = {
 
 def captioner_choices(settings: Settings) -> CaptionerChoices:
     """Lists what may be chosen. Raises CheckpointError, FilesDiffer."""
-    wanted = settings.captioner_names
-    pretrained = [info for info in pretrained_infos(settings) if not wanted or info.name in wanted]
-    return CaptionerChoices([*captioner_infos(settings.weights, wanted), *pretrained], settings.captioner)
+    names = settings.captioner_names
+    pretrained = [info for info in pretrained_infos(settings) if not names or info.name in names]
+    return CaptionerChoices([*captioner_infos(settings.weights, names), *pretrained], settings.captioner)
 
 
 def pretrained_captioners(settings: Settings) -> InstalledCaptioners:
     """The folder of pretrained captioners; none of them is called as another captioner is."""
-    own = (file.stem for file in settings.weights.glob("*.safetensors"))
-    return InstalledCaptioners(settings.data / "captioners", frozenset([*own, *COMBINATIONS]))
+    checkpoints = (file.stem for file in settings.weights.glob("*.safetensors"))
+    return InstalledCaptioners(settings.data / "captioners", frozenset([*checkpoints, *COMBINATIONS]))
 
 
 def pretrained_infos(settings: Settings) -> list[CaptionerInfo]:
@@ -129,14 +129,14 @@ def combination_infos(alone: Sequence[CaptionerInfo], embedding: Path | None) ->
     """Fusion by the embedding, where it is there, and the ensemble, with the members that they have unless
     others are named."""
     members, alike = choose_members(FUSION, alone), choose_members(ENSEMBLE, alone)
-    found = []
+    infos = []
     if embedding is not None and members:
         scores = read_card(embedding).scores
-        found.append(_joint(FUSION, members, sha256_of(embedding), count_parameters(embedding), scores))
+        infos.append(_joint(FUSION, members, sha256_of(embedding), count_parameters(embedding), scores))
     if alike:
         first = default_captioner(alike)  # whose maps an ensemble tells
-        found.append(_joint(ENSEMBLE, sorted(alike, key=lambda info: info.name != first)))
-    return found
+        infos.append(_joint(ENSEMBLE, sorted(alike, key=lambda info: info.name != first)))
+    return infos
 
 
 def _feature_facts(card: Card, stream: str, frames: int | None) -> dict[str, Any]:

@@ -32,8 +32,8 @@ def moments_of_film(film: Path, name: str, captioner: FilmCaptioner, decoder: De
     """
     for _ in captioner.caption(film):
         pass
-    for known in captioner.known(film):
-        yield _moment(film, name, known, decoder)
+    for segment in captioner.known(film):
+        yield _moment(film, name, segment, decoder)
 
 
 def _moment(film: Path, name: str, known: KnownSegment, decoder: Decoder) -> Moment:

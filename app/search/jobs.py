@@ -45,7 +45,7 @@ def search_jobs(words: str, settings: Settings, space: SemanticSpace | None, cou
         jobs = Jobs.from_settings(server, settings)
         blobs = Blobs(settings.blob_url, settings.staging)
         moments = list(moments_of_jobs(jobs, blobs))
-    best = [found.moment for found in rank(words, moments, space, LOOKED_AT * count)]
+    best = [ranked.moment for ranked in rank(words, moments, space, LOOKED_AT * count)]
     return rank(words, best if space is None else _with_vectors(best, space), space, count)
 
 

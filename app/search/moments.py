@@ -62,10 +62,10 @@ def rank(words: str, moments: Sequence[Moment], space: SemanticSpace | None, cou
 
 def _semantic(words: str, moments: Sequence[Moment], space: SemanticSpace) -> NDArray[np.float64]:
     """Compares in the space (N,); a moment without a picture counts its caption twice."""
-    [asked] = space.sentences([words])
-    captions = space.sentences([moment.caption for moment in moments]) @ asked
+    [query] = space.sentences([words])
+    captions = space.sentences([moment.caption for moment in moments]) @ query
     pictures = [
-        caption if moment.vector is None else moment.vector @ asked
+        caption if moment.vector is None else moment.vector @ query
         for moment, caption in zip(moments, captions, strict=True)
     ]
     return np.asarray(CAPTION * captions + PICTURE * np.array(pictures), np.float64)
@@ -73,6 +73,6 @@ def _semantic(words: str, moments: Sequence[Moment], space: SemanticSpace) -> ND
 
 def share_of_words(words: str, caption: str) -> float:
     """Counts the share of the words asked for that stand in the caption, without those that any has."""
-    asked = [word for word in words_of(words) if word not in FUNCTION_WORDS] or words_of(words)
+    query = [word for word in words_of(words) if word not in FUNCTION_WORDS] or words_of(words)
     there = set(words_of(caption))
-    return sum(word in there for word in asked) / max(1, len(asked))
+    return sum(word in there for word in query) / max(1, len(query))

@@ -100,8 +100,8 @@ def caption_segments(
     limits = limits or Limits()
     options = engine.info.resolve(options.of_segments)
     request = engine.info.request_for(options.choice)
-    with closing(Decoder()) as own:  # which starts no process before it is asked for something
-        source = _FilmReader(path, request, limits, decoder, second or own)
+    with closing(Decoder()) as default_second:  # which starts no process before it is asked for something
+        source = _FilmReader(path, request, limits, decoder, second or default_second)
         frames = source.segments(segments, start_after)
         return (yield from _captioned(frames, engine, options, batch))
 
@@ -140,8 +140,8 @@ class _FilmReader:
         seen = plan or SegmentPlan(FRAMES, SHORT_SIDE)
         limits = replace(self.limits, seconds=max(self.limits.seconds, self.limits.max_duration))
         stream = self.decoder.stream(self.path, seen.stream_request(options, start), limits)
-        found = read_segments(stream, options, seen, start)
-        return (yield from (found if plan is not None else self._read_again(found)))
+        finished = read_segments(stream, options, seen, start)
+        return (yield from (finished if plan is not None else self._read_again(finished)))
 
     def _read_again(
         self, found: Generator[SegmentFrames, None, Video]

@@ -70,7 +70,7 @@ class FilmCaptioner:
             UsageError: there is no such file.
         """
         with open_journal(self.settings.data / "segments", self._key(film)) as journal:
-            yield from (known.document for known in journal.segments)
+            yield from (each.document for each in journal.segments)
             if journal.end is None:
                 with Decoder(self.settings.decoder) as decoder:
                     yield from self._go_on(film, journal, decoder)
@@ -94,7 +94,7 @@ class FilmCaptioner:
         self, film: Path, journal: FilmJournal, decoder: Decoder
     ) -> Generator[SegmentDocument, None, None]:
         model: Model | None = None
-        found = caption_segments(
+        captions = caption_segments(
             film,
             self.engine,
             self.options,
@@ -106,7 +106,7 @@ class FilmCaptioner:
         )
         while True:
             try:
-                each = next(found)
+                each = next(captions)
             except StopIteration as end:
                 journal.finish(self._end(film, journal, decoder, end.value, model))
                 return
@@ -146,7 +146,7 @@ class FilmCaptioner:
         """The film's segments, those that are alike as one where that was asked for."""
         if self.joined:
             return join_alike(journal.segments, self.space)
-        return [known.document for known in journal.segments]
+        return [each.document for each in journal.segments]
 
     def _key(self, film: Path) -> str:
         try:

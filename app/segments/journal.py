@@ -140,8 +140,8 @@ def film_key(film: Path, **settings: object) -> str:
     Raises:
         OSError: the file cannot be looked at.
     """
-    found = film.stat()
-    content = [FORMAT, os.path.abspath(film), found.st_size, found.st_mtime_ns, settings]
+    status = film.stat()
+    content = [FORMAT, os.path.abspath(film), status.st_size, status.st_mtime_ns, settings]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -98,11 +98,11 @@ def join_alike(segments: Sequence[KnownSegment], space: SemanticSpace | None) ->
     Returns:
         Of each group the longest segment, lasting from the first one's start to the last one's end.
     """
-    captions = [known.document.caption for known in segments]
+    captions = [segment.document.caption for segment in segments]
     sentences = space.sentences(captions) if space is not None and segments else [None] * len(segments)
     groups: list[JoinedSegment] = []
-    for known, sentence in zip(segments, sentences, strict=True):
-        alone = JoinedSegment.alone(known.document, known.picture, sentence)
+    for segment, sentence in zip(segments, sentences, strict=True):
+        alone = JoinedSegment.alone(segment.document, segment.picture, sentence)
         together = groups[-1].with_next(alone) if groups else None
         if together is None:
             groups.append(alone)

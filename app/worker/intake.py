@@ -159,8 +159,7 @@ class Intake:
     def _is_about_a_job(self, offer: Offer) -> bool:
         """Whether an entry names a job; one that does not becomes a dead letter."""
         if not offer.job_id:
-            said = "the entry names no job"
-            self._jobs.bury("", offer.entry, offer.priority, said, offer.fields)
+            self._jobs.bury("", offer.entry, offer.priority, "the entry names no job", offer.fields)
         return bool(offer.job_id)
 
     def _refuse(self, refusal: Refusal) -> None:

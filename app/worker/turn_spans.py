@@ -35,12 +35,12 @@ def _stages(attempt: Attempt, end: float) -> list[FinishedSpan]:
 
 def _outcome(attempt: Attempt) -> dict[str, Attribute]:
     options = attempt.claim.job.options if attempt.contents is None else attempt.contents.options
-    found: dict[str, Attribute] = {
+    attributes: dict[str, Attribute] = {
         "reelword.job.attempt": attempt.claim.job.attempt,
         "reelword.job.outcome": _said(attempt),
         "reelword.worker": attempt.claim.worker,
     }
-    return found | ({"reelword.captioner": options.captioner} if options.captioner else {})
+    return attributes | ({"reelword.captioner": options.captioner} if options.captioner else {})
 
 
 def _said(attempt: Attempt) -> str:

@@ -145,7 +145,7 @@ class Watchdog:
     def release(self, attempt: Attempt) -> None:
         """Ends the beats of an attempt that has ended, or is about to."""
         with self._guard:
-            self._held = {held: told for held, told in self._held.items() if held is not attempt}
+            self._held = {other: reported for other, reported in self._held.items() if other is not attempt}
 
     def beat(self, attempt: Attempt) -> None:
         """Tells the record at once how far an attempt is, rather than with the next beat, where Redis
@@ -183,13 +183,13 @@ class Watchdog:
                 self._beat(attempt)
 
     def _beat(self, attempt: Attempt) -> None:
-        known, reported = (attempt.facts, attempt.kept), self._held.get(attempt, (NO_FACTS, None))
-        news = None if known[0] is reported[0] and known[1] is reported[1] else attempt.record()
+        current, reported = (attempt.facts, attempt.kept), self._held.get(attempt, (NO_FACTS, None))
+        news = None if current[0] is reported[0] and current[1] is reported[1] else attempt.record()
         has_gained = attempt.film is not None and attempt.film.has_gained
         pulse = self._jobs.beat(attempt.claim, attempt.stage, attempt.progress, news, has_gained=has_gained)
         if pulse == "go":
             if attempt in self._held:
-                self._held[attempt] = known
+                self._held[attempt] = current
             return
         attempt.stopped = pulse
         log.info("job stopped", job=attempt.claim.job.id, why=pulse, stage=attempt.stage)

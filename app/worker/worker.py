@@ -185,11 +185,11 @@ class Worker:
             "decoder": [decoder.pid for decoder in self._decoders],
             "engine": [self._engine.pid],
         }
-        found = {
+        sizes_by_name = {
             name: [size for pid in pids if pid is not None and (size := resident_bytes(pid)) is not None]
             for name, pids in processes.items()
         }
-        return {name: sum(sizes) for name, sizes in found.items() if sizes}
+        return {name: sum(sizes) for name, sizes in sizes_by_name.items() if sizes}
 
 
 def resident_bytes(pid: int) -> int | None:

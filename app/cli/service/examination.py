@@ -154,8 +154,8 @@ def _check_access(settings: Settings, client: redis.Redis) -> Iterator[Finding]:
 
 def check_names(settings: Settings) -> Iterator[Finding]:
     """Finds the names that the API may be asked for by, beside loopback's."""
-    own = [] if settings.host in EVERYWHERE else [settings.host]
-    names = ", ".join(dict.fromkeys([*own, *settings.host_names])) or "localhost alone"
+    bound = [] if settings.host in EVERYWHERE else [settings.host]
+    names = ", ".join(dict.fromkeys([*bound, *settings.host_names])) or "localhost alone"
     yield Finding("names", names, advice_on_names(settings))
 
 

@@ -139,8 +139,8 @@ def _caption_segments(
 def _choose_captioner(options: CaptionOptions, settings: Settings) -> CaptionerChoice | None:
     """Chooses before any network is loaded; None where there is nobody, which the engine says."""
     try:
-        found = captioner_choices(settings)
-        return found.resolve(options) if found.alone else None
+        choices = captioner_choices(settings)
+        return choices.resolve(options) if choices.alone else None
     except CaptionerUnknown as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:

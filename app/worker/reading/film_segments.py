@@ -238,14 +238,14 @@ def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
         options: who writes and how the film is cut filled in.
         info: of the engine.
     """
-    asked = (options, options.of_segments)
-    choices = [each.choice if info is None else info.resolve(each).choice for each in asked]
+    variants = (options, options.of_segments)
+    choices = [each.choice if info is None else info.resolve(each).choice for each in variants]
     writers = {name for choice in choices if choice for name in choice.writers}
     captioners = info.captioners if info else ()
     weights = {each.name: each.weights_sha256 for each in captioners if each.name in writers}
     # a prompt only where there is one: what a version without it has begun is gone on with
-    told = options.model_dump(mode="json", exclude=None if options.prompt else {"prompt"})
-    text = json.dumps([FORMAT, told, weights], sort_keys=True)
+    values = options.model_dump(mode="json", exclude=None if options.prompt else {"prompt"})
+    text = json.dumps([FORMAT, values, weights], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -260,8 +260,8 @@ def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors 
     whole = segment_document(each)
     picture, sentence = (None, None) if vectors is None else (vectors.pictures[0], vectors.sentences[0])
     new = JoinedSegment.alone(whole.model_copy(update={"attention": None}), picture, sentence)
-    held = None if folder.open is None else _joined(folder.open)
-    together = None if held is None else held.with_next(new)
+    previous = None if folder.open is None else _joined(folder.open)
+    together = None if previous is None else previous.with_next(new)
     if together is None:
         folder.close()
     if together is None or together.document.representative == whole.representative:

@@ -101,10 +101,10 @@ class UrlFetches:
         scope.cancel()
 
     def _limits_of(self, job: Job) -> FetchLimits:
-        own = None if job.submission.limits is None else job.submission.limits.upload_bytes
+        job_bytes = None if job.submission.limits is None else job.submission.limits.upload_bytes
         most = self.settings.max_upload_bytes
         return FetchLimits(
-            max_bytes=most if own is None else min(own, most),
+            max_bytes=most if job_bytes is None else min(job_bytes, most),
             seconds=self.settings.url_seconds,
             min_free=self.settings.min_free_bytes,
             hosts=AllowedHosts(self.settings.url_host_names),
