@@ -71,7 +71,7 @@ USER 10001:10001
 # The parent ends its children and hands running jobs back before it goes.
 STOPSIGNAL SIGTERM
 # The worker touches the file at each beat once its models are loaded, which may take minutes the first time.
-HEALTHCHECK --interval=30s --start-interval=2s --start-period=300s --timeout=10s --retries=3 \
+HEALTHCHECK --interval=30s --start-interval=2s --start-period=900s --timeout=10s --retries=3 \
     CMD ["sh", "-c", "find /tmp/ready -newermt '-30 seconds' | grep -q ."]
 CMD ["python", "-m", "app", "worker"]
 

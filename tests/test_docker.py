@@ -25,7 +25,8 @@ from app.settings import Settings
 DOCKERFILES = ("api.Dockerfile", "worker.Dockerfile")
 #: Settings that are not the containers' operators' to choose, or not by their plain names.
 FIXED = {"REELWORD_DATA", "REELWORD_HOST", "REELWORD_PORT", "PORT", "REELWORD_REDIS_URL", "REELWORD_WORKERS",
-         "REELWORD_DEVICE", "REELWORD_READY_FILE", "REELWORD_COMMAND", "REELWORD_PEER_HOSTS"}  # fmt: skip
+         "REELWORD_DEVICE", "REELWORD_READY_FILE", "REELWORD_COMMAND", "REELWORD_PEER_HOSTS",
+         "REELWORD_CACHE", "REELWORD_URL", "REELWORD_KEY"}  # fmt: skip
 FETCHING = ("api", "worker", "worker-gpu")  #: services that ask hosts outside: videos by URL, webhooks
 #: Folders that images make for the user that writes them: a volume elsewhere would belong to root.
 WRITABLE = {"redis": "/data", "api": "/data", "worker": "/data", "worker-gpu": "/data",

@@ -1,8 +1,7 @@
-"""The manual cannot drift: each setting, route, command, error and warning has its place in docs/."""
+"""The manual cannot drift: each setting, route, command and error has its place in docs/."""
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from pathlib import Path
@@ -52,24 +51,6 @@ def _variables() -> list[set[str]]:
     ]
 
 
-def _warning_codes(root: Path) -> set[str]:
-    """The codes of all warnings, read from the calls that make them."""
-    codes = set()
-    for file in [*(root / "extractors").rglob("*.py"), *(root / "app").rglob("*.py")]:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id == "MediaWarning"
-            ):
-                if not node.args:
-                    continue  # unpacked from what another process sent
-                code = node.args[0]
-                assert isinstance(code, ast.Constant), f"{file.name}:{node.lineno} makes up a warning's code"
-                codes.add(str(code.value))
-    return codes
-
-
 def test_each_setting_is_explained(root: Path) -> None:
     explained = _rows(_page(root, "operate.md"))
     for names in _variables():
@@ -85,12 +66,6 @@ def test_no_setting_is_explained_that_is_gone(root: Path) -> None:
 
 def test_each_error_is_explained(root: Path) -> None:
     codes = _codes(RequestError) | _codes(JobError) | _codes(MediaError)
-    assert codes <= _rows("\n".join(_pages(root).values()))
-
-
-def test_each_warning_is_explained(root: Path) -> None:
-    codes = _warning_codes(root)
-    assert codes
     assert codes <= _rows("\n".join(_pages(root).values()))
 
 

@@ -46,22 +46,6 @@ def scale_weights(weights: Sequence[float]) -> list[float]:
     return [max(0.0, (weight - even) / (top - even)) for weight in weights]
 
 
-def overlay_grid(picture: Image.Image, weights: Sequence[float], rows: int, columns: int) -> Image.Image:
-    """Lays the weights of even cells over a picture, enlarged bilinearly.
-
-    Args:
-        picture: any size.
-        weights: of rows × columns cells, row by row; they sum to one.
-        rows: of cells.
-        columns: of cells.
-
-    Returns:
-        A new picture of the same size, RGB.
-    """
-    cells = _make_grey(scale_weights(weights), columns, rows)
-    return _overlay(picture, cells.resize(picture.size, Image.Resampling.BILINEAR))
-
-
 def overlay_cells(
     picture: Image.Image,
     weights: Sequence[float],

@@ -144,7 +144,7 @@ class OwnDaemon:
 
     def _prefix(self, variables: Mapping[str, str]) -> tuple[str, ...]:
         assert self._process is not None
-        enter = ("nsenter", "--target", str(self._process.pid), "--mount", "--root", "--wd=/")
+        enter = ("nsenter", "--target", str(self._process.pid), "--mount", "--root", "--wd")
         environment = [f"{name}={value}" for name, value in variables.items()]
         place = str(self._folder / "checkout")
         return (

@@ -22,7 +22,7 @@ from extractors.media.containers.container import (
     open_media,
     read_packets,
 )
-from extractors.media.errors import MediaWarning
+from extractors.media.errors import MediaWarning, WarningCode
 from extractors.media.frame_reader import MediaSource
 
 # Smaller steps between blocks are rounding of times; larger ones are real silence.
@@ -98,7 +98,7 @@ def read_audio(
                 buffer.append_at(samples, None)
     audio = buffer.to_audio()
     if not len(audio.samples):
-        return None, [MediaWarning("audio_unreadable", "The file's sound could not be decoded.")]
+        return None, [WarningCode.AUDIO_UNREADABLE.warn()]
     return audio, list(_find_warnings(buffer.cut, lost, limit))
 
 
@@ -152,6 +152,6 @@ def _decode_blocks(
 
 def _find_warnings(cut: bool, lost: int, limit: float) -> Iterator[MediaWarning]:
     if cut:
-        yield MediaWarning("audio_cut", f"Only the first {limit:g} seconds of sound were read.")
+        yield WarningCode.AUDIO_CUT.warn(limit=limit)
     if lost:
-        yield MediaWarning("audio_damaged", f"{lost} packets of sound could not be decoded.")
+        yield WarningCode.AUDIO_DAMAGED.warn(lost=lost)

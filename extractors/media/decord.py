@@ -18,7 +18,7 @@ import numpy as np
 from extractors.media.containers.packet_index import PacketIndex
 from extractors.media.decode import examine, make_end, stream_here
 from extractors.media.display import Display
-from extractors.media.errors import MediaWarning
+from extractors.media.errors import WarningCode
 from extractors.media.frame_reader import DecodePass, MediaSource
 from extractors.media.probe import Probe
 from extractors.media.request import DecodeRequest, Limits
@@ -61,7 +61,7 @@ def stream_with_decord(
 
 
 def _with_warning(end: StreamEnd, reason: str) -> StreamEnd:
-    warning = MediaWarning("reader_fallback", f"Read by PyAV and not decord: {reason}.")
+    warning = WarningCode.READER_FALLBACK.warn(reason=reason)
     return replace(end, video=replace(end.video, warnings=(*end.video.warnings, warning)))
 
 

@@ -23,7 +23,7 @@ from av.video.reformatter import Colorspace, ColorTrc, Interpolation, VideoRefor
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
-from extractors.media.errors import MediaWarning
+from extractors.media.errors import MediaWarning, WarningCode
 
 # A pixel wider than this is a damaged header, not a format in use (the widest is 2.4).
 WIDEST_PIXEL = 8
@@ -207,19 +207,19 @@ def is_untagged_hd(frame: VideoFrame) -> bool:
 
 def find_picture_warnings(frame: VideoFrame) -> list[MediaWarning]:
     """Warn of all that is lost when this frame is shown in 8-bit RGB, whole and still."""
-    found = []
+    warnings = []
     curve = HDR_CURVES.get(int(frame.color_trc))
     depth = max((component.bits for component in frame.format.components), default=8)
     if frame.interlaced_frame:
-        found.append(MediaWarning("interlaced", "The video is interlaced; moving edges may look combed."))
+        warnings.append(WarningCode.INTERLACED.warn())
     if curve:
-        found.append(MediaWarning("hdr", f"The video is HDR ({curve}); it is read without tone mapping."))
+        warnings.append(WarningCode.HDR.warn(curve=curve))
     if depth > 8:
-        found.append(MediaWarning("high_bit_depth", f"The video has {depth} bits a colour; 8 are read."))
+        warnings.append(WarningCode.HIGH_BIT_DEPTH.warn(medium="video", depth=depth))
     # a gif decodes to bgra whether it is transparent or not
     if frame.format.name != "bgra" and any(component.is_alpha for component in frame.format.components):
-        found.append(MediaWarning("alpha_dropped", "The video has transparency, which is ignored."))
-    return found
+        warnings.append(WarningCode.ALPHA_DROPPED.warn(medium="video"))
+    return warnings
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@
         ├── DecoderCrashed         decoder_crashed
         └── DecoderKilled          decoder_killed
 
+What a file only lacks is a ``WarningCode``: it is decoded all the same.
+
 ``str(error)`` is one sentence about this file, ``code`` names the kind and never changes, and ``hint``
 says what to do. ``docs/decoding.md`` lists them all.
 """
@@ -32,6 +34,7 @@ says what to do. ``docs/decoding.md`` lists them all.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from extractors.errors import ReelwordError, leaves
 
@@ -174,5 +177,54 @@ class MediaWarning:
     decoding.
     """
 
-    code: str
+    code: str  #: one of ``WarningCode``
     message: str
+
+
+class WarningCode(Enum):
+    """Lists what can be warned of: the code, which never changes, and its sentence with places for facts."""
+
+    INCOMPLETE = "incomplete", "{claim}."
+    FRAMES_LOST = "frames_lost", "{lost} frames could not be decoded and were passed over."
+    FRAMES_DAMAGED = "frames_damaged", "{damaged} frames were decoded with errors in them."
+    TIMES_ESTIMATED = "times_estimated", "The file has no usable times; they follow from its rate."
+    TIMES_MENDED = (
+        "times_mended",
+        "{mended} of {frames} frames have a doubled, backward or missing time, which was set between those "
+        "of its neighbours.",
+    )
+    STAY_SHORTENED = (
+        "stay_shortened",
+        "The header and the edit list end the film at {end:.1f} seconds and a frame's own stay would make it "
+        "{longer:.1f} longer; the header was followed.",
+    )
+    FEWER_FRAMES = (
+        "fewer_frames",
+        "{asked} frames were wanted and {taken} of the {available} taken: no others are on screen at the "
+        "times that were looked at.",
+    )
+    STILL_IMAGE = "still_image", "The file is a single picture, not a video."
+    TRACK_CHOSEN = (
+        "track_chosen",
+        "The file has {tracks} picture tracks; number {number} ({width} × {height}) is read.",
+    )
+    DOLBY_VISION = (
+        "dolby_vision",
+        "The video is Dolby Vision profile 5, whose colours are read wrongly (green and violet).",
+    )
+    INTERLACED = "interlaced", "The video is interlaced; moving edges may look combed."
+    HDR = "hdr", "The video is HDR ({curve}); it is read without tone mapping."
+    HIGH_BIT_DEPTH = "high_bit_depth", "The {medium} has {depth} bits a colour; 8 are read."
+    ALPHA_DROPPED = "alpha_dropped", "The {medium} has transparency, which is ignored."
+    AUDIO_CUT = "audio_cut", "Only the first {limit:g} seconds of sound were read."
+    AUDIO_DAMAGED = "audio_damaged", "{lost} packets of sound could not be decoded."
+    AUDIO_UNREADABLE = "audio_unreadable", "The file's sound could not be decoded."
+    READER_FALLBACK = "reader_fallback", "Read by PyAV and not decord: {reason}."
+
+    def __init__(self, code: str, sentence: str) -> None:
+        self.code = code
+        self.sentence = sentence
+
+    def warn(self, **facts: object) -> MediaWarning:
+        """Returns the warning, its sentence filled with ``facts``."""
+        return MediaWarning(self.code, self.sentence.format(**facts))

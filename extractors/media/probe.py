@@ -30,7 +30,7 @@ from extractors.media.display import (
     plan_display,
     read_track_facts,
 )
-from extractors.media.errors import MediaWarning
+from extractors.media.errors import MediaWarning, WarningCode
 from extractors.media.frame_reader import (
     ONLY_DRAINS,
     DecodePass,
@@ -96,7 +96,7 @@ def probe_media(source: MediaSource, index: PacketIndex) -> Probe:
         facts = read_track_facts(stream)
         warnings = [*find_picture_warnings(frame), *_track_warnings(container, stream, facts)]
         if still:
-            warnings.append(MediaWarning("still_image", "The file is a single picture, not a video."))
+            warnings.append(WarningCode.STILL_IMAGE.warn())
         return Probe(
             container=container.format.name,
             codec=stream.codec_context.name,
@@ -119,12 +119,10 @@ def _track_warnings(
     tracks = sorted(list_picture_tracks(container), key=lambda track: track.index)
     if len(tracks) > 1:
         number = 1 + [track.index for track in tracks].index(stream.index)
-        size = f"{stream.codec_context.width} × {stream.codec_context.height}"
-        text = f"The file has {len(tracks)} picture tracks; number {number} ({size}) is read."
-        yield MediaWarning("track_chosen", text)
+        width, height = stream.codec_context.width, stream.codec_context.height
+        yield WarningCode.TRACK_CHOSEN.warn(tracks=len(tracks), number=number, width=width, height=height)
     if facts.dolby_vision == ALIEN_COLOURS:
-        text = "The video is Dolby Vision profile 5, whose colours are read wrongly (green and violet)."
-        yield MediaWarning("dolby_vision", text)
+        yield WarningCode.DOLBY_VISION.warn()
 
 
 def _read_frame_count(source: MediaSource, container: InputContainer, stream: VideoStream) -> int | None:
@@ -234,20 +232,17 @@ def _find_warnings(
 ) -> Iterator[MediaWarning]:
     yield from _find_missing_end(index, reading, timeline, expected)
     if len(timeline) == 1 and index.container in ANIMATIONS:
-        yield MediaWarning("still_image", "The file is a single picture, not a video.")
+        yield WarningCode.STILL_IMAGE.warn()
     if reading.lost:
-        yield MediaWarning("frames_lost", f"{reading.lost} frames could not be decoded and were passed over.")
+        yield WarningCode.FRAMES_LOST.warn(lost=reading.lost)
     if reading.damaged:
-        yield MediaWarning("frames_damaged", f"{reading.damaged} frames were decoded with errors in them.")
+        yield WarningCode.FRAMES_DAMAGED.warn(damaged=reading.damaged)
     if timeline.estimated:
-        yield MediaWarning("times_estimated", "The file has no usable times; they follow from its rate.")
+        yield WarningCode.TIMES_ESTIMATED.warn()
     if timeline.mended:
-        wrong = f"{timeline.mended} of {len(timeline)} frames have a doubled, backward or missing time"
-        yield MediaWarning("times_mended", f"{wrong}, which was set between those of its neighbours.")
+        yield WarningCode.TIMES_MENDED.warn(mended=timeline.mended, frames=len(timeline))
     if timeline.shortened:
-        claim = f"The header and the edit list end the film at {timeline.duration:.1f} seconds"
-        stay = f"a frame's own stay would make it {timeline.shortened:.1f} longer"
-        yield MediaWarning("stay_shortened", f"{claim} and {stay}; the header was followed.")
+        yield WarningCode.STAY_SHORTENED.warn(end=timeline.duration, longer=timeline.shortened)
 
 
 def _count_expected_frames(probe: Probe, index: PacketIndex) -> int | None:
@@ -272,14 +267,14 @@ def _find_missing_end(
 ) -> Iterator[MediaWarning]:
     """Make one warning at most, by the plainest of the claims that are not kept."""
     if expected is not None and _count_frames(index) < expected:
-        claim = f"The header promises {expected} frames and the file has {len(timeline)}."
+        claim = f"The header promises {expected} frames and the file has {len(timeline)}"
     elif index.promises_more and expected is None:
         claim = f"The header promises {index.claimed_seconds:.1f} seconds"
-        claim = f"{claim} and the pictures end at {timeline.duration:.1f}."
+        claim = f"{claim} and the pictures end at {timeline.duration:.1f}"
     elif index.missing:
-        claim = f"The file ends {index.missing} bytes, or more, before its own structure says that it does."
+        claim = f"The file ends {index.missing} bytes, or more, before its own structure says that it does"
     elif index.open_end and reading.complete and reading.ends_damaged(len(reading.ticks)):
-        claim = "The file ends in the middle of its last picture."
+        claim = "The file ends in the middle of its last picture"
     else:
         return
-    yield MediaWarning("incomplete", claim)
+    yield WarningCode.INCOMPLETE.warn(claim=claim)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extractors.features import Audio, Footage, Frames, FrameSize
-from extractors.media.errors import MediaWarning, NoFrames
+from extractors.media.errors import MediaWarning, NoFrames, WarningCode
 from extractors.windows import Sampling, Windows, find_shown_frames
 
 # A rate asks for what is on screen, and times that are rounded show some frame twice: not worth a word.
@@ -97,9 +97,7 @@ def warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWa
     """
     if taken >= min(asked, available):
         return []
-    why = "no others are on screen at the times that were looked at"
-    found = f"{asked} frames were wanted and {taken} of the {available} taken"
-    return [MediaWarning("fewer_frames", f"{found}: {why}.")]
+    return [WarningCode.FEWER_FRAMES.warn(asked=asked, taken=taken, available=available)]
 
 
 @dataclass(frozen=True)

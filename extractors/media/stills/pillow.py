@@ -21,7 +21,7 @@ from PIL import Image, UnidentifiedImageError
 from extractors.features import FrameSize
 from extractors.media import errors
 from extractors.media.containers.container import check_pixels
-from extractors.media.errors import MediaWarning
+from extractors.media.errors import MediaWarning, WarningCode
 from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.media.stills.picture_format import detect_picture_format
 from extractors.media.stream_parts import Sizes, StreamEnd, StreamPart, StreamStart, split_into_chunks
@@ -137,7 +137,6 @@ class _PictureFile:
         if self._orientation > 4:
             width, height = height, width
         count, name = len(self.times), self._format.lower()
-        still = MediaWarning("still_image", "The file is a single picture, not a video.")
         return Video(
             container=name,
             codec=CODECS.get(self._format, name),
@@ -153,7 +152,7 @@ class _PictureFile:
             frames_lost=0,
             times_estimated=False,
             has_audio=False,
-            warnings=(still, *self._warnings) if count == 1 else self._warnings,
+            warnings=(WarningCode.STILL_IMAGE.warn(), *self._warnings) if count == 1 else self._warnings,
         )
 
 
@@ -213,12 +212,12 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 def _find_warnings(image: Image.Image) -> tuple[MediaWarning, ...]:
     """Warn of what is lost when the picture is shown in 8-bit RGB."""
-    found = []
+    warnings = []
     depth = image.info.get("bit_depth", 8)
     if image.mode in DEEP or ";16" in str(getattr(image, "tile", "")):
         depth = 16
     if depth > 8:
-        found.append(MediaWarning("high_bit_depth", f"The picture has {depth} bits a colour; 8 are read."))
+        warnings.append(WarningCode.HIGH_BIT_DEPTH.warn(medium="picture", depth=depth))
     if image.mode in ("RGBA", "LA", "PA", "RGBa") or "transparency" in image.info:
-        found.append(MediaWarning("alpha_dropped", "The picture has transparency, which is ignored."))
-    return tuple(found)
+        warnings.append(WarningCode.ALPHA_DROPPED.warn(medium="picture"))
+    return tuple(warnings)

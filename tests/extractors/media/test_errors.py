@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -196,11 +198,26 @@ def test_the_manual_lists_every_code_with_its_remedy() -> None:
 
 
 def test_the_manual_lists_every_warning() -> None:
-    sources = [path.read_text() for path in (ROOT / "extractors").rglob("*.py")]
-    codes = {code for text in sources for code in re.findall(r'MediaWarning\(\s*"(\w+)"', text)}
     listed = set(re.findall(r"^\| `(\w+)` \|", MANUAL.read_text().split("## Warnings")[1], re.MULTILINE))
-    assert "incomplete" in codes
+    codes = {warning.code for warning in errors.WarningCode}
     assert codes == listed - {leaf.code for leaf in leaves(errors.MediaError)}
+
+
+def test_every_warning_is_raised_with_the_facts_of_its_sentence() -> None:
+    """A fact that a call forgets would end the decoding of the one file that is warned of."""
+    calls = [
+        (node.func.value.attr, {each.arg for each in node.keywords})
+        for path in (ROOT / "extractors").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "warn"
+        and isinstance(node.func.value, ast.Attribute)
+    ]
+    for name, facts in calls:
+        sentence = errors.WarningCode[name].sentence
+        assert {field for _, field, _, _ in Formatter().parse(sentence) if field} == facts, name
+    assert {name for name, _ in calls} == set(errors.WarningCode.__members__)
 
 
 def test_a_damaged_still_is_incomplete(tmp_path: Path) -> None:
