@@ -59,7 +59,7 @@ def own_command(arguments: str, settings: Settings) -> str:
 
 
 def advice_on_names(settings: Settings) -> str | None:
-    """Tells the operator where other machines can reach the service and are refused; None where not so."""
+    """Returns a warning where other machines can reach the service and are refused; None where not so."""
     if not settings.is_nameless:
         return None
     return (
@@ -118,7 +118,7 @@ def print_table(
 
 
 def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] | None:
-    """Of each column: its longest word at least. The room that is left goes in equal parts to those that need
+    """Shares out the width: each column gets its longest word. The rest goes in equal parts to those that need
     more, so that short columns break no line; None where there is too little. Rich's own way shortens long
     columns first, whatever words are in them."""
     from rich.measure import Measurement
@@ -153,7 +153,7 @@ def _print_below_each_other(columns: Sequence[str], rows: Sequence[Sequence[Text
 
 
 def _to_text(cell: str) -> Text:
-    """A cell without markup: what stands in brackets is part of a name."""
+    """Makes a cell without markup: what stands in brackets is part of a name."""
     from rich.text import Text
 
     return Text("\n".join(map(printable, cell.split("\n"))), overflow="fold")

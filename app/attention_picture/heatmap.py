@@ -166,7 +166,7 @@ def _overlay(picture: Image.Image, strength: Image.Image) -> Image.Image:
 
 
 def _clip_corners(box: Sequence[float], size: tuple[int, int]) -> tuple[float, float, float, float]:
-    """Pixel corners inside the picture, x0 ≤ x1 and y0 ≤ y1 whatever the detector said."""
+    """Returns pixel corners inside the picture, x0 ≤ x1 and y0 ≤ y1 whatever the detector found."""
     width, height = size[0] - 1, size[1] - 1
     x0, x1 = sorted(min(max(box[k], 0.0), 1.0) * width for k in (0, 2))
     y0, y1 = sorted(min(max(box[k], 0.0), 1.0) * height for k in (1, 3))

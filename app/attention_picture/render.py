@@ -33,10 +33,10 @@ STRIP_HEIGHT, STRIP_COLUMNS = 104, 16
 
 @dataclass(frozen=True)
 class FrameStrip:
-    """Says how the used frames lie on top. ``thumb`` is (width, height)."""
+    """Holds how the used frames lie on top."""
 
-    width: int
-    thumb: tuple[int, int]
+    width: int  #: pixels
+    thumb: tuple[int, int]  #: (width, height) of a frame
     columns: int
 
 

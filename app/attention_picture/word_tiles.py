@@ -57,27 +57,24 @@ class PictureSource:
 
 @dataclass(frozen=True)
 class TileLayout:
-    """Says how words are laid out.
+    """Holds how words are laid out."""
 
-    tile: (width, height) of a frame in its cell. frames: most in any tile. lines: most of text below a frame.
-    """
-
-    width: int
-    tile: tuple[int, int]
+    width: int  #: pixels of all columns
+    tile: tuple[int, int]  #: (width, height) of a frame in its cell
     cell_width: int
     columns: int
-    frames: int
-    has_bars: bool
-    lines: int = 1
+    frames: int  #: most in any tile
+    has_bars: bool  #: whether bars stand above the frames
+    lines: int = 1  #: of text below a frame, at most
 
     @property
     def below(self) -> int:
-        """Room below a frame."""
+        """Returns the room below a frame."""
         return BELOW + (self.lines - 1) * LINE
 
     @property
     def head(self) -> int:
-        """From a row's top to its first frame."""
+        """Returns the room from a row's top to its first frame."""
         return WORD + 14 + (BARS + NAMES + 6 if self.has_bars else 0)
 
     @property

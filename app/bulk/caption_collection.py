@@ -39,29 +39,22 @@ PROGRESS_LOGGER = "ray.data._internal.progress"
 
 @dataclass(frozen=True)
 class Fleet:
-    """Says what runs where.
+    """Holds how many processes do the work, and where."""
 
-    address: of a Ray cluster, None to start Ray on this machine. decoders, engines: actors; by default
-    decoders fill the CPUs and there is an engine a GPU, or one without any. batch: videos captioned together.
-    """
-
-    address: str | None = None
-    decoders: int | None = None
-    engines: int | None = None
-    batch: int = 8
+    address: str | None = None  #: of a Ray cluster, None to start Ray on this machine
+    decoders: int | None = None  #: actors that decode; by default as many as the CPUs allow
+    engines: int | None = None  #: actors that caption; by default one a GPU, or one without any
+    batch: int = 8  #: videos captioned together
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts what a run did.
+    """Counts what a run did."""
 
-    passed_over: videos whose rows were there. failures: files whose rows have a code, and the codes.
-    """
-
-    videos: int
-    passed_over: int
-    captioned: int
-    failures: tuple[tuple[str, str], ...]
+    videos: int  #: in all
+    passed_over: int  #: whose rows were there
+    captioned: int  #: whose rows have a caption
+    failures: tuple[tuple[str, str], ...]  #: files whose rows have a code, and the codes
 
 
 def caption_collection(
@@ -78,7 +71,7 @@ def caption_collection(
 
     Raises:
         UsageError: Ray is not there, or the folder cannot be opened.
-        JobFailure: there is nobody who could write as the options ask.
+        JobFailure: no captioner can write as the options ask.
     """
     start_ray(fleet.address)
     info: EngineInfo = ray.get(ray.remote(describe_engine).remote(settings))

@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 
 def describe_engine(settings: Settings) -> EngineInfo:
-    """Says what an engine would be: where the models are, once for all decoders."""
+    """Returns what an engine can do: asked where the models are, once for all decoders."""
     return load_engine(settings).warm_up()
 
 
@@ -111,7 +111,7 @@ class EngineAttempts:
 
 
 class AttemptLog(Protocol):
-    """Says what EngineAttempts does, from another process."""
+    """Does what EngineAttempts does, from another process."""
 
     def counts(self, videos: Sequence[str]) -> list[int]: ...
     def begin(self, videos: Sequence[str]) -> None: ...

@@ -1,6 +1,6 @@
-"""Reads what the captioners that are installed say of themselves, and lists the stream sets.
+"""Describes the captioners that are installed, and lists the stream sets.
 
-Captioners are read from their checkpoints' metadata; of a stream set it is said what it lacks here.
+Captioners are described by their checkpoints' metadata, a stream set also by the weights that it lacks here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from models.stream_set import DEMO, StreamInput, StreamSet
 
 
 def describe_models(settings: Settings) -> list[dict[str, Any]]:
-    """Gathers what the captioners that are installed say of themselves."""
+    """Describes the captioners that are installed."""
     weights = settings.weights
     files = list_checkpoints(weights)
     infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
@@ -45,7 +45,7 @@ def describe_models(settings: Settings) -> list[dict[str, Any]]:
 
 
 def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
-    """Gathers what a checkpoint says of itself.
+    """Describes a captioner by its checkpoint.
 
     Args:
         name: what the captioner is called here.
@@ -124,10 +124,10 @@ def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
     ]
 
 
-def _format_input(given: StreamInput) -> str:
-    windows = ", ".join(f"{name} {value}" for name, value in _list_windows(given.windows).items())
-    use = f" ({given.use})" if given.use else ""
-    return f"{given.stream}: {given.shape}{use}{f'; {windows}' if windows else ''}"
+def _format_input(stream: StreamInput) -> str:
+    windows = ", ".join(f"{name} {value}" for name, value in _list_windows(stream.windows).items())
+    use = f" ({stream.use})" if stream.use else ""
+    return f"{stream.stream}: {stream.shape}{use}{f'; {windows}' if windows else ''}"
 
 
 def _list_windows(windows: WindowOptions) -> dict[str, Any]:

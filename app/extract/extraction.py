@@ -1,5 +1,5 @@
-"""Does one process's share of ``extract``: loads extractors once, describes video after video, each
-decoded once, and names the likeliest classes."""
+"""Does one process's share of ``extract``: loads extractors once, extracts features of video after video,
+each decoded once, and names the likeliest classes."""
 
 from __future__ import annotations
 
@@ -42,19 +42,16 @@ AHEAD = 2  #: decoders in turns, so that the next video is being read while the 
 
 @dataclass(frozen=True, eq=False)
 class _Todo:
-    """Holds one video before it is described.
-
-    kept: features that are there and good. reasons: extractor → why features that are there are not.
-    """
+    """Holds one video before its features are extracted."""
 
     video: InputVideo
     source: VideoSource
-    kept: Mapping[str, SavedFeatures]
-    reasons: Mapping[str, str]
+    kept: Mapping[str, SavedFeatures]  #: features that are there and good
+    reasons: Mapping[str, str]  #: extractor → why features that are there are not good
 
 
 class VideoExtraction:
-    """Describes videos as the plan says. A context manager: it holds decoders.
+    """Extracts features of videos as the plan says. A context manager: it holds decoders.
 
     Raises UnknownExtractor, WeightsError, ImportError, ValueError where an extractor cannot be made.
     """
@@ -75,7 +72,7 @@ class VideoExtraction:
         for decoder in self._decoders:
             decoder.close()
 
-    def describe(self, videos: Iterable[InputVideo]) -> Iterator[ExtractionOutcome]:
+    def extract(self, videos: Iterable[InputVideo]) -> Iterator[ExtractionOutcome]:
         """Writes what is not there yet; whatever is wrong with one video is in its outcome."""
         for missing, group in groupby(map(self._look_at, videos), self._missing):
             if missing:
@@ -124,7 +121,7 @@ class VideoExtraction:
     def _make(
         self, names: tuple[str, ...], group: Iterator[_Todo | ExtractionOutcome]
     ) -> Iterator[ExtractionOutcome]:
-        """Describes videos that lack the same features, decoded ahead and batched together."""
+        """Extracts what videos lack, all the same features, decoded ahead and batched together."""
         running: deque[_Todo] = deque()
 
         def files() -> Iterator[str]:
@@ -134,8 +131,8 @@ class VideoExtraction:
                 yield str(todo.video.file)
 
         needed = self._with_inputs(names)
-        for _, described in extract_videos(self._decoders, files(), needed, self._plan.limits):
-            yield self._write(running.popleft(), names, described)
+        for _, extracted in extract_videos(self._decoders, files(), needed, self._plan.limits):
+            yield self._write(running.popleft(), names, extracted)
 
     def _with_inputs(self, names: Collection[str]) -> list[AnyExtractor]:
         """Selects the extractors, and those whose streams they take."""
@@ -143,12 +140,12 @@ class VideoExtraction:
         return [extractor for name, extractor in self._extractors.items() if name in needed]
 
     def _write(
-        self, todo: _Todo, names: Collection[str], described: ExtractedVideo | Exception
+        self, todo: _Todo, names: Collection[str], extracted: ExtractedVideo | Exception
     ) -> ExtractionOutcome:
         try:
-            if isinstance(described, Exception):
-                raise described
-            built = {name: self._to_saved(name, todo.source, described) for name in names}
+            if isinstance(extracted, Exception):
+                raise extracted
+            built = {name: self._to_saved(name, todo.source, extracted) for name in names}
             for name, saved in built.items():
                 self._form.write(self._plan.folder(name), todo.video.name, saved)
             return self._outcome(todo, built)
@@ -157,7 +154,7 @@ class VideoExtraction:
         except OSError as error:
             failure = CannotWrite(f"The features of {todo.video.file.name} cannot be written: {error}.")
             return ExtractionOutcome(todo.video.file, error=ExtractionFailure.of(failure))
-        except Exception as error:  # a network's own trouble with one video must not end all the others
+        except Exception as error:  # a network that fails on one video must not end all the others
             log.error("no features of %s", printable(str(todo.video.file)), exc_info=error)
             fault = ExtractorFault(f"An extractor failed: {type(error).__name__}: {error}.")
             return ExtractionOutcome(todo.video.file, error=ExtractionFailure.of(fault))
@@ -175,15 +172,15 @@ class VideoExtraction:
             predictions=tuple(reported) if self._plan.predictions else (),
         )
 
-    def _to_saved(self, name: str, source: VideoSource, described: ExtractedVideo) -> SavedFeatures:
+    def _to_saved(self, name: str, source: VideoSource, extracted: ExtractedVideo) -> SavedFeatures:
         windows = find_windows(self._extractors[name])
         rate = windows.extraction_fps if windows else None
         return SavedFeatures(
             tag=self._tags[name],
             source=source,
-            media=described.video.media(),
-            fps=rate or described.video.fps_average,
-            streams=select_streams(name, described.streams, self._extractors),
+            media=extracted.video.media(),
+            fps=rate or extracted.video.fps_average,
+            streams=select_streams(name, extracted.streams, self._extractors),
             classes=getattr(self._extractors[name], "classes", None),
         )
 

@@ -27,12 +27,12 @@ class InputVideo:
 
     @property
     def key(self) -> str:
-        """The name as file systems compare it that do not look at case: equal where two would be one file."""
+        """Returns the name as file systems without case compare it: equal where two would be one file."""
         return self.name.lower()
 
     @property
     def apart(self) -> InputVideo:
-        """The same video by the name that no other one has."""
+        """Returns the same video by a name that no other one has."""
         from extractors.video_features.feature_files import path_digest
 
         return InputVideo(self.file, f"{self.name}-{path_digest(self.file)}")

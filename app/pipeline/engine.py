@@ -56,9 +56,9 @@ class Engine:
         self.info = self._describe()
 
     def warm_up(self) -> EngineInfo:
-        """Captions a grey video with the default captioner, and says what all are.
+        """Captions a grey video with the default captioner, and returns what the engine can do.
 
-        The others are measured later, one at a time (``measure``): nobody waits for them at the start.
+        The others are measured later, one at a time (``measure``): the start does not wait for them.
         """
         default = self.info.default
         if default is None:
@@ -95,7 +95,7 @@ class Engine:
         Args:
             videos: their frames, or the packed streams of an earlier answer.
             options: one a video; who writes has been chosen in them.
-            report: told of progress.
+            report: is called with the progress.
 
         Returns:
             For each video its answer, or why it cannot have one.
@@ -103,7 +103,7 @@ class Engine:
         began = time.perf_counter()
         report("extract", 0.0)
         plans = [self._plan(each) for each in options]
-        inputs = _describe(videos, plans)
+        inputs = _extract(videos, plans)
         timings = {"extract": round(time.perf_counter() - began, 4)}
         answers: dict[int, EngineAnswer | JobFailure] = {}
         for places in _alike(options):
@@ -134,7 +134,7 @@ class Engine:
     def _plan(self, options: CaptionOptions) -> CaptionPlan | JobFailure:
         choice = options.choice
         if choice is None:
-            return CaptionerUnknown("Nobody was chosen to write the caption.")
+            return CaptionerUnknown("No captioner was chosen to write the caption.")
         try:
             self._captioners.captioner_choices.check(choice)
             self._captioners.captioner_choices.check_options(choice, options)
@@ -177,13 +177,13 @@ class Engine:
         )
 
 
-def _describe(
+def _extract(
     videos: Sequence[Frames | bytes], plans: Sequence[CaptionPlan | JobFailure]
 ) -> list[CaptionInputs]:
     """Computes for each video the streams of its own captioners, where it does not come as streams; none for
-    one that nobody will caption.
+    one whose plan has failed.
     """
-    inputs = [_given(video) for video in videos]
+    inputs = [_to_inputs(video) for video in videos]
     waiting = {
         place: plan.feature_source
         for place, (video, plan) in enumerate(zip(videos, plans, strict=True))
@@ -205,8 +205,8 @@ def _alike(options: Sequence[CaptionOptions]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _given(video: Frames | bytes) -> CaptionInputs:
-    """A video that comes as streams shows no frames."""
+def _to_inputs(video: Frames | bytes) -> CaptionInputs:
+    """Makes the inputs of a video; one that comes as streams shows no frames."""
     if isinstance(video, Frames):
         return CaptionInputs(video, {})
     return CaptionInputs(Frames(np.zeros((0, 1, 1, 3), np.uint8), np.zeros(0), 0.0), unpack_streams(video))
@@ -229,7 +229,7 @@ def _write(
 ) -> list[list[Caption]]:
     """Writes captions of videos together, or one by one where words are drawn.
 
-    What is drawn for a video then follows from its seed, whoever else is captioned beside it.
+    What is drawn for a video then follows from its seed, whatever else is captioned beside it.
     """
     if options.category is not None:
         videos = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]

@@ -130,7 +130,7 @@ class LoadedCaptioners:
         return StreamPlan(choice, writer, source)
 
     def writer(self, choice: CaptionerChoice) -> Writer:
-        """Returns who writes, made when first asked for. Raises InvalidMembers."""
+        """Returns a choice's writer, made when it is first needed. Raises InvalidMembers."""
         if choice not in self._writers:
             try:
                 writer = self._build(choice)
@@ -159,7 +159,7 @@ class LoadedCaptioners:
         return self._feature_sources[key]
 
     def requests(self) -> Mapping[str, DecodeRequest]:
-        """Captioner → the frames that its extractors want; members' come beside them."""
+        """Returns captioner → the frames that its extractors want; members' come beside them."""
         requests = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
         requests |= {name: captioner.request for name, captioner in self.pretrained.items()}
         if self._embedding is not None:
@@ -169,8 +169,8 @@ class LoadedCaptioners:
         return requests
 
     def feature_identities(self) -> Mapping[str, str]:
-        """Captioner → what names all that decides the streams that feed it; without the pretrained ones,
-        which look at frames.
+        """Returns captioner → what names all that decides the streams that feed it, without the pretrained
+        ones, which look at frames.
         """
         identities = {name: self.feature_source(CaptionerChoice(name)).identity for name in self.checkpoints}
         if self._embedding is not None:
@@ -189,15 +189,15 @@ class LoadedCaptioners:
 
     def _build(self, choice: CaptionerChoice) -> Writer:
         if choice.captioner == FUSION:
-            anybody = {name: self.pretrained.get(name) or self.checkpoints[name] for name in choice.writers}
-            return FusedWriter(anybody, *self._embedding_of_fusion())
+            writers = {name: self.pretrained.get(name) or self.checkpoints[name] for name in choice.writers}
+            return FusedWriter(writers, *self._embedding_of_fusion())
         members = {name: self.checkpoints[name] for name in choice.writers}
         if choice.captioner == ENSEMBLE:
             return AveragedWriter(members)
         return SingleWriter(members[choice.captioner])
 
     def _embedding_of_fusion(self) -> tuple[SemanticEmbedding, Card]:
-        assert self._embedding is not None, "nobody may choose fusion without an embedding"
+        assert self._embedding is not None, "fusion cannot be chosen without an embedding"
         return self._embedding
 
     def _list_captioners(self, folder: Path) -> tuple[CaptionerInfo, ...]:
@@ -239,8 +239,8 @@ def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretr
 
 
 def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:
-    """Captioner → the part of its stream set that it eats; of a set that was asked for by name, captioners
-    that eat something else are left out. Raises EngineStartFailed where that leaves none."""
+    """Selects the streams that each captioner reads; where a set is named, captioners that read other streams
+    are left out. Raises EngineStartFailed where that leaves none."""
     stream_sets, refused = {}, []
     for name, checkpoint in checkpoints.items():
         try:

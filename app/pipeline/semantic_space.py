@@ -20,7 +20,7 @@ from models.feature_sources.stream_checks import select_stream_set
 from models.vocabulary import EOS
 
 WORD = re.compile(r"[\w']+")
-AT_ONCE = 16  #: pictures described together
+AT_ONCE = 16  #: pictures embedded together
 
 
 class LoadedSemanticSpace:

@@ -97,7 +97,7 @@ def _whole(job: Job, document: JobDocument, blobs: Blobs) -> Moment | None:
 
 
 def _picture(blobs: Blobs, key: str) -> Image.Image:
-    """The frame; a grey one where the result has expired since."""
+    """Reads the frame; a grey one where the result has expired since."""
     try:
         return Image.open(io.BytesIO(blobs.read(key))).convert("RGB")
     except BlobMissingError:

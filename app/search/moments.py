@@ -19,29 +19,23 @@ WORDS, CAPTION, PICTURE = 1.0, 0.5, 0.5
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """Holds something that may be found.
+    """Holds a captioned stretch of a film that a search may return."""
 
-    source: the film or job, as it is named to the user.
-    start, end, time: seconds; the picture is shown at ``time``.
-    vector: float32 (D,), the picture in the semantic embedding, None where it is not known.
-    picture: fetches the picture.
-    """
-
-    source: str
-    start: float
-    end: float
-    time: float
+    source: str  #: the film or job, as it is named to the user
+    start: float  #: seconds
+    end: float  #: seconds
+    time: float  #: seconds; the picture is shown then
     caption: str
-    vector: NDArray[np.float32] | None
-    picture: Callable[[], Image.Image]
+    vector: NDArray[np.float32] | None  #: (D,), the picture in the semantic embedding; None if not known
+    picture: Callable[[], Image.Image]  #: fetches the picture
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Holds what was found. fit: larger is better; of different searches it cannot be compared."""
+    """Holds a moment that fits a search."""
 
     moment: Moment
-    fit: float
+    fit: float  #: larger is better; of different searches it cannot be compared
 
 
 def rank(words: str, moments: Sequence[Moment], space: SemanticSpace | None, count: int) -> list[Found]:

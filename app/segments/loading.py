@@ -34,7 +34,7 @@ class LazyEngine:
 
     @property
     def info(self) -> EngineInfo:
-        """Tells what the engine can do."""
+        """Returns what the engine can do."""
         return self._engine.info
 
     def describe_and_caption(

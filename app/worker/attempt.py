@@ -59,7 +59,7 @@ class Clip:
 
     @property
     def is_cached(self) -> bool:
-        """Whether its features come from the cache, and no frame was read."""
+        """Returns whether its features come from the cache, and no frame was read."""
         return isinstance(self.video, bytes)
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Attempt:
 
     @property
     def is_settled(self) -> bool:
-        """Whether its end, or its return to the queue, is on the record."""
+        """Returns whether its end, or its return to the queue, is on the record."""
         return self.turn.ended_at is not None
 
     def settle(self) -> None:

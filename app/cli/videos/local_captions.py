@@ -137,7 +137,7 @@ def _caption_segments(
 
 
 def _choose_captioner(options: CaptionOptions, settings: Settings) -> CaptionerChoice | None:
-    """Chooses before any network is loaded; None where there is nobody, which the engine says."""
+    """Chooses before any network is loaded; None where there is no captioner, which the engine refuses."""
     try:
         choices = captioner_choices(settings)
         return choices.resolve(options) if choices.alone else None

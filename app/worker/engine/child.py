@@ -22,7 +22,7 @@ from extractors.features import Footage
 
 
 def main() -> None:
-    """Loads the models, says what they can do, then answers until the parent is gone."""
+    """Loads the models, sends what they can do, then answers until the parent is gone."""
     parent = join_parent()
     link = parent.link
     settings = link.recv()
@@ -59,7 +59,7 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
             else:
                 answers = engine.describe_and_caption(videos, arguments, report)
                 result = [_packed(answer, place in keep) for place, answer in enumerate(answers)]
-            del videos  # or the last batch's frames stay in memory while nobody asks
+            del videos  # or the last batch's frames stay in memory until the next request
         except Exception as error:
             traceback.print_exc()
             link.send(("raised", _format_error(error)))

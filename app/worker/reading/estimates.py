@@ -24,14 +24,11 @@ CUTS_SIDE = 48  #: pixels of the shorter edge, as cuts are looked for
 
 @dataclass(frozen=True)
 class CostEstimator:
-    """Looks at videos with a worker's own decoder.
-
-    engine: what its captioners took for a grey video. limits: of decoding.
-    """
+    """Looks at videos with a worker's own decoder."""
 
     decoder: Decoder
-    engine: EngineInfo
-    limits: Limits
+    engine: EngineInfo  #: has what its captioners took for a grey video
+    limits: Limits  #: of decoding
 
     def check(self, options: CaptionOptions) -> None:
         """Raises what a caption with these options would raise at once: CaptionerUnknown and others."""
@@ -97,6 +94,6 @@ class CostEstimator:
         return self.decoder.decode(path, request, self.limits), time.monotonic() - began
 
     def _caption_seconds(self, options: CaptionOptions) -> float | None:
-        """From frames to a caption, as the engine measured for a grey video; None where it has not yet."""
+        """Returns the seconds from frames to a caption, as measured for a grey video; None before that."""
         name = None if options.choice is None else options.choice.captioner
         return next((info.seconds for info in self.engine.captioners if info.name == name), None)
