@@ -118,9 +118,9 @@ def print_table(
 
 
 def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] | None:
-    """Shares out the width: each column gets its longest word. The rest goes in equal parts to those that need
-    more, so that short columns break no line; None where there is too little. Rich's own way shortens long
-    columns first, whatever words are in them."""
+    """Shares out the width: each column gets its longest word, and the rest goes in equal parts to those that
+    need more, so that short columns break no line; None where there is too little. Rich's own way shortens
+    long columns first, whatever words are in them."""
     from rich.measure import Measurement
 
     ranges = [

@@ -60,7 +60,7 @@ class DoneVideos:
         return len(self.keys)
 
     def has(self, file: str, sha256: str) -> bool:
-        """Returns whether a file with these bytes has a row; sha256 is empty of one that could not be read."""
+        """Returns whether a file with these bytes has a row; sha256 is "" where it could not be read."""
         key = np.array(video_key(file, sha256), KEY)
         place = int(np.searchsorted(self.keys, key))
         return place < len(self.keys) and bool(self.keys[place] == key)

@@ -131,7 +131,7 @@ def _do_each(
     failed: list[tuple[str, WeightsError]] = []
     for entry in entries:
         try:
-            print(printable(_say_found(work(entry))), flush=True)
+            print(printable(_format_found(work(entry))), flush=True)
         except WeightsError as error:
             failed.append((entry.name, error))
     for name, failure in failed:
@@ -141,27 +141,27 @@ def _do_each(
     return 1 if failed else 0
 
 
-def _say_found(found: FoundWeights) -> str:
-    """One line: where it is and how far it can be trusted."""
-    trust = f"sha256 {found.sha256[:12]}…"
-    if found.pinned and found.entry.sha256 is not None:
-        trust = f"sha256 {found.sha256}, of which {found.entry.sha256} is published; pinned here"
-    elif found.pinned:
-        trust = f"sha256 {found.sha256}, published nowhere; pinned here as seen first"
-    return f"{found.entry.name}: {found.file} ({trust})"
+def _format_found(weights: FoundWeights) -> str:
+    """Writes one line: where the file is and how far it can be trusted."""
+    trust = f"sha256 {weights.sha256[:12]}…"
+    if weights.pinned and weights.entry.sha256 is not None:
+        trust = f"sha256 {weights.sha256}, of which {weights.entry.sha256} is published; pinned here"
+    elif weights.pinned:
+        trust = f"sha256 {weights.sha256}, published nowhere; pinned here as seen first"
+    return f"{weights.entry.name}: {weights.file} ({trust})"
 
 
 @contextmanager
-def _show_bar(known: WeightsEntry) -> Iterator[Downloader]:
-    """A downloader that shows how far it is, on standard error, on a terminal only."""
+def _show_bar(entry: WeightsEntry) -> Iterator[Downloader]:
+    """Makes a downloader that shows how far it is, on standard error, on a terminal only."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(
         *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
     ) as progress:
-        task = progress.add_task(known.name, total=known.bytes)
+        task = progress.add_task(entry.name, total=entry.bytes)
         yield Downloader(
-            progress=lambda done, total: progress.update(task, completed=done, total=total or known.bytes)
+            progress=lambda done, total: progress.update(task, completed=done, total=total or entry.bytes)
         )
 
 

@@ -108,7 +108,7 @@ def _report(outcomes: Sequence[ExtractionOutcome]) -> int:
         for reason in outcome.renewed:
             complain(f"  {outcome.file}: made anew, {reason}")
     videos = "1 video" if len(outcomes) == 1 else f"{len(outcomes)} videos"
-    complain(f"{videos}: {built} described, {kept} were there, {len(failed)} failed.")
+    complain(f"{videos}: {built} extracted, {kept} were there, {len(failed)} failed.")
     for outcome in failed:
         if outcome.error:
             error = outcome.error

@@ -29,9 +29,9 @@ class EngineAnswer:
 
     #: Captions, model and timings; the seconds are of the whole batch where several ran together.
     answer: Answer
-    #: The best caption's document as JSON, which goes to the client as it is; None where it was not asked for.
+    #: The best caption's document as JSON, which goes to the client as it is; None unless asked for.
     attention: str | None
-    #: Returns the streams that the caption was written from, packed; None where they are too large to be kept.
+    #: Returns the streams that the caption was written from, packed; None where they are too large to keep.
     #: It stays in the engine's process, and is None where the caption was written from frames.
     pack_streams: Callable[[], bytes | None] | None = None
     #: The packed streams, where they are to be kept.

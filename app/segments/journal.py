@@ -63,13 +63,13 @@ class FilmJournal:
         """Returns the second up to which the film is done."""
         return self.segments[-1].document.end if self.segments else 0.0
 
-    def append(self, known: KnownSegment) -> None:
+    def append(self, segment: KnownSegment) -> None:
         """Keeps a segment; it is on disk when this returns."""
-        line: dict[str, Any] = {"segment": known.document.model_dump(mode="json")}
-        if known.picture is not None:
-            line["picture"] = base64.b64encode(known.picture.astype("<f2").tobytes()).decode()
+        line: dict[str, Any] = {"segment": segment.document.model_dump(mode="json")}
+        if segment.picture is not None:
+            line["picture"] = base64.b64encode(segment.picture.astype("<f2").tobytes()).decode()
         self._write(line)
-        self.segments.append(known)
+        self.segments.append(segment)
 
     def finish(self, end: FilmEnd) -> None:
         """Keeps what is known at the end; nothing is appended after that."""

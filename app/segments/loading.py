@@ -93,20 +93,3 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
     embedding = find_embedding(settings.weights)
     facts += [] if embedding is None else [f"embedding {sha256_of(embedding)}"]
     return [*facts, f"frames {settings.frames}", f"streams {settings.streams}"]
-
-
-def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> SegmentOptions:
-    """Reads how films are cut from a command line's words.
-
-    Args:
-        text: ``shots``, ``none``, ``auto`` or seconds.
-        shortest: seconds; a cut sooner than that after the last one is passed over.
-        longest: seconds; a longer shot is cut there.
-
-    Raises:
-        UsageError: the words mean nothing.
-    """
-    try:
-        return SegmentOptions.parse(text, shortest, longest)
-    except ValueError as error:
-        raise UsageError(sentence(str(error))) from error

@@ -63,7 +63,7 @@ class SummaryClip:
     end: float  #: of the film, in seconds
 
     def film_time(self, seconds: float) -> float:
-        """Returns the second of the film that a second of the clip stands for, in proportion between frames."""
+        """Returns the film's second that a second of the clip stands for, in proportion between frames."""
         clip = [0.0, *self.footage.pts, self.footage.duration]
         return float(np.interp(seconds, clip, [0.0, *self.shown, self.end]))
 

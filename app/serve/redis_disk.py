@@ -44,7 +44,7 @@ class RedisRoom:
         self._keep_ballast(free)
 
     def tend(self, socket: Path) -> None:
-        """Adapts flushing and ballast to the disk; is called now and then while the server runs at ``socket``."""
+        """Adapts flushing and ballast to the disk, now and then while the server runs at ``socket``."""
         free = self._free()
         self._keep_ballast(free)
         if free < LOW_BYTES and self.flush == "always":

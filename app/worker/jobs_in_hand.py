@@ -39,7 +39,7 @@ class JobsInHand:
         }  # fmt: skip
         self._since: dict[Attempt, float] = {}
         self._bytes: dict[Attempt, int] = {}  # of frames, the job that began first at the front
-        self._failure: BaseException | None = None
+        self._failure: BaseException | None = None  # that a thread has met
         self._is_closed = False
         self._moves = 0
 

@@ -127,7 +127,7 @@ class JobRecords:
 
 
 def _is_due(job: Job, age: float, states: Sequence[State]) -> bool:
-    """Tells whether a job is over, in one of the states, and for long enough; expired ones have nothing."""
+    """Returns whether a job is over, in one of the states, for long enough; expired ones have nothing."""
     if not job.is_over or job.state == "expired" or (states and job.state not in states):
         return False
     return time.time() - (job.ended_at or job.created_at) >= age

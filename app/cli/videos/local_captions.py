@@ -178,6 +178,6 @@ def _format_lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[st
 
 
 def _warn(outcome: Outcome) -> None:
-    """Says what was odd about a file that was captioned all the same."""
+    """Prints the warnings about a file that was captioned all the same."""
     for warning in outcome.answer.warnings:
         complain(f"{outcome.file}: {warning.message} [{warning.code}]")

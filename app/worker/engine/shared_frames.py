@@ -41,8 +41,8 @@ class SharedFrames:
     fps: float  #: frames a second of the whole video
     samples: ArrayPlace | None = None  #: None where the frames came without sound
     rate: int = 0  #: samples a second
-    #: 0 for the memory of the engine's process; else the number, counted from 1, of the descriptor whose memory
-    #: it is, of those that go with the request.
+    #: 0 for the memory of the engine's process; else the number of another's descriptor, counted from 1,
+    #: of those that go with the request.
     memory: int = 0
 
 

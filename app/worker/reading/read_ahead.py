@@ -116,7 +116,7 @@ class ReadAhead:
         return None
 
     def _is_fetched_again(self, attempt: Attempt, error: Exception) -> bool:
-        """Returns whether the next attempt has begun after this error; where it has not, the job has ended."""
+        """Returns whether the next attempt has begun after this error; else the job has ended."""
         if isinstance(error, JobFailure):
             self._ends.fail(attempt, error)
             return False
