@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import av
 import httpx
@@ -49,7 +50,7 @@ from benchmarks.support.served import (
     copies_of,
     post_clip,
 )
-from extractors.extractor import create
+from extractors.extractor import Extractor, create
 from extractors.media.decode import decode_here
 from extractors.media.request import Decoded, DecodeRequest
 from models.decoding.options import DecodingOptions
@@ -109,7 +110,7 @@ class Parts:
         for extractor in self.engine._captioners.feature_source(self.options.choice).extractors:
             plain = create(extractor.name, "cpu", engine="torch", precision="fp32", weights="seeded")
             with FlopCounterMode(display=False) as counter:
-                plain.extract([self.decoded.footage])  # type: ignore[union-attr]
+                cast(Extractor, plain).extract([self.decoded.footage])
             total += int(counter.get_total_flops())
         return total
 

@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.support.likeness import HEADINGS, Likeness, compare
-from benchmarks.support.material import clips, describe, windows
+from benchmarks.support.material import clips, extract, windows
 from extractors.engines.engine import HALVES, EngineName, Precision
 from extractors.extractor import AnyExtractor, create, list_extractors
 from extractors.pretrained.errors import WeightsError
@@ -115,7 +115,7 @@ COLUMNS = (
 def operations(extractor: AnyExtractor, window: Tensor) -> int:
     """Floating-point operations of one window."""
     with FlopCounterMode(display=False) as counter:
-        describe(extractor, window)
+        extract(extractor, window)
     return int(counter.get_total_flops())
 
 
@@ -165,7 +165,7 @@ class Bench:
 
     def _way(self, label: str, extractor: AnyExtractor, threads: int, items: int) -> Way:
         stacks = windows(extractor, self.material[0], items)
-        return Way(label, self.clock, threads, items, functools.partial(describe, extractor, stacks))
+        return Way(label, self.clock, threads, items, functools.partial(extract, extractor, stacks))
 
     def take_turns(self, ways: Sequence[Way]) -> None:
         for _ in range(self.rounds):
@@ -204,7 +204,7 @@ class Bench:
             stacks = windows(exact, clip, 1)
             if stacks.dim() < 5 or stacks.shape[1] == 1:
                 stacks = windows(exact, clip, 4)
-            total += compare(describe(fast, stacks), describe(exact, stacks))
+            total += compare(extract(fast, stacks), extract(exact, stacks))
         return total
 
 

@@ -1,4 +1,4 @@
-"""Starts child processes, watches them, ends them and tells how they ended.
+"""Starts child processes, watches them, ends them and describes how they ended.
 
     ChildProcess       any command, in a process group of its own
     └── LinkedProcess  a module of ours, with a pipe and memory that both hold; it calls ``join_parent`` first
@@ -109,7 +109,7 @@ class ChildProcess:
         return self.finish(grace)
 
     def explain_end(self, grace: float) -> str:
-        """Says how it ended, in a few words; it has ``grace`` seconds to do so."""
+        """Describes how it ended, in a few words; it has ``grace`` seconds to end."""
         self.finish(grace)
         return describe_status(self._process.returncode)
 
@@ -137,13 +137,13 @@ class LinkedProcess(ChildProcess):
     ) -> None:
         self.link, far_end = Pipe()
         self.shared = open_shared_memory()
-        held = (far_end.fileno(), self.shared)
+        descriptors = (far_end.fileno(), self.shared)
         try:
             super().__init__(
-                [sys.executable, "-m", module, *map(str, (os.getpid(), *held)), *arguments],
+                [sys.executable, "-m", module, *map(str, (os.getpid(), *descriptors)), *arguments],
                 environment=environment,
                 folder=folder,
-                descriptors=held,
+                descriptors=descriptors,
                 output=output,
                 errors=errors,
                 ends_by=None,
@@ -183,7 +183,7 @@ def join_parent() -> ParentLink:
 
 
 def open_shared_memory() -> int:
-    """A descriptor of memory without a name, which is gone with its last holder."""
+    """Returns a descriptor of memory without a name, which is freed with its last holder."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("frames")
     with tempfile.TemporaryFile() as file:
@@ -191,7 +191,7 @@ def open_shared_memory() -> int:
 
 
 def describe_status(status: int) -> str:
-    """Tells an exit code, or the signal whose number it is the negative of."""
+    """Describes an exit code, or the signal whose number it is the negative of."""
     if status >= 0:
         return f"exit code {status}"
     try:

@@ -12,9 +12,9 @@ nothing, so that the API's image carries this one file.
     └── single ones beside what raises them, such as CheckpointError (models/checkpoint.py)
 
 ``str(error)`` is one sentence about what happened, ``code`` names the kind and never changes, and ``hint``
-says what to do, to whoever sent the video: somebody at a page, who has no settings. ``operator_hint`` says
-what whoever runs the service can do about it, with settings by name; it stands in logs and on the command
-line, and in no answer. Those that say that an argument is wrong are ValueErrors too.
+is what the sender of the video can do: a user of the page, who has no settings. ``operator_hint`` is what
+the operator of the service can do, with settings by name; it is written to logs and on the command line,
+and to no answer. Errors about a wrong argument are ValueErrors too.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class ReelwordError(Exception):
 
     @property
     def remedy(self) -> str:
-        """Says what to do to somebody who may do all of it: a command's user."""
+        """Returns both hints, for a command's user, who is sender and operator."""
         return f"{self.hint} {self.operator_hint}".strip()
 
     @property
     def advice(self) -> str:
-        """Says what happened and what to do, as a command prints it."""
+        """Returns what happened and what to do, as a command prints it."""
         return f"{self} {self.remedy}".strip()
 
     def document(self) -> dict[str, str]:
-        """The error as JSON, fit for visitors: in a failed job, in a report of a command."""
+        """Returns the error as JSON, fit for visitors: in a failed job, in a report of a command."""
         return {"code": self.code, "message": str(self), "hint": self.hint}
 
 
@@ -72,7 +72,7 @@ ErrorT = TypeVar("ErrorT", bound=ReelwordError)
 
 
 def leaves(root: type[ErrorT]) -> Iterator[type[ErrorT]]:
-    """The classes below ``root`` that have none below them, in the order of the tree."""
+    """Yields the classes below ``root`` that have none below them, in the order of the tree."""
     children = root.__subclasses__()
     if not children:
         yield root
@@ -81,7 +81,7 @@ def leaves(root: type[ErrorT]) -> Iterator[type[ErrorT]]:
 
 
 class PackageMissing(ReelwordError, ImportError):
-    """Says that a package is not installed; the hint has the command that installs it."""
+    """A package is not installed; the hint has the command that installs it."""
 
     code = "package_missing"
     hint = "Install the group of packages that the message names."

@@ -20,32 +20,28 @@ from extractors.windows import WindowOptions, Windows
 
 
 def default_cache() -> Path:
-    """Return the folder of converted networks: REELWORD_CACHE, or reelword in the user's cache folder."""
+    """Returns the folder of converted networks: REELWORD_CACHE, or reelword in the user's cache folder."""
     users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "reelword"
     return Path(os.environ.get("REELWORD_CACHE") or users).expanduser()
 
 
 @dataclass(frozen=True)
 class ExtractorOptions:
-    """Options of making any extractor; each field has a default that works anywhere.
+    """Options of making any extractor; each field has a default that works anywhere."""
 
-    device: of the torch engine; "cpu" lets OpenVINO run where it is installed. engine, precision: "auto" and
-    None take what measured best for the kind of network. threads: of the engine, on a CPU. cache: folder of
-    converted models. weights: "seeded" fills the network from a fixed seed, for tests and benchmarks, and
-    the name tag says so. windows: None takes the network's own, WindowOptions
-    changes some of its members.
-    """
-
+    #: Of the torch engine; "cpu" lets OpenVINO run where it is installed.
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    engine: EngineName = "auto"
-    precision: Precision | None = None
-    threads: int = 1
-    cache: Path = field(default_factory=default_cache)
+    engine: EngineName = "auto"  #: "auto" takes what measured best for the kind of network
+    precision: Precision | None = None  #: None takes what measured best for the kind of network
+    threads: int = 1  #: of the engine, on a CPU
+    cache: Path = field(default_factory=default_cache)  #: folder of converted models
+    #: "seeded" fills the network from a fixed seed, for tests and benchmarks, and the name tag says so.
     weights: WeightsChoice = "published"
+    #: None takes the network's own, WindowOptions changes some of its members.
     windows: Windows | WindowOptions | None = None
 
     def windows_over(self, own: Windows) -> Windows:
-        """Choose how videos are cut by an extractor whose own windows are these."""
+        """Chooses how videos are cut by an extractor whose own windows are these."""
         if isinstance(self.windows, WindowOptions):
             return self.windows.over(own)
         return self.windows or own
@@ -54,18 +50,15 @@ class ExtractorOptions:
 class Extractor(Protocol):
     """Turns the frames of videos into streams; extractors/windowing/window_extractor.py is what most are made
     of.
-
-    name: how it is asked for; needs: what it must be given; spec: the name tag its streams carry;
-    width: channels of a row of its main stream.
     """
 
-    name: str
-    needs: frozenset[str]
-    spec: StreamSpec
-    width: int
+    name: str  #: how it is asked for
+    needs: frozenset[str]  #: what it must be given
+    spec: StreamSpec  #: the name tag its streams carry
+    width: int  #: channels of a row of its main stream
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """Extract each video's streams by name, on the CPU. Videos are batched together."""
+        """Extracts each video's streams by name, on the CPU. Videos are batched together."""
         ...
 
 
@@ -78,8 +71,8 @@ class SoundExtractor(Protocol):
     width: int
     rate: int
 
-    def describe(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
-        """Extract the streams of a video that lasts ``duration`` seconds; audio is None where it has none."""
+    def extract(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
+        """Extracts the streams of a video of ``duration`` seconds; audio is None where it has none."""
         ...
 
 
@@ -96,7 +89,7 @@ class DerivedExtractor(Protocol):
     width: int
 
     def derive(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
-        """Make its streams by name, from streams that include those it needs."""
+        """Makes its streams by name, from streams that include those it needs."""
         ...
 
 
@@ -165,12 +158,12 @@ SEVERAL_WEIGHTS: Mapping[str, tuple[str, ...]] = {
 
 
 def list_extractors() -> tuple[str, ...]:
-    """List the extractors that there are, those of FAMILIES left out."""
+    """Lists the extractors that there are, those of FAMILIES left out."""
     return tuple(sorted(MODULES))
 
 
 def find_module(name: str) -> str:
-    """Find the module that makes an extractor. Raises UnknownExtractor."""
+    """Finds the module that makes an extractor. Raises UnknownExtractor."""
     module = MODULES.get(name) or FAMILIES.get(name.partition(":")[0])
     if module is None:
         raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(list_extractors())}")
@@ -178,7 +171,7 @@ def find_module(name: str) -> str:
 
 
 def list_inputs(name: str) -> tuple[str, ...]:
-    """List the extractors whose streams one takes. Raises UnknownExtractor."""
+    """Lists the extractors whose streams one takes. Raises UnknownExtractor."""
     if not is_derived(name):
         return ()
     streams: tuple[str, ...] = getattr(create(name), "needs_streams", ())
@@ -186,20 +179,20 @@ def list_inputs(name: str) -> tuple[str, ...]:
 
 
 def is_derived(name: str) -> bool:
-    """Tells whether an extractor takes others' streams. Raises UnknownExtractor."""
+    """Returns whether an extractor takes others' streams. Raises UnknownExtractor."""
     return find_module(name) in (FAMILIES["roi"], FAMILIES["labels"])
 
 
 def list_weights(name: str) -> tuple[str, ...]:
-    """List the names in weights/manifest.toml of an extractor's weights. Raises UnknownExtractor."""
-    own = name.partition(":")[0]
+    """Lists the names in weights/manifest.toml of an extractor's weights. Raises UnknownExtractor."""
+    base_name = name.partition(":")[0]
     if is_derived(name):
         return ()
-    return SEVERAL_WEIGHTS.get(own, (own,))
+    return SEVERAL_WEIGHTS.get(base_name, (base_name,))
 
 
 def find_maker(stream: str) -> str:
-    """Find the extractor that makes a vector, map, boxes or scores of that name. Raises UnknownExtractor."""
+    """Finds the extractor that makes a vector, map, boxes or scores of that name. Raises UnknownExtractor."""
     name = OLDEST if stream in ("frames", "grid") else re.sub("_(grid|logits|scores)$", "", stream)
     find_module(name)
     return name
@@ -216,7 +209,7 @@ def create(
     weights: WeightsChoice = "published",
     windows: Windows | WindowOptions | None = None,
 ) -> AnyExtractor:
-    """Make an extractor, with its weights loaded.
+    """Makes an extractor, with its weights loaded.
 
     Args:
         name: of MODULES, or of a family with what follows its colon.

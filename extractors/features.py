@@ -45,7 +45,7 @@ class Resizing:
     filter: Filter = "bilinear"
 
     def size(self, height: int, width: int) -> tuple[int, int]:
-        """Compute (rows, columns) of a picture of that size once it is resized."""
+        """Computes (rows, columns) of a picture of that size once it is resized."""
         if isinstance(self.target, tuple):
             return self.target
         if self.longest is not None:
@@ -53,7 +53,7 @@ class Resizing:
         return scale_short_side(height, width, self.target)
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Resize frames uint8 (T, H, W, 3); leave them as they are where that would only make them larger."""
+        """Resizes frames uint8 (T, H, W, 3); leaves frames that are already as small as they are."""
         rows, columns = self.size(*pixels.shape[1:3])
         if rows * columns >= pixels.shape[1] * pixels.shape[2]:
             return pixels
@@ -76,12 +76,12 @@ class FrameSize:
     resizing: Resizing | None = None
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Make frames uint8 (T, H, W, 3), shrunk to ``short_side`` by the decoder, as small as may be."""
+        """Makes frames uint8 (T, H, W, 3), shrunk to ``short_side`` by the decoder, as small as may be."""
         return pixels if self.resizing is None else self.resizing.shrink(pixels)
 
 
 def scale_short_side(height: int, width: int, side: int) -> tuple[int, int]:
-    """Scale a size so that its shorter edge is as wished, keeping the aspect ratio.
+    """Scales a size so that its shorter edge is as wished, keeping the aspect ratio.
 
     Args:
         height: pixels.
@@ -97,7 +97,7 @@ def scale_short_side(height: int, width: int, side: int) -> tuple[int, int]:
 
 
 def fit_between(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
-    """Scale a size so that its shorter edge is as wished, unless the longer would be too long.
+    """Scales a size so that its shorter edge is as wished, unless the longer would be too long.
 
     Args:
         height: pixels.
@@ -118,17 +118,13 @@ def fit_between(height: int, width: int, shortest: int, longest: int) -> tuple[i
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """Decoded pictures, as displayed (rotation and pixel aspect applied).
+    """Decoded pictures, as displayed (rotation and pixel aspect applied)."""
 
-    pixels: uint8 (T, H, W, 3), RGB.
-    pts: float64 (T,), presentation times in seconds from the first shown frame, rising.
-    duration: seconds of the whole video, where the last row of a stream ends.
-    fps: frames a second of the whole video on average, None where these are all its frames.
-    """
-
-    pixels: NDArray[np.uint8]
+    pixels: NDArray[np.uint8]  #: uint8 (T, H, W, 3), RGB
+    #: float64 (T,), presentation times in seconds from the first shown frame, rising.
     pts: NDArray[np.float64]
-    duration: float
+    duration: float  #: seconds of the whole video, where the last row of a stream ends
+    #: Frames a second of the whole video on average, None where these are all its frames.
     fps: float | None = None
 
     @property
@@ -170,21 +166,17 @@ WHOLE: View = (0.0, 0.0, 1.0, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """One extractor's rows over time.
+    """One extractor's rows over time."""
 
-    values: float16/32 (T, C) or (T, N, C) with N grid cells (row by row) or boxes.
-    start, end: float64 (T,), seconds each row covers.
-    boxes: float32 (T, N, 4), x0 y0 x1 y1 in [0, 1] of the displayed frame, or None for a grid.
-    mask: bool (T,) or (T, N), False where a row or box is padding, or None where all are real.
-    view: the part of the frame that a grid covers: networks that cut out the middle see no more.
-    """
-
-    values: Tensor
-    start: NDArray[np.float64]
-    end: NDArray[np.float64]
+    values: Tensor  #: float16/32 (T, C) or (T, N, C) with N grid cells (row by row) or boxes
+    start: NDArray[np.float64]  #: float64 (T,), seconds at which what each row covers begins
+    end: NDArray[np.float64]  #: float64 (T,), seconds at which it ends
     spec: StreamSpec
+    #: float32 (T, N, 4), x0 y0 x1 y1 in [0, 1] of the displayed frame, or None for a grid.
     boxes: Tensor | None = None
+    #: bool (T,) or (T, N), False where a row or box is padding, or None where all are real.
     mask: Tensor | None = None
+    #: The part of the frame that a grid covers: networks that cut out the middle see no more.
     view: View = WHOLE
 
     def __len__(self) -> int:

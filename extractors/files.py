@@ -12,11 +12,11 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(file: Path) -> Iterator[Path]:
-    """Open a file beside ``file`` to write to; when all has been written, it takes the place of ``file``.
+    """Opens a file beside ``file`` to write to; when all has been written, it takes the place of ``file``.
 
-    Its name is nobody else's, so that two may write the same file at a time, and begins with a dot. What
-    takes the place is on the disk before it has the name, and anybody may read it, since a service may run
-    as another user than its files were made by. A writer that is killed leaves it there. Raises OSError.
+    Its name is unique, so that two may write the same file at a time, and begins with a dot. What takes the
+    place is on the disk before it has the name, and every user may read it, since a service may run as
+    another user than its files were made by. A writer that is killed leaves it there. Raises OSError.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
@@ -33,13 +33,13 @@ def atomic_write(file: Path) -> Iterator[Path]:
 
 
 def sha256_of(file: Path) -> str:
-    """Compute the sha256 of a file."""
+    """Computes the sha256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def git_blob_of(file: Path) -> str:
-    """Compute git's name of a file: what a repository publishes of one that is too large to read."""
+    """Computes git's name of a file: what a repository publishes of one that is too large to read."""
     head = hashlib.sha1(b"blob %d\0" % file.stat().st_size, usedforsecurity=False)
     with file.open("rb") as stream:
         while piece := stream.read(1 << 20):

@@ -42,22 +42,22 @@ class Sampling:
             raise ValueError("count, max_frames and fps must be above zero")
 
     def instants(self, duration: float) -> NDArray[np.float64]:
-        """Compute the seconds (N,) at which to look: rising, below ``duration`` (or the single instant 0)."""
+        """Computes the seconds (N,) of the frames: rising, below ``duration`` (or the single instant 0)."""
         if self.fps is None:
             parts = min(self.count, self.max_frames)
             return (np.arange(parts, dtype=np.float64) + 0.5) * np.float64(duration / parts)
-        wanted = max(1, int(np.ceil(min(duration * self.fps - TICK, float(self.max_frames + 1)))))
-        if wanted > self.max_frames:
+        count = max(1, int(np.ceil(min(duration * self.fps - TICK, float(self.max_frames + 1)))))
+        if count > self.max_frames:
             return np.arange(self.max_frames, dtype=np.float64) * np.float64(duration / self.max_frames)
-        return np.arange(wanted, dtype=np.float64) / np.float64(self.fps)
+        return np.arange(count, dtype=np.float64) / np.float64(self.fps)
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
-        """Choose positions in ``times`` (rising) of the frames to take, rising, no doubles."""
+        """Chooses positions in ``times`` (rising) of the frames to take, rising, no doubles."""
         return np.unique(find_shown_frames(times, self.instants(duration)))
 
 
 def find_shown_frames(times: NDArray[np.float64], instants: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Find for each instant the position of the frame on screen: the last that starts no later."""
+    """Finds for each instant the position of the frame on screen: the last that starts no later."""
     positions = np.searchsorted(times, instants + TICK, side="right") - 1
     return np.maximum(positions, 0).astype(np.int64)
 
@@ -68,19 +68,15 @@ LATENESS = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The windows of one video.
+    """The windows of one video."""
 
-    instants: float64 (M,), rising, seconds at which any window looks; below the duration.
-    index: int64 (N, stack_size + ahead), positions in ``instants``; the tail window repeats its last frame.
-    padded: bool (N,), True where a window does so. start, end: float64 (N,), seconds that a window's frames
-    cover, the repetitions not counted.
-    """
-
+    #: float64 (M,), rising, seconds at which any window looks; below the duration.
     instants: NDArray[np.float64]
+    #: int64 (N, stack_size + ahead), positions in ``instants``; the tail window repeats its last frame.
     index: NDArray[np.int64]
-    padded: NDArray[np.bool_]
-    start: NDArray[np.float64]
-    end: NDArray[np.float64]
+    padded: NDArray[np.bool_]  #: bool (N,), True where a window does so
+    start: NDArray[np.float64]  #: float64 (N,), seconds at which a window's first frame begins
+    end: NDArray[np.float64]  #: float64 (N,), seconds at which its last frame ends, repetitions not counted
 
     def __len__(self) -> int:
         return len(self.index)
@@ -90,22 +86,20 @@ class Cut:
 class Windows:
     """Cuts a video into windows, by the field's names for it.
 
-    stack_size: frames of a window; step_size: frames from one window's first to the next one's. Both count
-    ticks of the extraction clock. extraction_fps: ticks a second, None for the video's own average rate.
-    extraction_total: that many ticks, each in the middle of an equal part of the whole time.
-    most: where there would be more windows, they are laid further apart so that this many spread over the
-    whole time; not applied to ``extraction_total``, which names its own amount.
-    ahead: frames looked at behind each window, as flow does for its last pair; they count in no time, and
-    repeat the last frame at the video's end.
-
     Raises ValueError where a number is below its least, or both a rate and a total are given.
     """
 
-    stack_size: int = 1
+    stack_size: int = 1  #: frames of a window
+    #: Frames from one window's first to the next one's. Both count ticks of the extraction clock.
     step_size: int = 1
-    extraction_fps: float | None = None
+    extraction_fps: float | None = None  #: ticks a second, None for the video's own average rate
+    #: That many ticks, each in the middle of an equal part of the whole time.
     extraction_total: int | None = None
+    #: Where there would be more windows, they are laid further apart so that this many spread over the whole
+    #: time; not applied to ``extraction_total``, which names its own amount.
     most: int = 64
+    #: Frames looked at behind each window, as flow does for its last pair; they count in no time, and repeat
+    #: the last frame at the video's end.
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -121,7 +115,7 @@ class Windows:
             raise ValueError("extraction_fps must be above zero")
 
     def cut(self, duration: float, fps: float) -> Cut:
-        """Cut a video into windows, of ``duration`` seconds whose own average rate is ``fps``.
+        """Cuts a video into windows, of ``duration`` seconds whose own average rate is ``fps``.
 
         There is always one at least, and while there are no more than ``most`` no tick between the first
         and the last is left out (unless step_size exceeds stack_size, which asks for that).
@@ -180,7 +174,7 @@ class WindowOptions:
             raise ValueError("extraction_fps and extraction_total exclude each other: give one of them")
 
     def over(self, own: Windows) -> Windows:
-        """Put what was chosen in ``own``'s place; a rate takes a total's place, and the other way round.
+        """Puts what was chosen in ``own``'s place; a rate takes a total's place, and the other way round.
 
         Raises ValueError where the whole makes no sense.
         """

@@ -14,6 +14,7 @@ import argparse
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -58,17 +59,19 @@ def main() -> int:
     options = read_options()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="reelword-deployment-"))
     folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended then too
     began = time.monotonic()
     rows: list[tuple[str, Outcome]] = []
     try:
         with ExitStack() as stack:
             deployment = prepare(folder, options, stack)
-            chosen = [trial for trial in TRIALS if not options.only or trial.__name__ in options.only]
-            rows += [(name_of(trial), outcome) for trial in chosen for outcome in hold(trial, deployment)]
+            for trial in TRIALS:
+                if not options.only or trial.__name__ in options.only:
+                    rows += [(name_of(trial), outcome) for outcome in hold(trial, deployment)]
     finally:
+        show(rows, time.monotonic() - began)
         if not options.keep:
             shutil.rmtree(folder)
-    show(rows, time.monotonic() - began)
     return 1 if any(not outcome.is_right for _, outcome in rows) else 0
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.gpu.measuring import Measuring
 from benchmarks.support.likeness import Likeness, compare
-from benchmarks.support.material import describe, windows
+from benchmarks.support.material import extract, windows
 from benchmarks.support.rows import Row
 from extractors.engines.engine import EngineName, Precision
 from extractors.extractor import AnyExtractor, create
@@ -41,7 +41,7 @@ class NetworkCheck:
         exact = self._made(name, torch.device("cpu"), "torch", "fp32")
         stacks = windows(exact, self.clip, 1 if self.measuring.quick else 2)
         begin = time.perf_counter()
-        wanted = describe(exact, stacks)
+        wanted = extract(exact, stacks)
         cpu_speed = len(stacks) / (time.perf_counter() - begin)
         del exact
         for engine, precision in self.ways:
@@ -49,7 +49,7 @@ class NetworkCheck:
             row = partial(Row, "gpu", label, unit="windows/s", peer=cpu_speed, better="more")
             try:
                 extractor = self._made(name, self.measuring.device, engine, precision)
-                found = compare(describe(extractor, stacks.to(self.measuring.device)), wanted)
+                found = compare(extract(extractor, stacks.to(self.measuring.device)), wanted)
                 speed, share = self._speed(extractor, stacks, precision)
             except Exception as error:  # a network that fails is one row of the table, not its end
                 fault = f"{FAULT}{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -69,8 +69,8 @@ class NetworkCheck:
         """Returns windows a second, from the device's memory to rows on the CPU, and the share of peak."""
         count = 1 if self.measuring.quick else BATCHES * getattr(extractor, "batch", 4)
         many = stacks[torch.arange(count) % len(stacks)].to(self.measuring.device)
-        seconds = self.measuring.seconds(lambda: describe(extractor, many))
-        operations = self.measuring.count_operations(lambda: describe(extractor, many))
+        seconds = self.measuring.seconds(lambda: extract(extractor, many))
+        operations = self.measuring.count_operations(lambda: extract(extractor, many))
         return count / seconds, self.measuring.share_of_peak(operations, seconds, precision)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extractors.extractor import AnyExtractor
+from extractors.extractor import AnyExtractor, Extractor, SoundExtractor
 from extractors.features import Audio, Frames
 from extractors.media.decode import Sampling, decode_here
 from extractors.media.request import DecodeRequest
@@ -59,17 +60,18 @@ def windows(extractor: AnyExtractor, clip: Tensor, count: int) -> Tensor:
     return prepared[index]
 
 
-def describe(extractor: AnyExtractor, stacks: Tensor) -> Mapping[str, WindowRows]:
+def extract(extractor: AnyExtractor, stacks: Tensor) -> Mapping[str, WindowRows]:
     """Stream name → rows of windows, on the CPU, ``batch`` of them a forward pass."""
     if isinstance(extractor, WindowExtractor):
-        parts = [move_to_cpu(extractor.describe(part)) for part in torch.split(stacks, extractor.batch)]
+        batches = torch.split(stacks, extractor.batch)
+        parts = [move_to_cpu(extractor.extract_windows(batch)) for batch in batches]
         return {name: join_rows([part[name] for part in parts]) for name in parts[0]}
     seconds = float(len(stacks))
-    if hasattr(extractor, "describe"):
+    if "audio" in extractor.needs:
         noise = np.random.default_rng(0).normal(0, 0.1, round(seconds * SOUND_RATE)).astype(np.float32)
-        streams = extractor.describe(Audio(noise, SOUND_RATE), seconds)
+        streams = cast(SoundExtractor, extractor).extract(Audio(noise, SOUND_RATE), seconds)
     else:
-        assert hasattr(extractor, "extract"), "streams made of streams are not measured"
+        assert "frames" in extractor.needs, "streams made of streams are not measured"
         frames = Frames(stacks[:, 0].numpy(), np.arange(len(stacks), dtype=np.float64), seconds)
-        (streams,) = extractor.extract([frames])
+        (streams,) = cast(Extractor, extractor).extract([frames])
     return {name: WindowRows(stream.values) for name, stream in streams.items()}

@@ -1,4 +1,4 @@
-"""Describes windows of a video by clip networks: C3D, 3D-ResNeXt-101 and ir-CSN-152.
+"""Extracts features of a video's windows by clip networks: C3D, 3D-ResNeXt-101 and ir-CSN-152.
 
 Streams of the last two: the pooled vector, the last map cell by cell (the mean over its steps of time), the
 classes' logits. C3D has ``c3d_fc6``, ``c3d_fc7`` and the pooled maps ``c3d_pool2`` to ``c3d_pool5``. A map of

@@ -83,11 +83,11 @@ class CocoSSD(WindowExtractor):
         squares = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", align_corners=False)
         return squares.round().byte().permute(0, 2, 3, 1).contiguous()
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         moves, logits = self.engine.outputs(stacks[:, -1])
         boxes, scores = ssd_mobilenet.decode_boxes(moves), logits.sigmoid()[:, :, 1:]
-        found = [select_boxes(*picture, self.count) for picture in zip(boxes, scores, strict=True)]
-        return {self.name: pad_regions(found, (1, 1), self.count, CLASSES)["_scores"]}
+        regions = [select_boxes(*picture, self.count) for picture in zip(boxes, scores, strict=True)]
+        return {self.name: pad_regions(regions, (1, 1), self.count, CLASSES)["_scores"]}
 
 
 def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> Regions:
@@ -111,5 +111,5 @@ def make(name: str, options: ExtractorOptions) -> CocoSSD:
     """Makes the extractor with its packaged weights. Raises WeightsError, UnknownExtractor."""
     if options.weights == SEEDED:
         return CocoSSD(name, build_seeded(SSD), SEEDED, options)
-    found = find_weights(NAME)
-    return CocoSSD(name, ssd_mobilenet.from_graph(read_constants(found.file)), found.sha256, options)
+    weights = find_weights(NAME)
+    return CocoSSD(name, ssd_mobilenet.from_graph(read_constants(weights.file)), weights.sha256, options)

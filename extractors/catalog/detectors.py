@@ -1,4 +1,4 @@
-"""Describes each frame by a fixed number of boxes, what is in them and what they are called.
+"""Extracts a fixed number of boxes of each frame, what is in them and what they are called.
 
 ``detectron2_c4`` and ``detectron2_fpn`` are Faster R-CNN with ResNet-101 on COCO
 (extractors/detection/faster_rcnn.py), ``bottom_up`` is bottom-up attention on Visual Genome
@@ -90,16 +90,12 @@ class TwoStageDetector:
 
 @dataclass(frozen=True)
 class DetectorSettings:
-    """Names and defaults of one detector, apart from its weights.
+    """Names and defaults of one detector, apart from its weights."""
 
-    network: for the name tag. count: boxes a frame where none is said. windows: which frames, where none are
-    said. labels: of the classes, where known.
-    """
-
-    network: str
-    count: int
-    windows: Windows
-    labels: tuple[str, ...] | None = None
+    network: str  #: for the name tag
+    count: int  #: boxes a frame where none is said
+    windows: Windows  #: which frames, where none are said
+    labels: tuple[str, ...] | None = None  #: of the classes, where known
 
 
 class RegionsExtractor(WindowExtractor):
@@ -139,11 +135,11 @@ class RegionsExtractor(WindowExtractor):
     def prepare(self, frames: Tensor) -> Tensor:
         return self.detector.input.resize(frames)
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         pictures = stacks[:, -1]
-        found = self.detector.detect(to_bgr_planes(pictures))
+        regions = self.detector.detect(to_bgr_planes(pictures))
         size = (pictures.shape[1], pictures.shape[2])
-        rows = pad_regions(found, size, self.count, self.detector.things)
+        rows = pad_regions(regions, size, self.count, self.detector.things)
         return {self.name + ending: row for ending, row in rows.items()}
 
 
@@ -192,10 +188,10 @@ def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
 
     Where detectron2 is installed, and no engine is asked for by name, that library runs its own networks.
     """
-    own = name.partition(":")[0]
-    family = FAMILIES[own]
+    base_name = name.partition(":")[0]
+    family = FAMILIES[base_name]
     parse_count(name, family.settings.count)
-    network, weights = load_pretrained(own, options.weights, family.build, family.blank)
+    network, weights = load_pretrained(base_name, options.weights, family.build, family.blank)
     detector: Detector
     if isinstance(network, faster_rcnn.C4 | faster_rcnn.FPN) and options.engine == "auto" and is_installed():
         detector = Detectron2(network, options.device, options.precision)

@@ -1,4 +1,4 @@
-"""Describes every frame by EfficientNet-Lite2: as one vector, a grid of 7 × 7 cells, and ImageNet's classes.
+"""Extracts of every frame, by EfficientNet-Lite2, one vector, a grid of 7 × 7 cells, and ImageNet's classes.
 
 All streams come out of one pass over whole frames squashed to squares, as the pictures that the demo
 captioner was trained on are.
@@ -169,7 +169,7 @@ class EfficientNetLite2(WindowExtractor):
         return load_pretrained(NETWORK, choice, from_checkpoint, lambda: randomize(EfficientNetLite()))[0]
 
     def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
-        """Describes pictures uint8 (N, H, W, 3) of any one size: stream → (N, cells, channels)."""
+        """Extracts features of pictures uint8 (N, H, W, 3) of one size: stream → (N, cells, channels)."""
         maps = self._run_batches(squash(to_device(pictures, self.device), SIDE))
         return {name: values.numpy() for name, values in maps.items()}
 
@@ -180,12 +180,12 @@ class EfficientNetLite2(WindowExtractor):
     def prepare(self, frames: Tensor) -> Tensor:
         return squash(frames, SIDE)
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         maps = self._run(stacks[:, 0])
         return {name: WindowRows(values) for name, values in self._add_mean(maps).items()}
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """Describes every frame of each video, whatever the windows; the streams lie on the CPU.
+        """Extracts features of every frame of each video, whatever the windows; the streams lie on the CPU.
 
         A row lasts until the next one, or the video's end.
         """
@@ -200,12 +200,12 @@ class EfficientNetLite2(WindowExtractor):
         ]
 
     def _run_batches(self, squares: Tensor) -> dict[str, Tensor]:
-        """Describes any number of squares, in the engine's batches, on the CPU."""
+        """Extracts features of any number of squares, in the engine's batches, on the CPU."""
         parts = [self._run(part) for part in torch.split(squares, self.batch)]
         return {name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]}
 
     def _run(self, squares: Tensor) -> dict[str, Tensor]:
-        """Describes one batch: stream → float16 (N, cells, channels)."""
+        """Extracts features of one batch: stream → float16 (N, cells, channels)."""
         outputs = self.engine.outputs(squares)
         return {name: values.half() for name, values in zip(self.shapes, outputs, strict=True)}
 

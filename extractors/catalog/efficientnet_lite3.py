@@ -1,4 +1,4 @@
-"""Describes every frame by EfficientNet-Lite3's last map before its head, on the cells of Lite2's grid.
+"""Extracts EfficientNet-Lite3's last map before its head of every frame, on the cells of Lite2's grid.
 
 The second picture network that comes inside a package. It knows the same thousand classes and is wrong
 elsewhere, so that both together say more of a picture than either (extractors/catalog/tuned_pair.py).

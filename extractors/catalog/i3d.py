@@ -1,4 +1,4 @@
-"""Describes windows of a video by I3D: ``i3d_rgb``, ``i3d_flow`` on RAFT's flow, and ``i3d_brief``.
+"""Extracts features of a video's windows by I3D: ``i3d_rgb``, ``i3d_flow`` on RAFT's flow, and ``i3d_brief``.
 
 Windows of 64 frames at 25 a second, one behind the other, as the public extractors have them; any other
 length from one frame upwards is taken. The map keeps two steps of time, the mean of a window's first half
@@ -134,7 +134,7 @@ class I3DFlow(NetworkExtractor):
     def view(self, height: int, width: int) -> View:
         return RGB.framing.view(height, width)
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         flow = torch.stack([self._flow(stack) for stack in stacks])
         quantised = optical_flow.quantise_flow(crop_middle(flow, CROP, (3, 4)))
         return self.rows(self.engine.outputs(lengthen(quantised, self.plan.least)))

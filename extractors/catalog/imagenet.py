@@ -1,4 +1,4 @@
-"""Describes the frames of a video by ImageNet's networks: ResNet-50/101/152, ResNeXt-101, Inception-V4.
+"""Extracts features of frames by ImageNet's networks: ResNet-50/101/152, ResNeXt-101, Inception-V4.
 
 A row is a frame. Streams: the pooled vector, the last map cell by cell, ImageNet's logits. What is done to
 the pixels is what the published weights were evaluated with: torchvision's first ("V1"), and timm's.

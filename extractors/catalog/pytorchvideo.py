@@ -1,4 +1,4 @@
-"""Describes windows of a video by pytorchvideo's slow_r50, i3d_r50, slowfast_r50 and csn_r101.
+"""Extracts features of a video's windows by pytorchvideo's slow_r50, i3d_r50, slowfast_r50 and csn_r101.
 
 The first two are networks of ours that read its checkpoints (extractors/networks/slow_resnet.py), so that
 it need not be installed; the other two are built by the library: `pip install -c constraints.txt --group

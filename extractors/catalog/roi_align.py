@@ -147,5 +147,5 @@ def make(name: str, _: ExtractorOptions) -> RoiExtractor:
     grid, at, boxes = name.removeprefix(PREFIX).partition("@")
     if not (grid and at and boxes):
         raise UnknownExtractor(f"{name!r} should be {PREFIX}<map>@<boxes>, such as roi:resnet152@mask_rcnn")
-    own = grid if grid == "grid" or grid.endswith("_grid") else MAPS.get(grid, f"{grid}_grid")
-    return RoiExtractor(name, own, boxes)
+    grid_stream = grid if grid == "grid" or grid.endswith("_grid") else MAPS.get(grid, f"{grid}_grid")
+    return RoiExtractor(name, grid_stream, boxes)

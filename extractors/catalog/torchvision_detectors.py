@@ -134,8 +134,8 @@ class TorchvisionDetector:
         scores, moves = concat_box_prediction_layers(list(logits), list(deltas))
         moved = rpn.box_coder.decode(moves, anchors).view(len(anchors), -1, 4)
         boxes, _ = rpn.filter_proposals(moved, scores, pictures.image_sizes, per_level)
-        found: list[Tensor] = boxes
-        return found
+        proposals: list[Tensor] = boxes
+        return proposals
 
     def _pool_features(self, maps: Mapping[str, Tensor], boxes: list[Tensor], pictures: ImageList) -> Tensor:
         bins = self.model.roi_heads.box_roi_pool(maps, boxes, pictures.image_sizes)
@@ -154,16 +154,18 @@ class TorchvisionDetector:
         logits, moves = heads.box_predictor(features)
         boxes, scores, labels = heads.postprocess_detections(logits, moves, proposals, pictures.image_sizes)
         rows = torch.split(self._pool_features(maps, boxes, pictures), [len(of_one) for of_one in boxes])
-        own = [resize_boxes(box, seen, size) for box, seen in zip(boxes, pictures.image_sizes, strict=True)]
+        in_picture = [
+            resize_boxes(box, seen, size) for box, seen in zip(boxes, pictures.image_sizes, strict=True)
+        ]
         classes = [label - 1 for label in labels]  # the background is the first
-        return [Regions(*one) for one in zip(own, scores, classes, rows, strict=True)]
+        return [Regions(*one) for one in zip(in_picture, scores, classes, rows, strict=True)]
 
 
 def make(name: str, options: ExtractorOptions) -> RegionsExtractor:
     """Makes the extractor with its weights. Raises WeightsError, UnknownExtractor."""
-    own = name.partition(":")[0]
+    base_name = name.partition(":")[0]
     model, weights = load_pretrained(
-        own, options.weights, partial(from_checkpoint, own), partial(build_untrained, own)
+        base_name, options.weights, partial(from_checkpoint, base_name), partial(build_untrained, base_name)
     )
-    detector = TorchvisionDetector(model, f"{SETTINGS[own].network} {weights}", options)
-    return RegionsExtractor(name, SETTINGS[own], detector, weights, options)
+    detector = TorchvisionDetector(model, f"{SETTINGS[base_name].network} {weights}", options)
+    return RegionsExtractor(name, SETTINGS[base_name], detector, weights, options)

@@ -1,4 +1,4 @@
-"""Describes frames by EfficientNet-Lite2 and Lite3 under one head, trained on with a captioner.
+"""Extracts features of frames by EfficientNet-Lite2 and Lite3 under one head, trained on with a captioner.
 
 Lite2's last two stages moved in training, and its head took in a second half that reads Lite3's last map; all
 else is as it is packaged. The weights are the packages' and a file of changes that comes with the repository
@@ -134,11 +134,11 @@ class TunedPair(EfficientNetLite2):
         )
         if choice == SEEDED:
             return pair
-        found = find_weights(TUNED)
+        changes = find_weights(TUNED)
         try:
-            apply_changes(pair.end, read_checkpoint(found.file))
+            apply_changes(pair.end, read_checkpoint(changes.file))
         except WrongCheckpoint as error:
-            raise WrongCheckpoint(f"{found.file}: {error}") from error
+            raise WrongCheckpoint(f"{changes.file}: {error}") from error
         return pair
 
     def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Describes a video's sound by VGGish, on the clock of its picture.
+"""Extracts features of a video's sound by VGGish, on the clock of its picture.
 
 A row is 0.96 seconds, and the first begins with the first shown frame. Sound beyond the picture's end is
 left out. Of the sound behind the last whole row, half a row or more is repeated until it fills one, which
@@ -94,8 +94,8 @@ class VGGishExtractor:
             self.engine.precision,
         )
 
-    def describe(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
-        """Describes a video of ``duration`` seconds; audio: at any rate, None where there is none."""
+    def extract(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
+        """Extracts a video of ``duration`` seconds; audio: at any rate, None where there is none."""
         length = 0
         if audio is not None:
             length = min(len(audio.samples) * log_mel.RATE // audio.rate, round(duration * log_mel.RATE))
@@ -158,8 +158,8 @@ def parse_options(name: str) -> VGGishOptions:
         elif word in COMPONENTS:
             components = COMPONENTS[word]
         else:
-            known = ", ".join(["no_relu", *COMPONENTS])
-            raise UnknownExtractor(f"{name!r}: behind vggish: stand {known}, joined by +")
+            choices = ", ".join(["no_relu", *COMPONENTS])
+            raise UnknownExtractor(f"{name!r}: behind vggish: stand {choices}, joined by +")
     return VGGishOptions(relu, components)
 
 
@@ -168,12 +168,12 @@ def make(name: str, options: ExtractorOptions) -> VGGishExtractor:
 
     Raises WeightsError, UnknownExtractor.
     """
-    own = parse_options(name)
+    vggish_options = parse_options(name)
     network, weights = load_pretrained("vggish", options.weights, from_checkpoint, VGGish)
     components = None
-    if own.components != "no":
+    if vggish_options.components != "no":
         components, second = load_pretrained(
             "vggish_pca", options.weights, components_from_checkpoint, PrincipalComponents
         )
         weights = weights if second == weights else f"{weights}+{second}"
-    return VGGishExtractor(name, VGGishEmbedder(network, components, own), weights, options)
+    return VGGishExtractor(name, VGGishEmbedder(network, components, vggish_options), weights, options)

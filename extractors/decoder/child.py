@@ -31,19 +31,19 @@ StreamFile: TypeAlias = Callable[[str, DecodeRequest, Limits], Iterator[StreamPa
 
 
 def main() -> None:
-    """Serve requests from the connection until the parent closes it."""
+    """Serves requests from the connection until the parent closes it."""
     parent = join_parent()
     link, shared = parent.link, parent.shared
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stream_file = _load_reader(parent.arguments[0])
-    held = _address_space()
+    address_space = _address_space()
     link.send_bytes(b"ready")
     while True:
         try:
             path, request, limits = unpack_request(link.recv_bytes(LONGEST_MESSAGE))
         except (EOFError, OSError):
             return
-        _limit_memory(held + limits.memory)
+        _limit_memory(address_space + limits.memory)
         try:
             _send_parts(stream_file(path, request, limits), link, _Slots(link, shared, request.chunk_bytes))
         except Exception as error:  # our own mistake: say which, and let a fresh process go on
@@ -63,7 +63,7 @@ def _load_reader(name: str) -> StreamFile:
 
 
 def _send_parts(parts: Iterator[StreamPart], link: Connection, slots: _Slots) -> None:
-    """Send the parts of a stream as they come; the last is its end or an error."""
+    """Sends the parts of a stream as they come; the last is its end or an error."""
     try:
         for part in parts:
             slots.send(part)

@@ -66,7 +66,7 @@ class Decoder:
         return child.process.pid if child else None
 
     def start(self) -> None:
-        """Have a child ready, so that the first file does not wait for one."""
+        """Has a child ready, so that the first file does not wait for one."""
         with self._turn:
             self._ready_child()
 
@@ -77,7 +77,7 @@ class Decoder:
         limits: Limits | None = None,
         admit: Callable[[int], None] | None = None,
     ) -> Decoded:
-        """Decode one file in the child, all frames at once.
+        """Decodes one file in the child, all frames at once.
 
         Args:
             path: the file.
@@ -104,7 +104,7 @@ class Decoder:
     def stream(
         self, path: str | os.PathLike[str], request: DecodeRequest, limits: Limits | None = None
     ) -> Generator[StreamPart]:
-        """Decode one file in the child, a few chunks ahead of the caller and no more.
+        """Decodes one file in the child, a few chunks ahead of the caller and no more.
 
         Args:
             path: the file, which the child begins at once.
@@ -140,13 +140,13 @@ class Decoder:
                     self._drop(child)
 
     def kill(self) -> None:
-        """End a running decode at once, from any thread: it raises DecoderKilled."""
+        """Ends a running decode at once, from any thread: it raises DecoderKilled."""
         with self._guard:
             if self._child is not None:
                 self._child.kill()
 
     def close(self) -> None:
-        """End the child; a decode that is running raises DecoderKilled."""
+        """Ends the child; a decode that is running raises DecoderKilled."""
         with self._guard:
             self._closed = True
         self.kill()

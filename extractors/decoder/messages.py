@@ -31,7 +31,7 @@ TAKEN = b"taken"
 
 
 def pack_request(path: str, request: DecodeRequest, limits: Limits) -> bytes:
-    """Write down what the child is to decode.
+    """Writes down what the child is to decode.
 
     Args:
         path: of the file, absolute.
@@ -46,7 +46,7 @@ def pack_request(path: str, request: DecodeRequest, limits: Limits) -> bytes:
 
 
 def unpack_request(message: bytes) -> tuple[str, DecodeRequest, Limits]:
-    """Read what ``pack_request`` wrote."""
+    """Reads what ``pack_request`` wrote."""
     content = json.loads(message)
     return content["path"], _parse_request(content["request"]), Limits(**content["limits"])
 
@@ -75,7 +75,7 @@ def _parse_frame_size(short_side: int | None, resizing: dict[str, Any] | None) -
 
 
 def pack_part(part: StreamPart, shared: int, offset: int) -> bytes:
-    """Write down one part of a stream.
+    """Writes down one part of a stream.
 
     Args:
         part: the part.
@@ -116,12 +116,12 @@ def _describe_audio(audio: Audio | None) -> dict[str, int] | None:
 
 
 def pack_error(error: MediaError) -> bytes:
-    """Write down an error that ends a stream."""
+    """Writes down an error that ends a stream."""
     return json.dumps({"error": {"code": error.code, "message": str(error)}}).encode()
 
 
 def unpack_part(message: bytes, shared: int, most_bytes: int) -> StreamPart:
-    """Read what ``pack_part`` wrote, pixels and samples copied out of the shared file.
+    """Reads what ``pack_part`` wrote, pixels and samples copied out of the shared file.
 
     Args:
         message: from the child.
@@ -175,14 +175,14 @@ def _read_audio(content: dict[str, Any], shared: int, offset: int, most_bytes: i
 
 
 def _read_array(shared: int, offset: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
-    found = np.empty(count, kind)
-    left = found.view(np.uint8).data
+    array = np.empty(count, kind)
+    left = array.view(np.uint8).data
     while left:
         read = os.preadv(shared, [left], offset)
         if not read:
             raise ValueError("less was written than described")
         left, offset = left[read:], offset + read
-    return found
+    return array
 
 
 def _parse_video(content: dict[str, Any]) -> Video:

@@ -52,7 +52,7 @@ MOST_GROWTH = math.log(1000 / 16)
 def apply_deltas(
     boxes: Tensor, deltas: Tensor, weights: tuple[float, float, float, float], extra: float = 0
 ) -> Tensor:
-    """Moves boxes by what a network says of them.
+    """Moves boxes by what a network predicts of them.
 
     Args:
         boxes: (N, 4).
@@ -87,5 +87,5 @@ def clip_boxes(boxes: Tensor, height: float, width: float) -> Tensor:
 
 
 def have_area(boxes: Tensor) -> Tensor:
-    """Tells which boxes (..., 4) have an area: bool (...,)."""
+    """Returns which boxes (..., 4) have an area: bool (...,)."""
     return (boxes[..., 2] > boxes[..., 0]) & (boxes[..., 3] > boxes[..., 1])

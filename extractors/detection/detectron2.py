@@ -77,12 +77,12 @@ class Detectron2:
             pictures = self._model.preprocess_image([{"image": picture} for picture in planes])
             maps = self._model.backbone(pictures.tensor)
             proposals, _ = self._model.proposal_generator(pictures, maps, None)
-            found, _ = self._model.roi_heads(pictures, maps, proposals, None)
-            features = self._compute_features(maps, [one.pred_boxes for one in found]).float()
-        rows = torch.split(features, [len(one) for one in found])
+            instances, _ = self._model.roi_heads(pictures, maps, proposals, None)
+            features = self._compute_features(maps, [one.pred_boxes for one in instances]).float()
+        rows = torch.split(features, [len(one) for one in instances])
         return [
             Regions(one.pred_boxes.tensor.float(), one.scores.float(), one.pred_classes, row)
-            for one, row in zip(found, rows, strict=True)
+            for one, row in zip(instances, rows, strict=True)
         ]
 
     def _compute_features(self, maps: dict[str, Tensor], boxes: list[Any]) -> Tensor:

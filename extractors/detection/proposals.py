@@ -20,7 +20,7 @@ HeadOutput: TypeAlias = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class ProposalRule:
-    """Says how many boxes are proposed.
+    """Limits how many boxes are proposed.
 
     before: best of each level that compete; after: that are kept; overlap: of two that are one.
     """

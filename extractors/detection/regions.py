@@ -15,7 +15,7 @@ from extractors.windowing.window_rows import WindowRows
 
 @dataclass(frozen=True)
 class DetectionRule:
-    """Says which detections are kept.
+    """Limits which detections are kept.
 
     score: the least; overlap: of two boxes of a class that are one; most: boxes kept.
     """
@@ -27,17 +27,13 @@ class DetectionRule:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Holds the regions of one picture, the best first.
+    """Holds the regions of one picture, the best first."""
 
-    boxes: (K, 4) in the picture's pixels; scores, classes: (K,); features: (K, C); attributes: (K, A) their
-    probabilities, or None where the detector knows none.
-    """
-
-    boxes: Tensor
-    scores: Tensor
-    classes: Tensor
-    features: Tensor
-    attributes: Tensor | None = None
+    boxes: Tensor  #: (K, 4) in the picture's pixels
+    scores: Tensor  #: (K,), of the regions' classes
+    classes: Tensor  #: (K,), places among the detector's names
+    features: Tensor  #: (K, C)
+    attributes: Tensor | None = None  #: (K, A) their probabilities, or None where the detector knows none
 
 
 def select_detections(

@@ -147,9 +147,9 @@ def from_graph(constants: Mapping[str, NDArray[np.float32]]) -> SSD:
     """Loads the network in eval mode from the arrays of the frozen graph. Raises WrongCheckpoint."""
     parameters: dict[str, Tensor] = {}
     for name, value in constants.items():
-        found = _rename(name)
-        if found is not None:
-            parameters[found] = torch.from_numpy(_transpose(name, value))
+        parameter = _rename(name)
+        if parameter is not None:
+            parameters[parameter] = torch.from_numpy(_transpose(name, value))
     return load_strict(SSD(), parameters)
 
 

@@ -36,20 +36,15 @@ class StageRunners:
 
 
 class TwoStage(nn.Module, ABC):
-    """Finds regions in two stages.
+    """Finds regions in two stages."""
 
-    input: how pictures are prepared. proposals: how many come out of the first stage. width: of a region's
-    feature. bins: shape (C, s, s) of what is pooled for one. map_names: of the maps, in the trunk's order.
-    things: how many classes there are.
-    """
-
-    input: DetectionInput
-    proposals: ProposalRule
+    input: DetectionInput  #: how pictures are prepared
+    proposals: ProposalRule  #: how many come out of the first stage
     proposal_generator: ProposalGenerator
-    width: int
-    bins: tuple[int, int, int]
-    map_names: tuple[str, ...]
-    things: int
+    width: int  #: of a region's feature
+    bins: tuple[int, int, int]  #: shape (C, s, s) of what is pooled for one
+    map_names: tuple[str, ...]  #: of the maps, in the trunk's order
+    things: int  #: how many classes there are
 
     @abstractmethod
     def compute_maps(self, x: Tensor) -> dict[str, Tensor]:
@@ -111,9 +106,9 @@ class TwoStage(nn.Module, ABC):
         """
         parts: list[Tensor] = []
         for number, box in enumerate(boxes):
-            own = {name: grid[number : number + 1] for name, grid in maps.items()}
+            picture_maps = {name: grid[number : number + 1] for name, grid in maps.items()}
             chunks = [chunk for chunk in torch.split(box, BOXES_AT_ONCE) if len(chunk)]
-            parts += [run.embed(self.pool(own, [chunk])) for chunk in chunks]
+            parts += [run.embed(self.pool(picture_maps, [chunk])) for chunk in chunks]
         return torch.cat(parts) if parts else next(iter(maps.values())).new_zeros(0, self.width)
 
     def _name_outputs(self, outputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, HeadOutput]]:

@@ -37,18 +37,18 @@ def fold_norms(network: nn.Module, example: Tensor) -> None:
 
 def find_pairs(network: nn.Module, example: Tensor) -> list[tuple[Any, Any]]:
     """Finds (convolution, norm) where the first's output is the second's input; each is called once."""
-    given: dict[int, tuple[weakref.ref[Tensor], nn.Module]] = {}
+    outputs: dict[int, tuple[weakref.ref[Tensor], nn.Module]] = {}
     calls: dict[nn.Module, int] = {}
-    found: list[tuple[nn.Module, nn.Module]] = []
+    pairs: list[tuple[nn.Module, nn.Module]] = []
 
     def see(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         calls[layer] = calls.get(layer, 0) + 1
         if isinstance(layer, CONVOLUTIONS):
-            given[id(output)] = (weakref.ref(output), layer)
+            outputs[id(output)] = (weakref.ref(output), layer)
             return
-        tensor, convolution = given.get(id(inputs[0]), (lambda: None, None))
+        tensor, convolution = outputs.get(id(inputs[0]), (lambda: None, None))
         if convolution is not None and tensor() is inputs[0]:
-            found.append((convolution, layer))
+            pairs.append((convolution, layer))
 
     layers = [layer for layer in network.modules() if isinstance(layer, CONVOLUTIONS + NORMS)]
     handles = [layer.register_forward_hook(see) for layer in layers]
@@ -58,7 +58,7 @@ def find_pairs(network: nn.Module, example: Tensor) -> list[tuple[Any, Any]]:
     finally:
         for handle in handles:
             handle.remove()
-    return [pair for pair in found if all(calls[layer] == 1 for layer in pair)]
+    return [pair for pair in pairs if all(calls[layer] == 1 for layer in pair)]
 
 
 def _replace(network: nn.Module, old: nn.Module, new: nn.Module) -> None:

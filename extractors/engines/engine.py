@@ -134,5 +134,5 @@ def fastest_precision(device: torch.device) -> Precision:
     """Returns the precision in which torch multiplies fastest on the device, down to 16 bits."""
     if device.type != "cpu":
         return "fp16"
-    known = torch.cpu.get_capabilities()
-    return "bf16" if known.get("amx_bf16") or known.get("avx512_bf16") else "fp32"
+    capabilities = torch.cpu.get_capabilities()
+    return "bf16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "fp32"

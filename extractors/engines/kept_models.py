@@ -23,12 +23,12 @@ from pydantic import BaseModel, ValidationError
 from extractors.files import sha256_of
 
 MODEL_FILE = "model.xml"
-#: Age from which a model without a note is nobody's; before that its note may be about to be written.
+#: Age from which a model without a note is an orphan; before that its note may be about to be written.
 ORPHAN_SECONDS = 3600.0
 
 
 class KeptModel(BaseModel):
-    """Says which folder has the converted model of a network, and which sources the network is written in."""
+    """Names the folder of a network's converted model, and the sources that the network is written in."""
 
     folder: str
     sources: dict[str, str]  #: module → sha256 of its file

@@ -196,10 +196,10 @@ def _save(model: openvino.Model, kept: Path) -> None:
     """Saves both files at once: they are written beside and their folder is moved into place."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
-        own = Path(scratch) / kept.name
-        openvino.save_model(model, own / MODEL_FILE, compress_to_fp16=False)
+        written = Path(scratch) / kept.name
+        openvino.save_model(model, written / MODEL_FILE, compress_to_fp16=False)
         try:
-            os.rename(own, kept)
+            os.rename(written, kept)
         except OSError:
             if not kept.exists():  # else another process was the first, with the same model
                 raise

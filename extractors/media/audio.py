@@ -43,7 +43,7 @@ class SampleBuffer:
         self.cut = False
 
     def append_at(self, samples: NDArray[np.float32], start: float | None) -> bool:
-        """Add a block that starts at ``start`` seconds (None: right behind the last). False when full."""
+        """Adds a block that starts at ``start`` seconds (None: right behind the last). False when full."""
         at = self._length if start is None else round(start * self._rate)
         if self._length == 0 and at < 0:
             samples = samples[-at:]
@@ -68,7 +68,7 @@ class SampleBuffer:
 def read_audio(
     source: MediaSource, rate: int, zero: float, limit: float
 ) -> tuple[Audio | None, list[MediaWarning]]:
-    """Read the first sound track that can be decoded.
+    """Reads the first sound track that can be decoded.
 
     Args:
         source: the file.
@@ -111,7 +111,7 @@ class _Mixer:
         self._resampler: AudioResampler | None = None
 
     def mix(self, frame: AudioFrame, zero: float) -> Iterator[tuple[NDArray[np.float32], float | None]]:
-        """Yield (samples, start in seconds after ``zero`` or None). Broadcasts change layout in mid-film."""
+        """Yields (samples, start in seconds after ``zero`` or None). A broadcast's layout may change."""
         kind = (frame.layout.name, frame.sample_rate, frame.format.name)
         if kind != self._kind:
             for samples in self.flush():
@@ -123,14 +123,14 @@ class _Mixer:
             yield _to_mono(block), None if block.pts is None or block.time is None else block.time - zero
 
     def flush(self) -> Iterator[NDArray[np.float32]]:
-        """Return what the resampler still holds; it follows the block before."""
+        """Returns what the resampler still holds; it follows the block before."""
         if self._resampler is not None:
             for block in self._resampler.resample(None):
                 yield _to_mono(block)
 
 
 def _to_mono(block: AudioFrame) -> NDArray[np.float32]:
-    """Average the channels, taken interleaved: PyAV reads past the planes of a frame with more than eight."""
+    """Averages the interleaved channels: PyAV reads past the planes of a frame with more than eight."""
     channels = block.to_ndarray().reshape(-1, block.layout.nb_channels)
     return channels.mean(axis=1, dtype=np.float32)  # type: ignore[no-any-return]
 
@@ -138,7 +138,7 @@ def _to_mono(block: AudioFrame) -> NDArray[np.float32]:
 def _decode_blocks(
     container: InputContainer, stream: AudioStream, deadline: float
 ) -> Iterator[AudioFrame | None]:
-    """Decode blocks; None stands for each packet that would not decode."""
+    """Decodes blocks; None stands for each packet that would not decode."""
     for packet in read_packets(container, stream):
         if time.monotonic() > deadline:
             raise errors.DecodeTimeout("Decoding the sound took longer than the time limit.")

@@ -70,7 +70,7 @@ KEPT_BYTES = 32 << 20
 def decode_here(
     path: str | os.PathLike[str], request: DecodeRequest | None = None, limits: Limits | None = None
 ) -> Decoded:
-    """Decode in this process, all frames at once; services use ``Decoder.decode``.
+    """Decodes in this process, all frames at once; services use ``Decoder.decode``.
 
     Args:
         path: the file. A hostile one may crash native code or hang it.
@@ -90,7 +90,7 @@ def decode_here(
 def stream_here(
     path: str | os.PathLike[str], request: DecodeRequest, limits: Limits | None = None
 ) -> Iterator[StreamPart]:
-    """Decode in this process, as the parts are asked for; services use ``Decoder.stream``.
+    """Decodes in this process, as the parts are asked for; services use ``Decoder.stream``.
 
     Args:
         path: the file. A hostile one may crash native code or hang it.
@@ -117,7 +117,7 @@ def stream_here(
 
 
 def examine(path: str | os.PathLike[str], limits: Limits) -> tuple[MediaSource, PacketIndex, Probe]:
-    """Learn what can be known of a file before its frames are chosen."""
+    """Learns what can be known of a file before its frames are chosen."""
     source = MediaSource(path, limits.pixels, time.monotonic() + limits.seconds)
     index = read_index(path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline)
     probe = probe_media(source, index)
@@ -137,7 +137,7 @@ def make_end(
     request: DecodeRequest,
     limits: Limits,
 ) -> StreamEnd:
-    """Read the sound and report on the file, once the frames have been read.
+    """Reads the sound and reports on the file, once the frames have been read.
 
     Args:
         source: the file.
@@ -182,7 +182,7 @@ class _Streamer:
         _check_duration(self.timeline, limits)
 
     def parts(self) -> Iterator[StreamPart]:
-        """Read until a reading holds. Raises TooDamaged where the file shows other frames each time."""
+        """Reads until a reading holds. Raises TooDamaged where the file shows other frames each time."""
         if self._pays_to_jump():
             try:
                 yield from self._jump()
@@ -207,27 +207,29 @@ class _Streamer:
     def _pays_to_jump(self) -> bool:
         if not self._index.trusted:
             return False
-        wanted = self._choose()
-        is_few = len(wanted) <= FEW_FRAMES * len(self._index.pts)
-        return is_few or share_read_by_jumps(wanted, self._index) < JUMP_BELOW
+        frame_numbers = self._choose()
+        is_few = len(frame_numbers) <= FEW_FRAMES * len(self._index.pts)
+        return is_few or share_read_by_jumps(frame_numbers, self._index) < JUMP_BELOW
 
     def _jump(self) -> Iterator[StreamPart]:
-        self.reading, wanted = DecodePass(), self._choose()
-        jumps = read_by_jumps(self._source, self._painter.paint, wanted, self._index, self.reading)
-        yield from self._hand_over((picture for _, picture in jumps), wanted)
+        self.reading, frame_numbers = DecodePass(), self._choose()
+        jumps = read_by_jumps(self._source, self._painter.paint, frame_numbers, self._index, self.reading)
+        yield from self._hand_over((picture for _, picture in jumps), frame_numbers)
 
     def _read(self, kept: _KeptPictures, is_first: bool) -> Iterator[StreamPart]:
-        """Read in order. Of a first reading only what keeps to a trusted index is handed over."""
-        reading, wanted = DecodePass(), self._choose()
+        """Reads in order. Of a first reading only what keeps to a trusted index is handed over."""
+        reading, frame_numbers = DecodePass(), self._choose()
         self.reading = reading
-        shown = read_in_order(self._source, self._painter.paint, frozenset(wanted), self._index, reading)
+        shown = read_in_order(
+            self._source, self._painter.paint, frozenset(frame_numbers), self._index, reading
+        )
         pictures = kept.keep(shown)
         if is_first and not self._index.trusted:
             for _ in pictures:
                 pass
             return
         agreeing = (picture for _, picture in pictures if reading.agrees or not is_first)
-        yield from self._hand_over(agreeing, wanted)
+        yield from self._hand_over(agreeing, frame_numbers)
 
     def _hand_over(self, pictures: Iterable[Sizes], wanted: list[int]) -> Iterator[StreamPart]:
         duration = self.timeline.duration
@@ -247,7 +249,7 @@ class _Painter:
         self._converters = {size.short_side: FrameConverter(display.at(size.short_side)) for size in sizes}
 
     def paint(self, frame: VideoFrame) -> Sizes:
-        """Make uint8 (H, W, 3) of a frame in each size."""
+        """Makes uint8 (H, W, 3) of a frame in each size."""
         pixels = {side: converter.pixels(frame)[None] for side, converter in self._converters.items()}
         return tuple(size.shrink(pixels[size.short_side])[0] for size in self._sizes)
 
@@ -270,14 +272,14 @@ class _KeptPictures:
             yield position, sizes
 
     def at(self, positions: list[int]) -> list[Sizes] | None:
-        """Return the pictures at these positions, None where not all were kept."""
+        """Returns the pictures at these positions, None where not all were kept."""
         if self._pictures.keys() >= set(positions):
             return [self._pictures[position] for position in positions]
         return None
 
 
 def settle(reading: DecodePass, index: PacketIndex, limits: Limits) -> Timeline:
-    """Make the clock of what a whole reading showed, if it showed enough.
+    """Makes the clock of what a whole reading showed, if it showed enough.
 
     Args:
         reading: a pass that went on to the file's end.
@@ -290,11 +292,11 @@ def settle(reading: DecodePass, index: PacketIndex, limits: Limits) -> Timeline:
     Raises:
         NoFrames, TooDamaged, TooLong: where nothing or too little was shown, or for too long.
     """
-    found = len(reading.ticks)
-    if not found:
+    shown = len(reading.ticks)
+    if not shown:
         raise errors.NoFrames("The picture track shows no frame.")
-    if reading.lost > limits.lost_share * (found + reading.lost):
-        raise errors.TooDamaged(f"Of {found + reading.lost} frames, {reading.lost} could not be decoded.")
+    if reading.lost > limits.lost_share * (shown + reading.lost):
+        raise errors.TooDamaged(f"Of {shown + reading.lost} frames, {reading.lost} could not be decoded.")
     timeline = timeline_of_reading(reading, index)
     _check_duration(timeline, limits)
     return timeline

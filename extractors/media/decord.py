@@ -32,7 +32,7 @@ LONGEST_SECONDS = 120.0
 def stream_with_decord(
     path: str | os.PathLike[str], request: DecodeRequest, limits: Limits
 ) -> Iterator[StreamPart]:
-    """Decode with decord where it may read the file, else with PyAV and a warning ``reader_fallback``.
+    """Decodes with decord where it may read the file, else with PyAV and a warning ``reader_fallback``.
 
     Args:
         path: the file.
@@ -66,7 +66,7 @@ def _with_warning(end: StreamEnd, reason: str) -> StreamEnd:
 
 
 def find_objection(index: PacketIndex, probe: Probe) -> str | None:
-    """Find the first reason to keep decord from this file, or None where it may read it."""
+    """Finds the first reason to keep decord from this file, or None where it may read it."""
     reasons = {
         "not H.264 in mp4": probe.codec != "h264" or not probe.container.startswith("mov,"),
         "the index is not to be trusted": not index.trusted or index.damaged > 0,
@@ -99,7 +99,7 @@ def _read(
 def _pixels(
     source: MediaSource, display: Display, count: int, positions: list[int]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
-    """Read uint8 (T, H, W, 3), or None where decord fails or counts other frames than the index."""
+    """Reads uint8 (T, H, W, 3), or None where decord fails or counts other frames than the index."""
     decord.logging.set_level(decord.logging.QUIET)
     height, width, _ = display.shape
     try:

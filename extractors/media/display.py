@@ -53,21 +53,15 @@ class Crop:
 
 @dataclass(frozen=True)
 class Display:
-    """Size, turn and crop with which the frames of one video are shown.
+    """Size, turn and crop with which the frames of one video are shown."""
 
-    width, height: pixels of a frame as displayed, before it is made smaller.
-    stored_width, stored_height: pixels to scale to; turning these by ``quarter_turns`` (then
-    mirroring them where ``mirrored``) gives the frames handed out.
-    crop: the part of a stored frame that is shown, None for all of it.
-    """
-
-    width: int
-    height: int
-    stored_width: int
-    stored_height: int
-    quarter_turns: int
-    mirrored: bool
-    crop: Crop | None = None
+    width: int  #: pixels of a displayed frame's row, before it is made smaller
+    height: int  #: rows of the same frame
+    stored_width: int  #: pixels of a row to scale to, before the turn
+    stored_height: int  #: rows to scale to, before the turn
+    quarter_turns: int  #: counter-clockwise, of the scaled frame
+    mirrored: bool  #: whether left and right are exchanged after the turn
+    crop: Crop | None = None  #: the part of a stored frame that is shown, None for all of it
 
     @property
     def rotation(self) -> int:
@@ -82,7 +76,7 @@ class Display:
         return self.stored_height, self.stored_width, 3
 
     def at(self, short_side: int | None) -> Display:
-        """Make the display of the same frames handed out smaller; None leaves them as stored."""
+        """Makes the display of the same frames handed out smaller; None leaves them as stored."""
         width, height = _fit_short_side(self.stored_width, self.stored_height, short_side)
         return replace(self, stored_width=width, stored_height=height)
 
@@ -93,7 +87,7 @@ def _fit_short_side(width: int, height: int, short_side: int | None) -> tuple[in
 
 
 def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, crop: Crop | None = None) -> Display:
-    """Work out how the frames of a film are shown.
+    """Works out how the frames of a film are shown.
 
     Args:
         frame: the first of the film, whose display matrix turns all of them.
@@ -141,7 +135,7 @@ class FrameConverter:
         self._cropper = None if display.crop is None else _Cropper(display.crop)
 
     def pixels(self, frame: VideoFrame) -> NDArray[np.uint8]:
-        """Convert to uint8 ``display.shape``, RGB. Alpha is dropped, more than 8 bits are rounded."""
+        """Converts to uint8 ``display.shape``, RGB. Alpha is dropped, more than 8 bits are rounded."""
         display = self._display
         if self._cropper is not None:
             frame = self._cropper.crop_frame(frame)
@@ -159,7 +153,7 @@ class FrameConverter:
 
 
 def choose_rgb_layout(frame: VideoFrame) -> str:
-    """Choose the layout of RGB that swscale makes of a frame quickest, as FFmpeg names it.
+    """Chooses the layout of RGB that swscale makes of a frame quickest, as FFmpeg names it.
 
     Its last step is vectorized to planes and not to interleaved pixels: the same bytes cost less than half.
     """
@@ -175,7 +169,7 @@ class _Cropper:
         self._fits: tuple[int, int, str] | None = None
 
     def crop_frame(self, frame: VideoFrame) -> VideoFrame:
-        """Crop a frame; one that is too small stays as it is."""
+        """Crops a frame; one that is too small stays as it is."""
         crop = self._crop
         if frame.width < crop.left + crop.width or frame.height < crop.top + crop.height:
             return frame
@@ -199,14 +193,14 @@ class _Cropper:
 
 
 def is_untagged_hd(frame: VideoFrame) -> bool:
-    """Tell whether the frame does not say how its colours are stored and is of a size that means BT.709."""
+    """Returns whether the frame's colour space is not stated and its size means BT.709."""
     has_chroma = not frame.format.is_rgb and len(frame.format.components) > 2
     is_hd = frame.width >= HD_WIDTH or frame.height > SD_HEIGHT
     return has_chroma and is_hd and int(frame.colorspace) == UNTAGGED
 
 
 def find_picture_warnings(frame: VideoFrame) -> list[MediaWarning]:
-    """Warn of all that is lost when this frame is shown in 8-bit RGB, whole and still."""
+    """Warns of all that is lost when this frame is shown in 8-bit RGB, whole and still."""
     warnings = []
     curve = HDR_CURVES.get(int(frame.color_trc))
     depth = max((component.bits for component in frame.format.components), default=8)
@@ -234,7 +228,7 @@ class TrackFacts:
 
 
 def read_display_matrix(frame: VideoFrame) -> tuple[int, ...] | None:
-    """Read the nine numbers of the frame's display matrix (libavutil/display.h), None where it has none."""
+    """Reads the nine numbers of the frame's display matrix (libavutil/display.h), None where it has none."""
     graph = Graph()
     filters = [
         graph.add_buffer(
@@ -258,7 +252,7 @@ def read_display_matrix(frame: VideoFrame) -> tuple[int, ...] | None:
 
 
 def read_track_facts(stream: VideoStream) -> TrackFacts:
-    """Read crop and Dolby Vision profile of a track; nothing where an mp4 cannot hold its codec."""
+    """Reads crop and Dolby Vision profile of a track; nothing where an mp4 cannot hold its codec."""
     context = stream.codec_context
     for container_format in ("mp4", "mov"):
         header = _write_header(stream, container_format)
@@ -268,7 +262,7 @@ def read_track_facts(stream: VideoStream) -> TrackFacts:
 
 
 def _write_header(stream: VideoStream, container_format: str) -> bytes:
-    """Write the header that FFmpeg makes for a file with this one track."""
+    """Writes the header that FFmpeg makes for a file with this one track."""
     buffer = io.BytesIO()
     options = {"movflags": "frag_keyframe+empty_moov", "strict": "-2"}
     try:
@@ -281,7 +275,7 @@ def _write_header(stream: VideoStream, container_format: str) -> bytes:
 
 
 def _parse_crop(header: bytes, width: int, height: int) -> Crop | None:
-    """Parse the clean aperture (ISO/IEC 14496-12, section 12.1.4.1): size, and offset of its centre."""
+    """Parses the clean aperture (ISO/IEC 14496-12, section 12.1.4.1): size, and offset of its centre."""
     _, box, rest = header.partition(CROP_BOX)
     if not box or len(rest) < CROP_NUMBERS.size:
         return None
@@ -297,7 +291,7 @@ def _parse_crop(header: bytes, width: int, height: int) -> Crop | None:
 
 
 def _parse_dolby_vision(header: bytes) -> int | None:
-    """Parse the profile: seven bits behind two bytes of version."""
+    """Parses the profile: seven bits behind two bytes of version."""
     for name in DOLBY_VISION_BOXES:
         _, box, record = header.partition(name)
         if box and len(record) > 2:

@@ -36,7 +36,7 @@ LAST_DECODED = 16
 BYTES_PER_PIXEL = 4
 # How far ahead of a key frame to aim, in seconds: transport and program streams land behind the mark.
 LEADS = (0, 1, 5)
-# Decoders that leave out a frame nobody refers to when told so, and those that can be emptied in mid-film.
+# Decoders that can leave out frames without references, and those that can be emptied in mid-film.
 SKIPPING_CODECS = frozenset({"h264", "hevc", "mpeg2video"})
 DRAINING_CODECS = frozenset({*SKIPPING_CODECS, "libdav1d", "mpeg4", "vp8", "vp9"})
 
@@ -61,23 +61,18 @@ class MediaSource:
 
 @dataclass
 class DecodePass:
-    """Times and losses of one pass over the file.
+    """Times and losses of one pass over the file."""
 
-    ticks: presentation times of the frames in the order they came (UNTIMED where missing).
-    lost: packets that would not decode. damaged: frames that came with errors patched over.
-    last_damaged: how many frames had come with the last of these.
-    agrees: whether the frames kept to the index so far. complete: whether the pass went on to the file's end.
-    """
-
+    #: Presentation times of the frames in the order they came (UNTIMED where missing).
     ticks: array[int] = field(default_factory=lambda: array("q"))
-    lost: int = 0
-    damaged: int = 0
-    last_damaged: int = 0
-    agrees: bool = True
-    complete: bool = False
+    lost: int = 0  #: packets that would not decode
+    damaged: int = 0  #: frames that came with errors patched over
+    last_damaged: int = 0  #: how many frames had come with the last of these
+    agrees: bool = True  #: whether the frames kept to the index so far
+    complete: bool = False  #: whether the pass went on to the file's end
 
     def ends_damaged(self, frames: int) -> bool:
-        """Tell whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""
+        """Returns whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""
         return self.damaged > 0 and self.damaged <= LAST_FRAMES and frames - self.last_damaged < LAST_FRAMES
 
 
@@ -88,7 +83,7 @@ class JumpMissed(Exception):
 def decode_packets(
     packets: Iterable[Packet[VideoStream]], container_format: str, source: MediaSource, reading: DecodePass
 ) -> Iterator[VideoFrame]:
-    """Decode packet by packet.
+    """Decodes packet by packet.
 
     Args:
         packets: of the picture track, in the order of the file.
@@ -130,7 +125,7 @@ def read_in_order(
     index: PacketIndex,
     reading: DecodePass,
 ) -> Iterator[tuple[int, Picture]]:
-    """Decode from the start and pick the frames at some positions.
+    """Decodes from the start and picks the frames at some positions.
 
     Ends after the last of them as long as the frames keep to the index; else reads to the end, since
     only the whole then tells which frames there are.
@@ -166,7 +161,7 @@ def read_in_order(
 def read_by_jumps(
     source: MediaSource, paint: Paint[Picture], wanted: Sequence[int], index: PacketIndex, reading: DecodePass
 ) -> Iterator[tuple[int, Picture]]:
-    """Jump to the key frame before each group of wanted frames and decode from there.
+    """Jumps to the key frame before each group of wanted frames and decodes from there.
 
     Args:
         source: the file.
@@ -211,7 +206,7 @@ ONLY_DRAINS = Shortcuts(skips=False, drains=True)
 
 
 def find_shortcuts(codec: str, index: PacketIndex) -> Shortcuts:
-    """Find out which shortcuts are exact for a codec, by FFmpeg's name of its decoder.
+    """Finds out which shortcuts are exact for a codec, by FFmpeg's name of its decoder.
 
     Of interlaced film a packet may be half a frame, and in HEVC with temporal layers a frame that none of its
     own layer refers to may be referred to by those above.
@@ -256,7 +251,7 @@ def _make_end_mark(stream: VideoStream) -> Packet[VideoStream]:
 
 
 def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
-    """Read packets from exactly the one that holds the key frame at tick ``key``; none where it is not found.
+    """Reads packets from the one that holds the key frame at tick ``key``; none where it is not found.
 
     Containers without an index of their own land near the asked time, often behind it: then the jump is
     tried again from further ahead. Packets that are skipped cost no decoding.
@@ -278,7 +273,7 @@ def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> I
 
 
 def _pick_hits(frames: Iterable[VideoFrame], targets: Collection[int]) -> Iterator[tuple[int, VideoFrame]]:
-    """Pick the frames at exactly the target ticks. Raises JumpMissed as soon as one is passed over."""
+    """Picks the frames at exactly the target ticks. Raises JumpMissed as soon as one is passed over."""
     waiting, before = sorted(targets, reverse=True), UNTIMED
     for frame in frames:
         tick = UNTIMED if frame.pts is None else frame.pts
@@ -293,7 +288,7 @@ def _pick_hits(frames: Iterable[VideoFrame], targets: Collection[int]) -> Iterat
 
 
 def has_damaged_end(source: MediaSource, index: PacketIndex) -> bool:
-    """Tell whether decoding from the last key frame on ends with a damaged picture."""
+    """Returns whether decoding from the last key frame on ends with a damaged picture."""
     reading, frames = DecodePass(), 0
     with source.open() as (container, stream):
         stream.codec_context.thread_count = 1  # two threads do not always tell each other of damage
@@ -306,7 +301,7 @@ def has_damaged_end(source: MediaSource, index: PacketIndex) -> bool:
 
 
 def group_by_key_frame(wanted: Sequence[int], index: PacketIndex) -> list[tuple[int, list[int]]]:
-    """Group wanted positions by the tick of the key frame that they are decoded from, in order.
+    """Groups wanted positions by the tick of the key frame that they are decoded from, in order.
 
     Needs a trusted index.
     """
@@ -319,7 +314,7 @@ def group_by_key_frame(wanted: Sequence[int], index: PacketIndex) -> list[tuple[
 
 
 def share_read_by_jumps(wanted: Sequence[int], index: PacketIndex) -> float:
-    """Compute the share of the file's frames that jumping would decode."""
+    """Computes the share of the file's frames that jumping would decode."""
     cost = 0
     for key, positions in group_by_key_frame(wanted, index):
         start = np.searchsorted(np.frombuffer(index.pts, np.int64), key)

@@ -64,30 +64,24 @@ class SoundTrack:
 
 @dataclass(frozen=True)
 class Probe:
-    """Facts that the file states about itself, and its first frame.
-
-    tick: presentation time of the first frame, in the stream's ticks. zero: the same in seconds.
-    expected: frames the header claims. container_duration: seconds the header claims.
-    assumes_bt709: whether the colours are not tagged and taken for those of HD.
-    interlaced: whether a frame is two half-pictures.
-    """
+    """Facts that the file states about itself, and its first frame."""
 
     container: str
     codec: str
     display: Display
-    tick: int | None
-    zero: float
-    expected: int | None
+    tick: int | None  #: presentation time of the first frame, in the stream's ticks
+    zero: float  #: the same in seconds
+    expected: int | None  #: frames the header claims
     fps: float | None
-    container_duration: float | None
+    container_duration: float | None  #: seconds the header claims
     sound: SoundTrack | None
     warnings: tuple[MediaWarning, ...]
-    assumes_bt709: bool = False
-    interlaced: bool = False
+    assumes_bt709: bool = False  #: whether the colours are not tagged and taken for those of HD
+    interlaced: bool = False  #: whether a frame is two half-pictures
 
 
 def probe_media(source: MediaSource, index: PacketIndex) -> Probe:
-    """Open the file and decode one frame. Raises NoFrames, TooManyPixels and what opening raises."""
+    """Opens the file and decodes one frame. Raises NoFrames, TooManyPixels and what opening raises."""
     with source.open() as (container, stream):
         frame = decode_first_frame(source, container, stream, index)
         check_pixels(frame.width, frame.height, source.max_pixels)
@@ -143,7 +137,7 @@ def _read_frame_count(source: MediaSource, container: InputContainer, stream: Vi
 def decode_first_frame(
     source: MediaSource, container: InputContainer, stream: VideoStream, index: PacketIndex
 ) -> VideoFrame:
-    """Decode the first shown frame, and where the index names it no other.
+    """Decodes the first shown frame, and where the index names it no other.
 
     Args:
         source: the file; its deadline is kept.
@@ -192,7 +186,7 @@ def _find_sound_track(container: InputContainer) -> SoundTrack | None:
 
 
 def make_report(probe: Probe, index: PacketIndex, reading: DecodePass, timeline: Timeline) -> Video:
-    """Report on a file after its frames were read.
+    """Reports on a file after its frames were read.
 
     Args:
         probe: its first frame and its tracks.
@@ -246,7 +240,7 @@ def _find_warnings(
 
 
 def _count_expected_frames(probe: Probe, index: PacketIndex) -> int | None:
-    """Take over the header's claim; one of fewer frames than there are was made of a part of the file."""
+    """Takes over the header's claim; one of fewer frames than there are was made of a part of the file."""
     if probe.expected is None:
         return None
     expected = max(0, probe.expected - index.hidden)
@@ -257,15 +251,15 @@ def _count_expected_frames(probe: Probe, index: PacketIndex) -> int | None:
 
 
 def _count_frames(index: PacketIndex) -> int:
-    """Count the frames in the file, with those that AVI leaves out because they equal the one before."""
-    found = index.packets - index.hidden - index.damaged
-    return max(found, (index.newest or 0) + 1) if index.container == "avi" else found
+    """Counts the frames in the file, with those that AVI leaves out because they equal the one before."""
+    shown = index.packets - index.hidden - index.damaged
+    return max(shown, (index.newest or 0) + 1) if index.container == "avi" else shown
 
 
 def _find_missing_end(
     index: PacketIndex, reading: DecodePass, timeline: Timeline, expected: int | None
 ) -> Iterator[MediaWarning]:
-    """Make one warning at most, by the plainest of the claims that are not kept."""
+    """Makes one warning at most, by the plainest of the claims that are not kept."""
     if expected is not None and _count_frames(index) < expected:
         claim = f"The header promises {expected} frames and the file has {len(timeline)}"
     elif index.promises_more and expected is None:

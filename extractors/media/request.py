@@ -53,7 +53,7 @@ class Video:
 def choose_by_windows(
     windows: Sequence[Windows], times: NDArray[np.float64], duration: float, fps: float
 ) -> NDArray[np.int64]:
-    """Choose the frames that any of the windows look at.
+    """Chooses the frames that any of the windows look at.
 
     Args:
         windows: ways to cut the video.
@@ -69,7 +69,7 @@ def choose_by_windows(
 
 
 def count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> int:
-    """Count the frames that the windows ask for, as far as they ask for a number of them.
+    """Counts the frames that the windows ask for, as far as they ask for a number of them.
 
     Args:
         windows: ways to cut the video; those at a rate ask for no number.
@@ -85,7 +85,7 @@ def count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> 
 
 
 def warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWarning]:
-    """Warn where fewer frames were taken than asked for though the file has more.
+    """Warns where fewer frames were taken than asked for though the file has more.
 
     Args:
         asked: frames that were wanted.
@@ -115,7 +115,7 @@ class TimeSpan:
 
 
 def select_span(times: NDArray[np.float64], duration: float, part: tuple[float, float] | None) -> TimeSpan:
-    """Select the frames that are shown in a part of a file.
+    """Selects the frames that are shown in a part of a file.
 
     Args:
         times: float64 (T,), seconds at which the file's frames are shown, rising.
@@ -140,45 +140,41 @@ def select_span(times: NDArray[np.float64], duration: float, part: tuple[float, 
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """Asks for frames of a file, in some sizes, and for its sound.
+    """Asks for frames of a file, in some sizes, and for its sound."""
 
-    sampling: frames by count or by rate; left aside where there are ``windows``. None takes no frame.
-    short_side: pixels of the shorter edge of ``Decoded.frames`` at most; smaller videos are not enlarged.
-    None where frames are wanted in ``sizes`` alone, and without any of these as stored.
-    audio_rate: samples a second of the mono sound, or None for no sound.
-    windows: ways to cut the video; where any are given, the frames that they look at are taken.
-    part: (start, end), seconds of the file: frames are chosen as if nothing else were in it. Their times and
-    the sound stay the file's; ``cut_clip`` makes a video of its own of them.
-    rates: frames at a rate, which are taken beside those that ``windows`` look at.
-    sizes: in which extractors are to be handed the frames beside ``short_side``'s, so that what one sees
-    does not depend on what others need.
-    chunk_bytes: pixels that a stream hands over at a time, a single frame at least.
-    shown: which of the frames a visitor is shown where windows take many, None for all.
-    """
-
+    #: Frames by count or by rate; left aside where there are ``windows``. None takes no frame.
     sampling: Sampling | None = field(default_factory=Sampling)
+    #: Pixels of the shorter edge of ``Decoded.frames`` at most; smaller videos are not enlarged. None where
+    #: frames are wanted in ``sizes`` alone, and without any of these as stored.
     short_side: int | None = 256
-    audio_rate: int | None = None
+    audio_rate: int | None = None  #: samples a second of the mono sound, or None for no sound
+    #: Ways to cut the video; where any are given, the frames that they look at are taken.
     windows: tuple[Windows, ...] = ()
+    #: (start, end), seconds of the file: frames are chosen as if nothing else were in it. Their times and the
+    #: sound stay the file's; ``cut_clip`` makes a video of its own of them.
     part: tuple[float, float] | None = None
+    #: In which extractors are to be handed the frames beside ``short_side``'s, so that what one sees does not
+    #: depend on what others need.
     sizes: tuple[FrameSize, ...] = ()
-    chunk_bytes: int = CHUNK_BYTES
+    chunk_bytes: int = CHUNK_BYTES  #: pixels that a stream hands over at a time, a single frame at least
+    #: Frames at a rate, which are taken beside those that ``windows`` look at.
     rates: tuple[Sampling, ...] = ()
+    #: Which of the frames a visitor is shown where windows take many, None for all.
     shown: Sampling | None = None
 
     def __post_init__(self) -> None:
-        given = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
-        if min(given) < 1:
+        numbers = [each for each in (self.short_side, self.audio_rate, self.chunk_bytes) if each is not None]
+        if min(numbers) < 1:
             raise ValueError("short_side, audio_rate and chunk_bytes must be at least 1")
 
     @property
     def frame_sizes(self) -> tuple[FrameSize, ...]:
-        """List the sizes in which each frame is handed over, that of ``Decoded.frames`` first; no doubles."""
-        own = () if self.short_side is None else (FrameSize(self.short_side),)
-        return tuple(dict.fromkeys((*own, *self.sizes))) or (FrameSize(),)
+        """Lists the sizes in which each frame is returned, that of ``Decoded.frames`` first; no doubles."""
+        first = () if self.short_side is None else (FrameSize(self.short_side),)
+        return tuple(dict.fromkeys((*first, *self.sizes))) or (FrameSize(),)
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
-        """Choose the frames to take.
+        """Chooses the frames to take.
 
         Args:
             times: float64 (T,), seconds at which the file's frames are shown, rising.
@@ -201,7 +197,7 @@ class DecodeRequest:
     def warn_of_shortfall(
         self, times: NDArray[np.float64], duration: float, taken: int
     ) -> list[MediaWarning]:
-        """Warn where ``choose`` took fewer frames than asked for, from a file that has more.
+        """Warns where ``choose`` took fewer frames than asked for, from a file that has more.
 
         Args:
             times: float64 (T,), seconds at which the file's frames are shown, rising.
@@ -215,14 +211,14 @@ class DecodeRequest:
         available = len(span.times)
         if self.windows or self.sampling is None:
             return warn_of_fewer_frames(count_asked_for(self.windows, span.duration, fps), taken, available)
-        asked = len(self.sampling.instants(span.duration))
-        if self.sampling.fps is not None and taken > LEAST_OF_A_RATE * min(asked, available):
+        instants = len(self.sampling.instants(span.duration))
+        if self.sampling.fps is not None and taken > LEAST_OF_A_RATE * min(instants, available):
             return []
-        return warn_of_fewer_frames(asked, taken, available)
+        return warn_of_fewer_frames(instants, taken, available)
 
     @classmethod
     def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:
-        """Join requests to one decode that has every frame, and the sound, that any of them asks for.
+        """Joins requests to one decode that has every frame, and the sound, that any of them asks for.
 
         Each frame comes in the sizes of all. Raises ValueError where there is no request.
         """
@@ -258,7 +254,7 @@ class DecodeRequest:
         return (Windows(extraction_total=self.sampling.count),)
 
     def as_rates(self) -> tuple[Sampling, ...]:
-        """List the rates at which frames are asked for."""
+        """Lists the rates at which frames are asked for."""
         if self.windows or self.sampling is None or self.sampling.fps is None:
             return self.rates
         return (self.sampling,)
@@ -266,21 +262,15 @@ class DecodeRequest:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on what one file may cost. Passing any of them is a named error, the sound's length excepted.
+    """Limits on what one file may cost. Passing any of them is a named error, the sound's length excepted."""
 
-    seconds: wall clock. memory: bytes of address space that decoding may add to its process.
-    pixels: of one stored frame (8K has 33 million). max_duration: seconds of video.
-    max_frames: frames in the file. audio_seconds: sound read from the start; more is cut, with a warning.
-    lost_share: of the frames tried, the share that may be undecodable.
-    """
-
-    seconds: float = 300.0
-    memory: int = 3 << 30
-    pixels: int = 40_000_000
-    max_duration: float = 4 * 3600.0
-    max_frames: int = 2_000_000
-    audio_seconds: float = 1800.0
-    lost_share: float = 0.5
+    seconds: float = 300.0  #: wall clock
+    memory: int = 3 << 30  #: bytes of address space that decoding may add to its process
+    pixels: int = 40_000_000  #: of one stored frame (8K has 33 million)
+    max_duration: float = 4 * 3600.0  #: seconds of video
+    max_frames: int = 2_000_000  #: frames in the file
+    audio_seconds: float = 1800.0  #: sound read from the start; more is cut, with a warning
+    lost_share: float = 0.5  #: of the frames tried, the share that may be undecodable
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +297,7 @@ class Decoded:
 
 
 def cut_clip(footage: Footage, start: float, end: float) -> Footage:
-    """Make a video of its own of what was decoded with ``DecodeRequest.part``.
+    """Makes a video of its own of what was decoded with ``DecodeRequest.part``.
 
     Args:
         footage: frames and sound on the file's clock.

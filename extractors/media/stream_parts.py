@@ -70,7 +70,7 @@ StreamPart: TypeAlias = StreamStart | FrameChunk | StreamEnd
 def split_into_chunks(
     frames: Iterable[Sizes], times: NDArray[np.float64], chunk_bytes: int
 ) -> Iterator[FrameChunk]:
-    """Join frames into chunks.
+    """Joins frames into chunks.
 
     Args:
         frames: each in the same sizes; the k-th is shown at ``times[k]``.
@@ -100,7 +100,7 @@ def _join(frames: Sequence[Sizes], times: NDArray[np.float64], begin: int) -> Fr
 
 
 def collect_stream(parts: Iterable[StreamPart], request: DecodeRequest, limits: Limits) -> Decoded:
-    """Read a stream to its end and keep its frames.
+    """Reads a stream to its end and keeps its frames.
 
     Args:
         parts: the stream that ``request`` asked for.
@@ -158,7 +158,7 @@ class _Collector:
 
 
 def _append(frames: NDArray[np.uint8], chunk: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Append a chunk to the frames so far, where they lie: the system moves pages, and copies none."""
+    """Appends a chunk to the frames so far, where they lie: the system moves pages, and copies none."""
     if not len(frames):  # short clips: nothing is copied
         return chunk
     if not frames.flags.owndata:

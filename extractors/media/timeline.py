@@ -28,26 +28,20 @@ STAY_SLACK_SHARE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Times of all shown frames.
+    """Times of all shown frames."""
 
-    times: float64 (N,) seconds from the first shown frame, rising. duration: seconds, the last frame's
-    stay included. estimated: True where the times were made from the nominal rate. mended: frames whose own
-    time was wrong and was set between its neighbours'. shortened: seconds that a frame's stay was longer
-    than header and edit list allow.
-    """
-
-    times: NDArray[np.float64]
-    duration: float
-    estimated: bool
-    mended: int = 0
-    shortened: float = 0.0
+    times: NDArray[np.float64]  #: float64 (N,) seconds from the first shown frame, rising
+    duration: float  #: seconds, the last frame's stay included
+    estimated: bool  #: True where the times were made from the nominal rate
+    mended: int = 0  #: frames whose own time was wrong and was set between its neighbours'
+    shortened: float = 0.0  #: seconds that a frame's stay was longer than header and edit list allow
 
     def __len__(self) -> int:
         return len(self.times)
 
 
 def timeline_of_index(index: PacketIndex) -> Timeline:
-    """Make the clock that the packets promise: their times, or a step of the rate for each of them."""
+    """Makes the clock that the packets promise: their times, or a step of the rate for each of them."""
     if index.container in BARE_FORMATS:
         return _from_rate(max(1, index.packets - index.hidden - index.damaged), index)
     if index.trusted:
@@ -56,7 +50,7 @@ def timeline_of_index(index: PacketIndex) -> Timeline:
 
 
 def timeline_of_reading(reading: DecodePass, index: PacketIndex) -> Timeline:
-    """Make the clock that decoding to the end showed.
+    """Makes the clock that decoding to the end showed.
 
     Frames come in display order, even where their times do not.
     """
@@ -68,7 +62,7 @@ def timeline_of_reading(reading: DecodePass, index: PacketIndex) -> Timeline:
 
 
 def _from_doubtful(ticks: NDArray[np.int64], index: PacketIndex) -> Timeline:
-    """Believe ticks in display order, wrong ones mended where they are few, else times from the rate."""
+    """Believes ticks in display order, wrong ones mended where they are few, else times from the rate."""
     ticks = _undo_false_wraps(ticks) if index.container in CLOCK_STAMPED else ticks
     if len(ticks) and ticks.min() != UNTIMED and bool((np.diff(ticks) > 0).all()):
         return _from_ticks(ticks, index)
@@ -81,7 +75,7 @@ def _from_doubtful(ticks: NDArray[np.int64], index: PacketIndex) -> Timeline:
 
 
 def _undo_false_wraps(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Undo what FFmpeg makes of a clock that jumps back: it takes it for one that went once around."""
+    """Undoes what FFmpeg makes of a clock that jumps back: it takes it for one that went once around."""
     places = np.flatnonzero(ticks != UNTIMED)
     around = np.cumsum(np.diff(ticks[places], prepend=ticks[places][:1]) > WRAP // 2)
     unwrapped = ticks.copy()
@@ -94,8 +88,8 @@ def _from_ticks(
 ) -> Timeline:
     values = np.asarray(ticks)
     tick = float(index.time_base)
-    known = index.last_length > 0 and int(values[-1]) == index.newest
-    last = index.last_length if known else index.step
+    is_last_known = index.last_length > 0 and int(values[-1]) == index.newest
+    last = index.last_length if is_last_known else index.step
     times = (values - values[0]).astype(np.float64) * tick
     timeline = Timeline(times, float(times[-1]) + last * tick, estimated=False)
     return _shorten_to_claim(timeline, index.claimed_seconds, index.step * tick)
@@ -107,7 +101,7 @@ def _from_rate(frames: int, index: PacketIndex) -> Timeline:
 
 
 def _shorten_to_claim(timeline: Timeline, claimed: float | None, step: float) -> Timeline:
-    """Shorten the longest stay where that alone makes the film longer than its header claims."""
+    """Shortens the longest stay where that alone makes the film longer than its header claims."""
     if claimed is None:
         return timeline
     excess = timeline.duration - claimed
@@ -123,7 +117,7 @@ def _shorten_to_claim(timeline: Timeline, claimed: float | None, step: float) ->
 
 
 def find_rising(ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Find the good ticks: the largest choice that rises strictly, of equal choices the earlier ticks.
+    """Finds the good ticks: the largest choice that rises strictly, of equal choices the earlier ticks.
 
     Found from the end to the begin by patience sorting, in N log N steps.
     """
@@ -145,7 +139,7 @@ def find_rising(ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def mend_ticks(ticks: NDArray[np.int64], good: NDArray[np.bool_], step: int) -> NDArray[np.float64]:
-    """Set all ticks that are not good between their good neighbours.
+    """Sets all ticks that are not good between their good neighbours.
 
     Args:
         ticks: int64 (N,), in display order.
@@ -167,7 +161,7 @@ def mend_ticks(ticks: NDArray[np.int64], good: NDArray[np.bool_], step: int) -> 
 
 
 def _choose_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual: float) -> NDArray[np.bool_]:
-    """Choose of two frames with one time the second where there is room for one before, not behind."""
+    """Chooses of two frames with one time the second where there is room for one before, not behind."""
     good = good.copy()
     for place in map(int, np.flatnonzero(~good)):
         if place == 0 or not good[place - 1] or ticks[place] != ticks[place - 1]:
@@ -181,7 +175,7 @@ def _choose_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual:
 
 
 def _interpolate_times(ticks: NDArray[np.int64], left: int, right: int, usual: float) -> NDArray[np.float64]:
-    """Find times for the frames behind the good place ``left`` and before the good place ``right``.
+    """Finds times for the frames behind the good place ``left`` and before the good place ``right``.
 
     They follow the one before by the usual step, or where they claim to be late precede the one behind by it;
     where there is too little room, they share it.

@@ -1,4 +1,4 @@
-"""Describes clips by C3D, eight convolutions over 16 frames of 112×112.
+"""Computes features of clips by C3D, eight convolutions over 16 frames of 112×112.
 
 Tran et al., "Learning Spatiotemporal Features with 3D Convolutional Networks", ICCV 2015
 (arXiv:1412.0767). Parameters are named as in DavideA/c3d-pytorch's Sports-1M checkpoint. Input: float

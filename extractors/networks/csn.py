@@ -1,4 +1,4 @@
-"""Describes clips by ir-CSN-152, whose 3×3×3 convolutions are of one channel each.
+"""Computes features of clips by ir-CSN-152, whose 3×3×3 convolutions are of one channel each.
 
 Tran et al., "Video Classification with Channel-Separated Convolutional Networks", ICCV 2019
 (arXiv:1904.02811), interaction-reduced. Parameters are named as in facebookresearch/VMZ's checkpoints.

@@ -1,4 +1,4 @@
-"""Describes pictures by EfficientNet-Lite2 and Lite3, whose weights come inside Python packages.
+"""Computes features of pictures by EfficientNet-Lite2 and Lite3; Python packages contain their weights.
 
 EfficientNet (Tan and Le, 2019, arXiv:1905.11946) with the changes of its Lite variants (TensorFlow's TPU
 repository, models/official/efficientnet/lite, 2020): no squeeze-and-excitation, ReLU6 for swish, and a

@@ -1,4 +1,4 @@
-"""Describes clips by I3D, Inception-v1 inflated to three dimensions, of RGB or of optical flow.
+"""Computes features of clips by I3D, Inception-v1 inflated to three dimensions, of RGB or optical flow.
 
 Carreira and Zisserman, "Quo Vadis, Action Recognition?", CVPR 2017 (arXiv:1705.07750), figure 3. Modules
 are named after the end points of DeepMind's graph (kinetics-i3d). Input: (N, 3, T, H, W) in [-1, 1], or
@@ -93,16 +93,12 @@ class InceptionBlock(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class LogitsHead:
-    """Holds the head's features and logits of a map of T′ steps.
+    """Holds the head's features and logits of a map of T′ steps."""
 
-    pooled: (N, 1024, T″, H″, W″), averages over 2×7×7 neighbours; features: (N, 1024), their mean;
-    logits_per_step: (N, 400, T″) of Kinetics-400 (600 in some files); logits: (N, 400), their mean.
-    """
-
-    pooled: Tensor
-    features: Tensor
-    logits_per_step: Tensor
-    logits: Tensor
+    pooled: Tensor  #: (N, 1024, T″, H″, W″), averages over 2×7×7 neighbours
+    features: Tensor  #: (N, 1024), their mean
+    logits_per_step: Tensor  #: (N, 400, T″) of Kinetics-400 (600 in some files)
+    logits: Tensor  #: (N, 400), their mean
 
 
 class I3D(nn.Module):

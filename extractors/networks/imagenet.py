@@ -1,4 +1,4 @@
-"""Describes pictures by networks trained on ImageNet: ResNet and ResNeXt, Inception-V4.
+"""Computes features of pictures by networks trained on ImageNet: ResNet and ResNeXt, Inception-V4.
 
 ResNet is He et al., CVPR 2016 (arXiv:1512.03385), with the stride in the 3×3 convolution ("ResNet v1.5");
 ResNeXt is Xie et al., CVPR 2017 (arXiv:1611.05431). Input: float (N, 3, H, W), RGB / 255, less MEAN, by

@@ -33,8 +33,8 @@ def find_labels(classes: int) -> tuple[str, ...] | None:
 
     1001 classes are ImageNet's with the background before them, as TensorFlow's networks have them.
     """
-    known = (KINETICS_400, IMAGENET, ("background", *IMAGENET))
-    return {len(names): names for names in known}.get(classes)
+    label_sets = (KINETICS_400, IMAGENET, ("background", *IMAGENET))
+    return {len(names): names for names in label_sets}.get(classes)
 
 
 def rank_classes(logits: Tensor, names: Sequence[str], count: int = 5) -> list[tuple[str, float]]:
@@ -50,5 +50,5 @@ def rank_classes(logits: Tensor, names: Sequence[str], count: int = 5) -> list[t
     Returns:
         Classes with their probabilities, the best first.
     """
-    found = logits.float().mean(0).softmax(0).topk(min(count, len(names)))
-    return [(names[place], share) for share, place in zip(found.values.tolist(), found.indices, strict=True)]
+    top = logits.float().mean(0).softmax(0).topk(min(count, len(names)))
+    return [(names[place], share) for share, place in zip(top.values.tolist(), top.indices, strict=True)]

@@ -1,4 +1,4 @@
-"""Describes clips of 16 frames of 112×112 by 3D ResNet and 3D ResNeXt.
+"""Computes features of clips of 16 frames of 112×112 by 3D ResNet and 3D ResNeXt.
 
 Hara, Kataoka and Satoh, "Can Spatiotemporal 3D CNNs Retrace the History of 2D CNNs and ImageNet?",
 CVPR 2018 (arXiv:1711.09577). Parameters are named as in the checkpoints of kenshohara/3D-ResNets-PyTorch
@@ -19,19 +19,13 @@ MEAN_2018 = (114.7748, 107.7354, 99.4750)
 
 @dataclass(frozen=True)
 class ResNet3DLayout:
-    """Describes a variant.
+    """Describes a variant."""
 
-    depths: blocks of the four stages; basic: two 3×3×3 a block, else a bottleneck.
-
-    width: of the first stage's inner convolutions; expansion: from them to a stage's outputs; groups: of
-    a bottleneck's 3×3×3.
-    """
-
-    depths: tuple[int, int, int, int]
-    basic: bool = False
-    width: int = 64
-    expansion: int = 4
-    groups: int = 1
+    depths: tuple[int, int, int, int]  #: blocks of the four stages
+    basic: bool = False  #: two 3×3×3 a block, else a bottleneck
+    width: int = 64  #: of the first stage's inner convolutions
+    expansion: int = 4  #: from them to a stage's outputs
+    groups: int = 1  #: of a bottleneck's 3×3×3
 
 
 LAYOUTS = {

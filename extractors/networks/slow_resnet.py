@@ -1,4 +1,4 @@
-"""Describes clips by pytorchvideo's slow_r50 and i3d_r50, ResNet-50 over clips.
+"""Computes features of clips by pytorchvideo's slow_r50 and i3d_r50, ResNet-50 over clips.
 
 The slow pathway of Feichtenhofer et al., "SlowFast Networks for Video Recognition", ICCV 2019
 (arXiv:1812.03982), and the inflated ResNet of Wang et al., "Non-local Neural Networks", CVPR 2018
@@ -22,17 +22,13 @@ DEPTHS = (3, 4, 6, 3)
 
 @dataclass(frozen=True)
 class SlowLayout:
-    """Describes the kernels along time.
+    """Describes the kernels along time."""
 
-    stem: frames of the first kernel. temporal: for each stage the frames of its blocks' first kernels,
-    taken in turn. pooled: whether time is halved after the first stage. head: frames, rows and columns of
-    the average pool.
-    """
-
-    stem: int
+    stem: int  #: frames of the first kernel
+    #: For each stage the frames of its blocks' first kernels, taken in turn.
     temporal: tuple[tuple[int, ...], ...]
-    pooled: bool
-    head: tuple[int, int, int]
+    pooled: bool  #: whether time is halved after the first stage
+    head: tuple[int, int, int]  #: frames, rows and columns of the average pool
 
 
 LAYOUTS = {
@@ -43,14 +39,12 @@ LAYOUTS = {
 
 @dataclass(frozen=True, eq=False)
 class SlowFeatures:
-    """grid: (N, 2048, T′, H/32, W/32), T′ = T, or T/2 of i3d_r50; head_pool: (N, 2048, T″, H″, W″), averages
-    over the head's windows; pooled: (N, 2048), their mean; logits: (N, classes), projected, then averaged.
-    """
+    """Holds the maps, averages and logits of a batch of clips."""
 
-    grid: Tensor
-    head_pool: Tensor
-    pooled: Tensor
-    logits: Tensor
+    grid: Tensor  #: (N, 2048, T′, H/32, W/32), T′ = T, or T/2 of i3d_r50
+    head_pool: Tensor  #: (N, 2048, T″, H″, W″), averages over the head's windows
+    pooled: Tensor  #: (N, 2048), their mean
+    logits: Tensor  #: (N, classes), projected, then averaged
 
 
 class _Branch(nn.Module):

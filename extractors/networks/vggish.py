@@ -1,4 +1,4 @@
-"""Describes each second of a video's sound by 128 numbers: VGGish.
+"""Computes 128 features of each second of a video's sound: VGGish.
 
 Hershey et al., "CNN Architectures for Large-Scale Audio Classification", ICASSP 2017 (arXiv:1609.09430),
 model A of VGG. Checkpoints are the PyTorch port's (harritaylor/torchvggish), by its names; the principal

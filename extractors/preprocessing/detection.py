@@ -14,17 +14,13 @@ from extractors.preprocessing.images import resize
 
 @dataclass(frozen=True)
 class DetectionInput:
-    """Prepares pictures as a checkpoint takes them, in the detectors' own terms.
+    """Prepares pictures as a checkpoint takes them, in the detectors' own terms."""
 
-    mean: of the bytes, blue first. std: what they are divided by. shortest, longest: edges in pixels, the
-    second a limit. multiple: zeros are put right and below to sides that this divides.
-    """
-
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    shortest: int = 800
-    longest: int = 1333
-    multiple: int = 1
+    mean: tuple[float, float, float]  #: of the bytes, blue first
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)  #: what they are divided by
+    shortest: int = 800  #: pixels of the shorter edge
+    longest: int = 1333  #: pixels that the longer edge may have
+    multiple: int = 1  #: zeros are put right and below to sides that this divides
 
     @property
     def preprocessing(self) -> str:

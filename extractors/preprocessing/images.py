@@ -1,7 +1,7 @@
 """Resizes, crops and normalizes pictures for networks, and places the cells of their maps in the picture.
 
 Nearly all networks pad so that their cells tile evenly what the network saw. Those that do not are listed
-here, by the name of their stream, so that feature files written by anyone are read rightly too.
+here, by the name of their stream, so that feature files of other programs are read rightly too.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ def make_even_edges(cells: int) -> Edges:
 
 def find_cell_edges(stream: str, cells: int) -> Edges:
     """Finds the edges of the rows, and columns, of ``stream``, a square map of ``cells`` each way."""
-    found = UNEVEN.get(stream)
-    return found if found is not None and len(found) == cells + 1 else make_even_edges(cells)
+    edges = UNEVEN.get(stream)
+    return edges if edges is not None and len(edges) == cells + 1 else make_even_edges(cells)
 
 
 def pool_edges(edges: Edges, pool: int, padding: int) -> Edges:

@@ -143,10 +143,10 @@ def _write_safetensors(tensors: Mapping[str, Tensor], kept: Path) -> None:
 
 def _collect_tensors(content: object, file: Path) -> dict[str, Tensor]:
     """Collects the parameters in what was read: nothing but tensors and arrays of numbers."""
-    found = dict(_iterate_leaves(_unwrap(content), ""))
-    if not found:
+    tensors = dict(_iterate_leaves(_unwrap(content), ""))
+    if not tensors:
         raise WeightsDamaged(f"{file} holds no parameters.")
-    return found
+    return tensors
 
 
 def _unwrap(content: object) -> object:

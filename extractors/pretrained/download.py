@@ -71,7 +71,7 @@ class PartialFile:
         self.discard()
         self._write_version(response.headers)
         if "Content-Encoding" in response.headers:
-            return None  # unpacked on the way, to a length that nobody has told
+            return None  # unpacked on the way, to a length that is not known
         length = response.headers.get("Content-Length", "")
         return int(length) if length.isdecimal() else None
 
@@ -116,7 +116,7 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Says how often and when a server is asked again.
+    """Limits how often and when a server is asked again.
 
     tries: in a row that bring nothing; wait: seconds after the first, then doubled, up to longest.
     """

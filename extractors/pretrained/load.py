@@ -54,11 +54,11 @@ def load_pretrained(
     """
     if choice == SEEDED:
         return build_seeded(blank), SEEDED
-    found = find_weights(name, data=data)
+    weights = find_weights(name, data=data)
     try:
-        return build(read_checkpoint(found.file, kept=found.converted)).eval(), found.sha256
+        return build(read_checkpoint(weights.file, kept=weights.converted)).eval(), weights.sha256
     except WrongCheckpoint as error:
-        raise WrongCheckpoint(f"{found.file}: {error}") from error
+        raise WrongCheckpoint(f"{weights.file}: {error}") from error
 
 
 def digest_weights(name: str, choice: WeightsChoice) -> str:
@@ -114,10 +114,10 @@ def find_reader(known: WeightsEntry) -> CheckpointReader | None:
     if known.reader is None:
         return None
     module, _, function = OLD_READERS.get(known.reader, known.reader).partition(":")
-    found: Callable[..., nn.Module] = getattr(
+    read: Callable[..., nn.Module] = getattr(
         importlib.import_module(OLD_READERS.get(module, module)), function
     )
-    return found if known.variant is None else functools.partial(found, known.variant)
+    return read if known.variant is None else functools.partial(read, known.variant)
 
 
 def check_loads(known: WeightsEntry, file: Path) -> None:

@@ -27,39 +27,33 @@ GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")
 
 
 class WeightsEntry(BaseModel):
-    """Describes one file of weights.
-
-    network: the extractor whose weights it is; several files may serve one, the first one here is taken.
-    source: "package" (a Python package and the file in it), "url", "file" (the user brings it), or
-    "repository" (it lies beside the manifest).
-    path: the file in the package or in the manifest's folder; elsewhere the name under which it is kept.
-    where: for a file that the user brings, where it is published, as the middle of a sentence.
-    sha256: None where nobody publishes one; then the first file seen is pinned. git_blob: what git calls the
-    file in the repository that publishes it.
-    bytes: as published, and so only about right where sha256 is not whole; None where it could not be learnt.
-    licence: as stated upstream. keys: whose names the parameters have.
-    reader: the function of ours that takes the checkpoint, as module:function; variant: its first argument.
-    """
+    """Describes one file of weights."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
+    #: The extractor whose weights it is; several files may serve one, the first one here is taken.
     network: str
+    #: "package" (a Python package and the file in it), "url", "file" (the user brings it), or "repository"
+    #: (it lies beside the manifest).
     source: Source
+    #: The file in the package or in the manifest's folder; elsewhere the name under which it is kept.
     path: str
     requirement: str | None = None
     module: str | None = None
     url: HttpUrl | None = None
+    #: For a file that the user brings, where it is published, as the middle of a sentence.
     where: str | None = None
-    sha256: Digest | None = None
-    git_blob: GitBlob | None = None
+    sha256: Digest | None = None  #: None where none is published; then the first file seen is pinned
+    git_blob: GitBlob | None = None  #: what git calls the file in the repository that publishes it
+    #: As published, and so only about right where sha256 is not whole; None where it could not be learnt.
     bytes: int | None = Field(None, gt=0)
-    licence: str
+    licence: str  #: as stated upstream
     paper: str
     preprocessing: str
-    reader: str | None = None
-    variant: str | None = None
-    keys: str
+    reader: str | None = None  #: the function of ours that takes the checkpoint, as module:function
+    variant: str | None = None  #: its first argument
+    keys: str  #: whose names the parameters have
 
     @property
     def file_name(self) -> str:
@@ -67,7 +61,7 @@ class WeightsEntry(BaseModel):
 
     @property
     def is_vouched_for(self) -> bool:
-        """Whether the publisher, or the package, says the whole sha256."""
+        """Whether the publisher, or the package, states the whole sha256."""
         return self.sha256 is not None and len(self.sha256) == 64
 
     @model_validator(mode="after")
@@ -99,10 +93,10 @@ def read_manifest(file: Path) -> tuple[WeightsEntry, ...]:
 
 def find_entry(name: str, file: Path) -> WeightsEntry:
     """Finds the file of that name. Raises UnknownWeights or ManifestDamaged."""
-    for known in read_manifest(file):
-        if known.name == name:
-            return known
-    names = ", ".join(known.name for known in read_manifest(file))
+    for entry in read_manifest(file):
+        if entry.name == name:
+            return entry
+    names = ", ".join(entry.name for entry in read_manifest(file))
     raise UnknownWeights(f"There are no weights called {name}; there are: {names}.")
 
 

@@ -35,14 +35,14 @@ def load_strict(network: Network, parameters: Checkpoint) -> Network:
 
     Raises WrongCheckpoint where one is missing, left over or of another shape; counters of batches may be.
     """
-    wanted = {name: value for name, value in network.state_dict().items() if not name.endswith(COUNTER)}
-    given = {name: value for name, value in parameters.items() if not name.endswith(COUNTER)}
-    problems = [f"{name} is missing" for name in wanted.keys() - given.keys()]
-    problems += [f"{name} is left over" for name in given.keys() - wanted.keys()]
+    expected = {name: value for name, value in network.state_dict().items() if not name.endswith(COUNTER)}
+    loaded = {name: value for name, value in parameters.items() if not name.endswith(COUNTER)}
+    problems = [f"{name} is missing" for name in expected.keys() - loaded.keys()]
+    problems += [f"{name} is left over" for name in loaded.keys() - expected.keys()]
     problems += [
-        f"{name} is {tuple(given[name].shape)}, not {tuple(wanted[name].shape)}"
-        for name in wanted.keys() & given.keys()
-        if given[name].shape != wanted[name].shape
+        f"{name} is {tuple(loaded[name].shape)}, not {tuple(expected[name].shape)}"
+        for name in expected.keys() & loaded.keys()
+        if loaded[name].shape != expected[name].shape
     ]
     if problems:
         raise WrongCheckpoint(
@@ -50,7 +50,7 @@ def load_strict(network: Network, parameters: Checkpoint) -> Network:
             + "; ".join(sorted(problems)[:4])
             + "."
         )
-    network.load_state_dict(given, strict=False)
+    network.load_state_dict(loaded, strict=False)
     return network.eval()
 
 

@@ -42,12 +42,12 @@ def read_constants(file: Path) -> dict[str, NDArray[np.float32]]:
     try:
         graph = memoryview(file.read_bytes())
         nodes = (node for number, node in _read_fields(graph) if number == GRAPH_NODE)
-        found = dict(pair for node in nodes for pair in _read_constant(_as_message(node)))
+        constants = dict(pair for node in nodes for pair in _read_constant(_as_message(node)))
     except (IndexError, KeyError, ValueError) as error:
         raise WeightsDamaged(f"{file} cannot be read as a frozen TensorFlow graph: {error}.") from error
-    if not found:
+    if not constants:
         raise WeightsDamaged(f"{file} holds no parameters.")
-    return found
+    return constants
 
 
 def _read_constant(node: Bytes) -> Iterator[tuple[str, NDArray[np.float32]]]:
@@ -70,8 +70,8 @@ def _read_array(tensor: Bytes) -> NDArray[np.float32] | None:
     if members.get(TENSOR_TYPE) != FLOAT:
         return None
     shape = _read_shape(_as_message(members.get(TENSOR_SHAPE, memoryview(b""))))
-    held = members.get(TENSOR_CONTENT) or members.get(TENSOR_FLOATS) or memoryview(b"")
-    numbers = np.frombuffer(_as_message(held), "<f4")
+    content = members.get(TENSOR_CONTENT) or members.get(TENSOR_FLOATS) or memoryview(b"")
+    numbers = np.frombuffer(_as_message(content), "<f4")
     count = math.prod(shape)
     if len(numbers) not in (1, count):
         raise ValueError(f"a constant of shape {shape} holds {len(numbers)} numbers")
@@ -141,19 +141,19 @@ def read_layers(file: Path) -> dict[str, Tensor]:
     try:
         model = openvino.Core().read_model(file)  # held while its nodes are asked what follows them
         nodes = [node for node in model.get_ordered_ops() if node.get_type_name() in LAYERS]
-        wanted = [output for node in nodes for output in (node.input_value(1), _find_bias(node))]
-        values = _fold_constants(wanted)
+        outputs = [output for node in nodes for output in (node.input_value(1), _find_bias(node))]
+        values = _fold_constants(outputs)
     except (RuntimeError, StopIteration) as error:
         lines = str(error).splitlines()  # where in OpenVINO's source, and last what is wrong
         reason = next((line for line in reversed(lines) if line.strip()), type(error).__name__).rstrip(".")
         raise WeightsDamaged(f"{file} cannot be read as a network of TensorFlow Lite: {reason}.") from error
-    found: dict[str, Tensor] = {}
+    layers: dict[str, Tensor] = {}
     for i, (weight, bias) in enumerate(zip(values[::2], values[1::2], strict=True)):
         grouped = weight.ndim > 4  # (groups, outputs / groups, …)
         weight = weight.reshape(-1, *weight.shape[2:]) if grouped else weight
-        found[f"layers.{i}.weight"] = torch.from_numpy(weight).clone()
-        found[f"layers.{i}.bias"] = torch.from_numpy(bias.reshape(-1)).clone()
-    return found
+        layers[f"layers.{i}.weight"] = torch.from_numpy(weight).clone()
+        layers[f"layers.{i}.bias"] = torch.from_numpy(bias.reshape(-1)).clone()
+    return layers
 
 
 def _find_bias(layer: Any) -> Any:

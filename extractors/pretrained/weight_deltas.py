@@ -29,8 +29,8 @@ def apply_delta(before: Checkpoint, changes: Checkpoint) -> dict[str, Tensor]:
     Raises:
         WrongCheckpoint: the changes are not of these parameters.
     """
-    wanted = set(before) | {name + SCALE for name, value in before.items() if value.dim() > 1}
-    if differing := sorted(wanted ^ set(changes)):
+    expected = set(before) | {name + SCALE for name, value in before.items() if value.dim() > 1}
+    if differing := sorted(expected ^ set(changes)):
         raise WrongCheckpoint(f"Not changes of these weights: {', '.join(differing[:3])} is one's alone.")
     return {name: _add_change(name, value, changes) for name, value in before.items()}
 

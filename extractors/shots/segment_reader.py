@@ -54,8 +54,8 @@ def read_segments(
             reader = _Reader(Segmenter(options, plan, start, part), options)
             continue
         assert reader is not None, "a stream starts with a StreamStart"
-        found = reader.read(part) if isinstance(part, FrameChunk) else reader.finish(part.video.duration)
-        for finished in found:
+        ended = reader.read(part) if isinstance(part, FrameChunk) else reader.finish(part.video.duration)
+        for finished in ended:
             start = finished.segment.end
             yield finished
         if not isinstance(part, FrameChunk):
@@ -150,8 +150,8 @@ class Segmenter:
 
     def _end_at(self, end: float) -> Iterator[SegmentFrames]:
         assert self._next is not None
-        done, self._open, self._next = self._open, self._next, None
-        yield self._finished(done, end)
+        ended, self._open, self._next = self._open, self._next, None
+        yield self._finished(ended, end)
 
     def _give_up_next(self) -> None:
         if self._next is not None:

@@ -37,18 +37,13 @@ Progress: TypeAlias = Callable[[Path, float], None]
 
 @dataclass(frozen=True, eq=False)
 class ExtractedVideo:
-    """The streams of one video, and the decode report.
-
-    streams: by name, on one clock. sampled: float64 (T,), seconds of the frames that were looked at.
-    decode_seconds: spent waiting for the decoder. extract_seconds: spent on the frames and the sound, of
-    batches its share.
-    """
+    """The streams of one video, and the decode report."""
 
     video: Video
-    streams: dict[str, Stream]
-    sampled: NDArray[np.float64]
-    decode_seconds: float
-    extract_seconds: float
+    streams: dict[str, Stream]  #: by name, on one clock
+    sampled: NDArray[np.float64]  #: float64 (T,), seconds of the frames that were looked at
+    decode_seconds: float  #: spent waiting for the decoder
+    extract_seconds: float  #: spent on the frames and the sound, of batches its share
 
 
 def extract_video(
@@ -57,7 +52,7 @@ def extract_video(
     extractors: Sequence[AnyExtractor],
     limits: Limits | None = None,
 ) -> ExtractedVideo:
-    """Extract all streams of one file, by one reading of it.
+    """Extracts all streams of one file, by one reading of it.
 
     Args:
         decoder: reads the file.
@@ -86,7 +81,7 @@ def extract_videos(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Path, ExtractedVideo | Exception]]:
-    """Extract all streams of many files, each by one reading of it.
+    """Extracts all streams of many files, each by one reading of it.
 
     Args:
         decoders: read the files; with two or more, the next files are decoded ahead.
@@ -122,7 +117,7 @@ def _open_streams(
     request: DecodeRequest,
     limits: Limits,
 ) -> Iterator[tuple[Path, Iterator[StreamPart]]]:
-    """Open each file's stream, and those that follow it as far as there are decoders."""
+    """Opens each file's stream, and those that follow it as far as there are decoders."""
     waiting: deque[tuple[Path, Iterator[StreamPart]]] = deque()
     for path, decoder in zip(paths, cycle(decoders)):
         try:
@@ -170,7 +165,7 @@ class _VideoInWork:
             return self.path, error
 
     def read(self, parts: Iterator[StreamPart]) -> None:
-        """Take in all parts; what goes wrong is kept as ``error``."""
+        """Takes in all parts; what goes wrong is kept as ``error``."""
         try:
             for part in self._time(parts):
                 if isinstance(part, StreamStart):
@@ -185,22 +180,22 @@ class _VideoInWork:
 
     def _time(self, parts: Iterator[StreamPart]) -> Iterator[StreamPart]:
         while True:
-            asked = time.perf_counter()
+            asked_at = time.perf_counter()
             part = next(parts, None)
-            given = time.perf_counter()
-            self._waited += given - asked
+            given_at = time.perf_counter()
+            self._waited += given_at - asked_at
             if part is None:
                 return
             in_batches = self._seconds_in_batches()
             yield part
             # what batches took is shared among the videos in them
-            self._worked += time.perf_counter() - given - (self._seconds_in_batches() - in_batches)
+            self._worked += time.perf_counter() - given_at - (self._seconds_in_batches() - in_batches)
 
     def _seconds_in_batches(self) -> float:
         return sum(batcher.seconds for batcher in self.batchers)
 
     def _start(self, start: StreamStart) -> None:
-        """Start, or start again: the file turned out to show other frames than it promised."""
+        """Starts, or starts again: the file turned out to show other frames than it promised."""
         self._forget()
         cuts = [extractor.windows.cut(start.duration, start.fps) for extractor in self.group.frames]
         pairs = list(zip(self.group.frames, cuts, strict=True))
@@ -229,7 +224,7 @@ class _VideoInWork:
     def _end(self, end: StreamEnd) -> None:
         self._video = end.video
         for extractor in self.group.sound:
-            self._sound.update(extractor.describe(end.audio, end.video.duration))
+            self._sound.update(extractor.extract(end.audio, end.video.duration))
 
     def _finish(self) -> ExtractedVideo:
         if self.error is not None:
@@ -262,4 +257,4 @@ class _ChunkPixels:
 
 
 def _ignore_progress(path: Path, share: float) -> None:
-    """Progress that nobody asked for."""
+    """Progress where none was asked for."""

@@ -12,7 +12,7 @@ from extractors.windowing.window_extractor import WindowExtractor
 
 
 class ExtractorGroup:
-    """Raises ValueError where there is nobody, two have one name, or one needs what no decoder gives."""
+    """Raises ValueError where there is none, two have one name, or one needs what no decoder gives."""
 
     def __init__(self, extractors: Sequence[AnyExtractor]) -> None:
         self.frames: list[WindowExtractor] = []
@@ -36,7 +36,7 @@ class ExtractorGroup:
             raise ValueError(f"{extractor.name} cannot be fed by a decoder: it needs {set(extractor.needs)}")
 
     def request(self) -> DecodeRequest:
-        """Ask for every frame that any extractor looks at, in the sizes that they want, and for the sound."""
+        """Requests every frame that any extractor looks at, in the sizes that they want, and the sound."""
         return DecodeRequest(
             sampling=None,
             short_side=None,
@@ -46,7 +46,7 @@ class ExtractorGroup:
         )
 
     def derive(self, streams: dict[str, Stream]) -> None:
-        """Add the derived streams, each after those that it needs.
+        """Adds the derived streams, each after those that it needs.
 
         Raises ValueError where a stream that is needed comes from none of the extractors.
         """
@@ -62,7 +62,7 @@ class ExtractorGroup:
 
 
 def streamed_size(extractor: WindowExtractor) -> FrameSize:
-    """Choose the size in which the decoder streams frames to an extractor.
+    """Chooses the size in which the decoder streams frames to an extractor.
 
     Made smaller by the decoder they are the very bytes that the extractor's own resizing on a CPU gives.
     Another device resizes by itself, faster and not bit by bit alike.

@@ -72,7 +72,7 @@ class FeatureSpec:
         )
 
     def differences(self, other: FeatureSpec) -> list[str]:
-        """List ``member: ours, not theirs`` for each member that differs."""
+        """Lists ``member: ours, not theirs`` for each member that differs."""
         ours, theirs = _flatten(self.document()), _flatten(other.document())
         return [
             f"{name}: {ours.get(name)}, not {theirs.get(name)}"
@@ -83,15 +83,12 @@ class FeatureSpec:
 
 @dataclass(frozen=True)
 class VideoSource:
-    """Names the video that features are of.
+    """Names the video that features are of."""
 
-    file: its name. path: digest of where it lay. sha256, bytes: of its content.
-    """
-
-    file: str
-    path: str
-    sha256: str
-    bytes: int
+    file: str  #: its name
+    path: str  #: digest of the file's place
+    sha256: str  #: of its content
+    bytes: int  #: the content's size
 
     @classmethod
     def of(cls, file: Path) -> VideoSource:
@@ -114,18 +111,14 @@ def path_digest(file: Path) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SavedFeatures:
-    """Content of one file of features.
-
-    streams: by name. media: facts about the video (``Video.media``). fps: frames a second on the extraction
-    clock. classes: labels of a ``…_logits`` stream's columns, where known.
-    """
+    """Content of one file of features."""
 
     tag: FeatureSpec
     source: VideoSource
-    media: Mapping[str, Any]
-    fps: float
-    streams: Mapping[str, Stream]
-    classes: tuple[str, ...] | None = None
+    media: Mapping[str, Any]  #: facts about the video (``Video.media``)
+    fps: float  #: frames a second on the extraction clock
+    streams: Mapping[str, Stream]  #: by name
+    classes: tuple[str, ...] | None = None  #: labels of a ``…_logits`` stream's columns, where known
 
 
 @dataclass(frozen=True)
@@ -196,11 +189,11 @@ class FileFormat(Protocol):
     name: str
 
     def main_file(self, folder: Path, name: str) -> Path:
-        """Return the file whose presence says that the features are there."""
+        """Returns the file whose presence says that the features are there."""
         ...
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Write features, each file whole or not at all.
+        """Writes features, each file whole or not at all.
 
         Args:
             folder: where they are kept; it is made.
@@ -213,11 +206,11 @@ class FileFormat(Protocol):
         ...
 
     def header(self, folder: Path, name: str) -> FeatureHeader:
-        """Read the description alone. Raises FeaturesDamaged."""
+        """Reads the description alone. Raises FeaturesDamaged."""
         ...
 
     def read(self, folder: Path, name: str) -> SavedFeatures:
-        """Read everything, and check it. Raises FeaturesDamaged."""
+        """Reads everything, and checks it. Raises FeaturesDamaged."""
         ...
 
 
@@ -231,7 +224,7 @@ class SafetensorsForm:
         return folder / f"{name}.safetensors"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Write features as ``FileFormat.write`` says."""
+        """Writes features as ``FileFormat.write`` says."""
         arrays = collect_arrays(saved.streams)
         with atomic_write(self.main_file(folder, name)) as unfinished:
             save_file(arrays, unfinished, {"reelword": FeatureHeader.of(saved, arrays).to_json()})
@@ -257,12 +250,12 @@ class SafetensorsForm:
 
 
 def load(file: Path) -> SavedFeatures:
-    """Load the features of one safetensors file, checked to the byte. Raises FeaturesDamaged."""
+    """Loads the features of one safetensors file, checked to the byte. Raises FeaturesDamaged."""
     return SafetensorsForm().read(file.parent, file.stem)
 
 
 def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Compute the sha256 over names, types, shapes and bytes."""
+    """Computes the sha256 over names, types, shapes and bytes."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
@@ -272,7 +265,7 @@ def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def check_arrays(header: FeatureHeader, arrays: Arrays, file: Path) -> Arrays:
-    """Check that arrays are those that were written.
+    """Checks that arrays are those that were written.
 
     Args:
         header: describes them.
@@ -291,7 +284,7 @@ def check_arrays(header: FeatureHeader, arrays: Arrays, file: Path) -> Arrays:
 
 
 def join_streams(header: FeatureHeader, arrays: Arrays) -> SavedFeatures:
-    """Join header and arrays."""
+    """Joins header and arrays."""
     streams = {name: _stream(name, spec, arrays) for name, spec in header.specs.items()}
     return SavedFeatures(header.tag, header.source, header.media, header.fps, streams, header.classes)
 
@@ -310,7 +303,7 @@ def _stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:
 
 
 def _flatten(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn ``{"spec": {"network": …}}`` into ``{"spec.network": …}``."""
+    """Turns ``{"spec": {"network": …}}`` into ``{"spec.network": …}``."""
     flat: dict[str, Any] = {}
     for name, value in document.items():
         if isinstance(value, Mapping):

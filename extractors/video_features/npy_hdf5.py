@@ -38,30 +38,30 @@ PUBLIC_KEYS: Mapping[str, str] = {
 
 
 def choose_key(stream: str, extractor: str) -> str:
-    """Choose a stream's public name: ``rgb_grid`` for ``i3d_rgb_grid``, ``grid`` for ``grid``."""
+    """Chooses a stream's public name: ``rgb_grid`` for ``i3d_rgb_grid``, ``grid`` for ``grid``."""
     if extractor in PUBLIC_KEYS and (stream == extractor or stream.startswith(f"{extractor}_")):
         return PUBLIC_KEYS[extractor] + stream.removeprefix(extractor)
     return stream
 
 
 def to_public_arrays(saved: SavedFeatures) -> Arrays:
-    """Name the arrays by the public keys. fps: float64 (), timestamps_ms: float64 (T,) of the first stream,
+    """Names the arrays by the public keys. fps: float64 (), timestamps_ms: float64 (T,) of the first stream,
     ``<key>-times``: float64 (T, 2) seconds."""
     first = next(iter(saved.streams.values()))
-    found: Arrays = {"fps": np.array(saved.fps, np.float64), "timestamps_ms": first.end * 1000}
+    arrays: Arrays = {"fps": np.array(saved.fps, np.float64), "timestamps_ms": first.end * 1000}
     for name, stream in saved.streams.items():
         key = choose_key(name, saved.tag.extractor)
-        found |= {
+        arrays |= {
             member.replace(f"{name}.values", key).replace(f"{name}.", f"{key}-"): array
             for member, array in collect_arrays({name: stream}).items()
             if not member.endswith((".start", ".end"))
         }
-        found[f"{key}-times"] = np.stack([stream.start, stream.end], 1)
-    return found
+        arrays[f"{key}-times"] = np.stack([stream.start, stream.end], 1)
+    return arrays
 
 
 def from_public_arrays(header: FeatureHeader, public: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Undo ``to_public_arrays``."""
+    """Undoes ``to_public_arrays``."""
     arrays: Arrays = {}
     for name in header.specs:
         key = choose_key(name, header.tag.extractor)
@@ -82,7 +82,7 @@ class NpyForm:
         return folder / f"{name}_spec.json"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Write features as ``FileFormat.write`` says."""
+        """Writes features as ``FileFormat.write`` says."""
         arrays = to_public_arrays(saved)
         for key, array in arrays.items():
             with atomic_write(folder / f"{name}_{key}.npy") as unfinished, unfinished.open("wb") as file:
@@ -118,7 +118,7 @@ class Hdf5Form:
         return folder / f"{name}.h5"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Write features as ``FileFormat.write`` says."""
+        """Writes features as ``FileFormat.write`` says."""
         import h5py
 
         arrays = to_public_arrays(saved)
@@ -149,7 +149,7 @@ class Hdf5Form:
 
 
 def link(folder: Path) -> list[Path]:
-    """Link the ``.h5`` files of an extractor's folder: for every stream ``<key>.hdf5``, a data set a video.
+    """Links the ``.h5`` files of an extractor's folder: for every stream ``<key>.hdf5``, a data set a video.
 
     Files of features that cannot be read are left out.
     """

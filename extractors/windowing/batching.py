@@ -1,7 +1,7 @@
 """Turns frames that come one chunk after another into streams, by windows and batches of windows.
 
 WindowCutter   cuts the windows of one video out of its frames and forgets each frame that none will need
-Batcher        describes windows of all videos together, as many at a time as the extractor likes
+Batcher        extracts windows of all videos together, as many at a time as the extractor likes
 PendingRows    collects the rows of one video's windows until its streams can be made
 """
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extractors.features import WHOLE, Stream, StreamSpec, View
-from extractors.windowing.memory_halving import describe_within_memory
+from extractors.windowing.memory_halving import extract_within_memory
 from extractors.windowing.window_rows import WindowRows, make_stream
 from extractors.windows import TICK, Cut
 
@@ -28,7 +28,7 @@ from extractors.windows import TICK, Cut
 FRAMES_AT_ONCE = 32
 
 
-class WindowDescriber(Protocol):
+class BatchedExtractor(Protocol):
     """Declares what is asked of an extractor that looks at windows
     (extractors/windowing/window_extractor.py).
     """
@@ -40,21 +40,21 @@ class WindowDescriber(Protocol):
     def prepare(self, frames: Tensor) -> Tensor:
         """Resizes or cuts frames."""
 
-    def describe(self, stacks: Tensor) -> Mapping[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> Mapping[str, WindowRows]:
         """Turns windows into rows by stream name."""
 
 
 class WindowCutter:
     """Cuts one video into windows for one extractor. Holds the prepared frames of one window, and a few."""
 
-    def __init__(self, extractor: WindowDescriber, cut: Cut) -> None:
+    def __init__(self, extractor: BatchedExtractor, cut: Cut) -> None:
         self._extractor, self._cut = extractor, cut
         self._due = cut.instants + TICK
         self._held: dict[int, Tensor] = {}
         self._settled = self._given = self._forgotten = 0
 
     def push(self, frames: Tensor, pts: NDArray[np.float64], until: float) -> Iterator[Tensor]:
-        """Take the next frames and cut out the windows that have become whole.
+        """Takes the next frames and cuts out the windows that have become whole.
 
         Must be read to its end before the next call.
 
@@ -72,7 +72,7 @@ class WindowCutter:
             yield from self._pop_whole()
 
     def _hold(self, frames: Tensor, edges: NDArray[np.float64]) -> None:
-        """Prepare the frames that are on screen at any wanted instant, and keep them by those instants."""
+        """Prepares the frames that are on screen at any wanted instant, and keeps them by those instants."""
         bounds = np.searchsorted(self._due, edges)
         used = np.flatnonzero(np.diff(bounds))
         if len(used):
@@ -100,7 +100,7 @@ class PendingRows:
     seconds: its share of the batches' time.
     """
 
-    extractor: WindowDescriber
+    extractor: BatchedExtractor
     cut: Cut
     view: View = WHOLE
     error: Exception | None = None
@@ -113,7 +113,7 @@ class PendingRows:
         return self.error is not None or self._count == len(self.cut)
 
     def take(self, rows_of_batch: Mapping[str, WindowRows], begin: int, count: int) -> None:
-        """Copy the rows of the next windows to a place for all.
+        """Copies the rows of the next windows to a place for all.
 
         Kept one by one, small blocks between the large ones of each batch would make the heap grow with the
         length of the film.
@@ -131,7 +131,7 @@ class PendingRows:
         self._count += count
 
     def streams(self) -> dict[str, Stream]:
-        """Make the streams once all rows are there. Raises ``error`` where there is one."""
+        """Makes the streams once all rows are there. Raises ``error`` where there is one."""
         if self.error is not None:
             raise self.error
         spec, view = self.extractor.spec, self.view
@@ -158,14 +158,14 @@ class Batcher:
     seconds: spent describing so far.
     """
 
-    def __init__(self, extractor: WindowDescriber) -> None:
+    def __init__(self, extractor: BatchedExtractor) -> None:
         self.extractor = extractor
         self.seconds = 0.0
         self._most = extractor.batch
         self._waiting: list[tuple[Tensor, PendingRows]] = []
 
     def add(self, stack: Tensor, pending: PendingRows) -> None:
-        """Add one window of a video, prepared frames uint8 (stack_size, h, w, 3)."""
+        """Adds one window of a video, prepared frames uint8 (stack_size, h, w, 3)."""
         if self._waiting and stack.shape != self._waiting[0][0].shape:
             self.flush()
         self._waiting.append((stack, pending))
@@ -173,42 +173,42 @@ class Batcher:
             self.flush()
 
     def forget(self, pending: PendingRows) -> None:
-        """Drop the windows that still wait, of one video."""
+        """Drops the windows that still wait, of one video."""
         self._waiting = [pair for pair in self._waiting if pair[1] is not pending]
 
     def flush(self) -> None:
-        """Describe all that wait. Where a batch of several videos fails, each is tried by itself."""
+        """Extracts all that wait. Where a batch of several videos fails, each is tried by itself."""
         waiting, self._waiting = self._waiting, []
         of_each = [
             (pending, [stack for stack, _ in pairs]) for pending, pairs in groupby(waiting, key=itemgetter(1))
         ]
         try:
-            self._describe(of_each)
+            self._extract(of_each)
         except Exception as error:  # whatever a network may raise: it costs the video that it is about
             for pending, stacks in of_each:
                 if len(of_each) == 1:
                     pending.error = error
                 else:
-                    self._describe_alone(pending, stacks)
+                    self._extract_alone(pending, stacks)
 
-    def _describe_alone(self, pending: PendingRows, stacks: list[Tensor]) -> None:
+    def _extract_alone(self, pending: PendingRows, stacks: list[Tensor]) -> None:
         try:
-            self._describe([(pending, stacks)])
+            self._extract([(pending, stacks)])
         except Exception as error:
             pending.error = error
 
-    def _describe(self, of_each: list[tuple[PendingRows, list[Tensor]]]) -> None:
+    def _extract(self, of_each: list[tuple[PendingRows, list[Tensor]]]) -> None:
         stacks = [stack for _, stacks in of_each for stack in stacks]
         if not stacks:
             return
         began = time.perf_counter()
-        rows_of_batch, fitting = describe_within_memory(self.extractor.describe, stacks)
+        rows_of_batch, fitting = extract_within_memory(self.extractor.extract_windows, stacks)
         if fitting < len(stacks):
             self._most = fitting
         spent = time.perf_counter() - began
         self.seconds += spent
         begin = 0
-        for pending, own in of_each:
-            pending.take(rows_of_batch, begin, len(own))
-            pending.seconds += spent * len(own) / len(stacks)
-            begin += len(own)
+        for pending, own_stacks in of_each:
+            pending.take(rows_of_batch, begin, len(own_stacks))
+            pending.seconds += spent * len(own_stacks) / len(stacks)
+            begin += len(own_stacks)

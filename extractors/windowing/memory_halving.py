@@ -1,4 +1,4 @@
-"""Describes as many windows at a time as a GPU has memory for."""
+"""Extracts as many windows at a time as a GPU has memory for."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from extractors.windowing.window_rows import WindowRows, join_rows, move_to_cpu
 log = logging.getLogger(__name__)
 
 
-def describe_within_memory(
-    describe: Callable[[Tensor], Mapping[str, WindowRows]], stacks: Sequence[Tensor]
+def extract_within_memory(
+    extract: Callable[[Tensor], Mapping[str, WindowRows]], stacks: Sequence[Tensor]
 ) -> tuple[dict[str, WindowRows], int]:
-    """Describes windows; where a GPU has too little memory for them, in halves.
+    """Extracts windows; where a GPU has too little memory for them, in halves.
 
     Args:
-        describe: turns windows into rows by stream name.
+        extract: turns windows into rows by stream name.
         stacks: prepared frames of each window, all of one shape.
 
     Returns:
@@ -29,14 +29,14 @@ def describe_within_memory(
         torch.OutOfMemoryError: there is too little memory for a single window.
     """
     try:
-        return move_to_cpu(describe(torch.stack(list(stacks)))), len(stacks)
+        return move_to_cpu(extract(torch.stack(list(stacks)))), len(stacks)
     except torch.OutOfMemoryError:
         if len(stacks) == 1:
             raise
     half = len(stacks) // 2
     log.warning("%d windows at a time from now on, the GPU is full", half)
     torch.cuda.empty_cache()
-    first, fitting_first = describe_within_memory(describe, stacks[:half])
-    rest, fitting_rest = describe_within_memory(describe, stacks[half:])
+    first, fitting_first = extract_within_memory(extract, stacks[:half])
+    rest, fitting_rest = extract_within_memory(extract, stacks[half:])
     rows = {name: join_rows([first[name], rest[name]]) for name in first}
     return rows, min(half, fitting_first, fitting_rest)

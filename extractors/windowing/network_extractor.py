@@ -28,24 +28,20 @@ LARGEST = torch.finfo(torch.float16).max
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Describes one extractor of a network, all but its weights.
-
-    network: for the name tag. outputs: the streams, in the order in which the module gives them, the map and
-    the logits by their endings "_grid" and "_logits". width: channels of the first. values: what is done to
-    the bytes of the cut frames, in words. least, most: frames that the network can take in one window.
-    batch: windows a forward pass, for each thread on a CPU and on another device.
-    """
+    """Describes one extractor of a network, all but its weights."""
 
     name: str
-    network: str
+    network: str  #: for the name tag
+    #: The streams, in the order in which the module gives them, the map and the logits by their endings
+    #: "_grid" and "_logits".
     outputs: tuple[str, ...]
-    width: int
+    width: int  #: channels of the first
     framing: ResizeAndCrop
-    values: str
+    values: str  #: what is done to the bytes of the cut frames, in words
     windows: Windows
-    least: int = 1
-    most: int | None = None
-    batch: tuple[int, int] = (1, 8)
+    least: int = 1  #: frames that the network needs in one window
+    most: int | None = None  #: frames that it can take in one window, None for any number
+    batch: tuple[int, int] = (1, 8)  #: windows a forward pass, for each thread on a CPU and on another device
 
     @property
     def preprocessing(self) -> str:
@@ -99,11 +95,11 @@ class NetworkExtractor(WindowExtractor):
     def view(self, height: int, width: int) -> View:
         return self.plan.framing.view(height, width)
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         return self.rows(self.engine.outputs(lengthen(stacks, self.plan.least)))
 
     def rows(self, outputs: Sequence[Tensor]) -> dict[str, WindowRows]:
-        """Put the network's outputs under the names of their streams."""
+        """Puts the network's outputs under the names of their streams."""
         return {
             self.name + ending: WindowRows(
                 compact(values, self.engine.precision) if values.dim() > 2 else values
@@ -112,7 +108,7 @@ class NetworkExtractor(WindowExtractor):
         }
 
     def example(self) -> Tensor:
-        """Make two windows as the module takes them."""
+        """Makes two windows as the module takes them."""
         frames, side = max(self.windows.stack_size, self.plan.least), self.plan.framing.crop
         assert side is not None, "a plan that cuts nothing out has no one size"
         return torch.zeros(2, frames, side, side, 3, dtype=torch.uint8)
@@ -127,18 +123,18 @@ class NetworkExtractor(WindowExtractor):
 
 
 def lengthen(stacks: Tensor, least: int) -> Tensor:
-    """Lengthen windows (N, S, …) to ``least`` frames or more by repeating the last."""
+    """Lengthens windows (N, S, …) to ``least`` frames or more by repeating the last."""
     missing = least - stacks.shape[1]
     return stacks if missing <= 0 else torch.cat([stacks, stacks[:, -1:].expand(-1, missing, *[-1] * 3)], 1)
 
 
 def compact(values: Tensor, precision: Precision) -> Tensor:
-    """Halve the bytes of maps where the network was computed in half precision; none becomes infinite."""
+    """Halves the bytes of maps where the network was computed in half precision; none becomes infinite."""
     return values if precision == "fp32" else values.clamp(-LARGEST, LARGEST).half()
 
 
 def flatten_cells(grid: Tensor) -> Tensor:
-    """Flatten a map (N, C, …, H, W) to cells row by row (N, H·W, C), the mean over time where it has any."""
+    """Flattens a map (N, C, …, H, W) to cells row by row (N, H·W, C), the mean over time where it has any."""
     while grid.dim() > 4:
         grid = grid.mean(2)
     return grid.flatten(2).transpose(1, 2)

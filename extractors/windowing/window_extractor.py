@@ -24,27 +24,25 @@ from extractors.windows import Windows
 class WindowExtractor(ABC):
     """Turns frames into streams. These are called ``<name>`` (T, C), ``<name>_grid`` (T, cells, C), row by
     row, and ``<name>_logits`` (T, classes).
-
-    spec: the name tag. width: channels of ``<name>``. windows: how a video is cut. short_side: pixels of
-    the shorter edge to which the decoder shrinks larger frames, None for frames as stored. batch: windows a
-    forward pass. classes: labels of the logits, where known. any_frames: whether ``extract`` describes every
-    frame that it is given, by whatever rule these were chosen, and not windows.
     """
 
     name: str
     needs: frozenset[str] = frozenset({"frames"})
-    spec: StreamSpec
-    width: int
-    windows: Windows
+    spec: StreamSpec  #: the name tag
+    width: int  #: channels of ``<name>``
+    windows: Windows  #: how a video is cut
+    #: Pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as stored.
     short_side: int | None
-    batch: int
+    batch: int  #: windows a forward pass
     device: torch.device
-    classes: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None  #: labels of the logits, where known
+    #: Whether ``extract`` takes every frame that it is given, by whatever rule these were chosen, and not
+    #: windows.
     any_frames: bool = False
 
     @property
     def resizing(self) -> Resizing | None:
-        """Tells ``prepare``'s first resizing of whole frames; None where it resizes none."""
+        """Returns ``prepare``'s first resizing of whole frames; None where it resizes none."""
         return None
 
     @cached_property
@@ -54,18 +52,18 @@ class WindowExtractor(ABC):
 
     @abstractmethod
     def prepare(self, frames: Tensor) -> Tensor:
-        """Resize or cut frames uint8 (T, H, W, 3), on the device, to uint8 (T, h, w, 3)."""
+        """Resizes or cuts frames uint8 (T, H, W, 3), on the device, to uint8 (T, h, w, 3)."""
 
     def view(self, height: int, width: int) -> View:  # noqa: ARG002 - a subclass that cuts needs them
-        """Compute the part that ``prepare`` keeps of frames of that size."""
+        """Computes the part that ``prepare`` keeps of frames of that size."""
         return WHOLE
 
     @abstractmethod
-    def describe(self, stacks: Tensor) -> Mapping[str, WindowRows]:
-        """Turn windows, prepared frames uint8 (N, stack_size, h, w, 3), into rows by stream name."""
+    def extract_windows(self, stacks: Tensor) -> Mapping[str, WindowRows]:
+        """Turns windows, prepared frames uint8 (N, stack_size, h, w, 3), into rows by stream name."""
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """Extract each video's streams, on the CPU; windows of all videos are batched together."""
+        """Extracts each video's streams, on the CPU; windows of all videos are batched together."""
         batcher, waiting = Batcher(self), []
         for video in videos:
             cut = self.windows.cut(video.duration, video.rate)
@@ -79,7 +77,7 @@ class WindowExtractor(ABC):
 
 
 def describe_windows(windows: Windows) -> str:
-    """Describe how a video is cut, for the name tag."""
+    """Describes how a video is cut, for the name tag."""
     clock = f"{windows.extraction_fps:g} fps" if windows.extraction_fps else "every frame"
     if windows.extraction_total is not None:
         clock = f"extraction_total {windows.extraction_total}"

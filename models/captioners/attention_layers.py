@@ -16,7 +16,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def find_scale(query: Tensor) -> int:
-    """Says whether ``weigh_tanh`` wants its input as it is, 1, or doubled, 2.
+    """Chooses whether ``weigh_tanh`` takes its input as it is, 1, or doubled, 2.
 
     Doubled, it computes tanh x = 2 σ(2x) - 1, off by 2e-7 at most. In float32 on a CPU torch's σ takes a
     sixth of the time of its tanh, which over all cells of a video is what a step would spend most on.
@@ -33,7 +33,7 @@ def weigh_tanh(w: nn.Linear, x: Tensor, scale: int) -> Tensor:
 
     Args:
         w: Linear (A → 1) without bias.
-        x: (…, A), which nobody else reads.
+        x: (…, A), which no other step reads.
         scale: Of ``find_scale``.
 
     Returns:

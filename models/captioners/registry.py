@@ -76,7 +76,7 @@ class FolderDescription(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: Name → what is said of it.
+    #: Name → its description.
     captioners: Mapping[str, Description]
     #: Recipes that train what these captioners alone have, by name.
     recipes: Mapping[str, Mapping[str, Any]] = {}
@@ -111,7 +111,7 @@ class RegisteredCaptioner:
 
     @property
     def description(self) -> Description:
-        """Returns what is said of it."""
+        """Returns its description."""
         return self.folder.description.captioners[self.name]
 
     def make_demo_config(self) -> BaseModel:

@@ -94,9 +94,9 @@ class SemanticEmbedding(nn.Module):
         owner = torch.arange(len(videos), device=videos.device).repeat_interleave(
             len(sentences) // len(videos)
         )
-        own = F.one_hot(owner, len(videos)).T.bool()
+        is_owner = F.one_hot(owner, len(videos)).T.bool()
         true = relevance.gather(0, owner.unsqueeze(0)).squeeze(0)  # (S,)
-        others = relevance.masked_fill(own, -torch.inf)
+        others = relevance.masked_fill(is_owner, -torch.inf)
         margin = self.config.margin - true
         by_sentence = (margin + others.amax(1)[owner]).relu()
         by_video = (margin + others.amax(0)).relu()

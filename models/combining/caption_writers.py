@@ -102,7 +102,7 @@ class WrittenOutput(MemberOutput, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _CheckpointOutput(DecodedOutput):
-    """Holds what one of our captioners decoded, with the features that its attention is told by."""
+    """Holds what one of our captioners decoded, with the features that its attention refers to."""
 
     batch: DecodedBatch
 
@@ -182,7 +182,7 @@ class FusedWriter:
             videos = self.embedding.encode(features)
             weight = 0.0 if options.fusion_rule == "relevance" else self.likelihood_weight
             fused = rank_candidates(self.embedding, videos, written, weight)
-        return [_to_captions(written, video, found, options) for video, found in enumerate(fused)]
+        return [_to_captions(written, video, ranked, options) for video, ranked in enumerate(fused)]
 
     @property
     def _checkpoints(self) -> list[Checkpoint]:
@@ -247,16 +247,16 @@ def vocabulary_of(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 def streams_of(cards: Sequence[Card]) -> dict[str, StreamSpec]:
     """Lists the streams that any of them takes. Raises StreamMismatch where one name stands for two."""
-    found: dict[str, StreamSpec] = {}
+    streams: dict[str, StreamSpec] = {}
     for card in cards:
         for name, spec in card.streams.items():
-            if found.setdefault(name, spec).identity != spec.identity:
+            if streams.setdefault(name, spec).identity != spec.identity:
                 raise StreamMismatch(
                     f"the stream {name!r} of {card.captioner} is made by {spec.network} "
-                    f"({spec.weights_sha256[:12]}), another member's by {found[name].network} "
-                    f"({found[name].weights_sha256[:12]})"
+                    f"({spec.weights_sha256[:12]}), another member's by {streams[name].network} "
+                    f"({streams[name].weights_sha256[:12]})"
                 )
-    return found
+    return streams
 
 
 def _to_captions(

@@ -86,7 +86,9 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
 
     def start(self, memory: EnsembleMemory, rows_per_video: int) -> EnsembleState:
         pairs = zip(self._captioners(), memory.members, strict=True)
-        return EnsembleState(tuple(member.start(own, rows_per_video) for member, own in pairs))
+        return EnsembleState(
+            tuple(member.start(member_memory, rows_per_video) for member, member_memory in pairs)
+        )
 
     def first_word(self, memory: EnsembleMemory, rows_per_video: int) -> Tensor:
         return self._captioners()[0].first_word(memory.members[0], rows_per_video)
@@ -105,7 +107,7 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
             Log-probabilities (R, V), at most 0; the members' states; the attention.
         """
         triples = zip(self._captioners(), state.members, memory.members, strict=True)
-        log_probs, states, attentions = zip(*(m.step(s, word, own) for m, s, own in triples), strict=True)
+        log_probs, states, attentions = zip(*(m.step(s, word, part) for m, s, part in triples), strict=True)
         weighted = [lp + math.log(w) for lp, w in zip(log_probs, self.config.weights, strict=True)]
         # rounding can lift a certain word above probability one, which early stopping relies on not to be
         mean = torch.stack(weighted).logsumexp(0).clamp(max=0)
@@ -134,7 +136,7 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
 
 
 def _normalised(weights: Sequence[float] | None, members: int) -> tuple[float, ...]:
-    given = [1.0] * members if weights is None else list(weights)
-    if len(given) != members or not all(math.isfinite(w) and w > 0 for w in given):
-        raise ValueError(f"weights must be {members} positive numbers; they are {given}")
-    return tuple(w / sum(given) for w in given)
+    positive = [1.0] * members if weights is None else list(weights)
+    if len(positive) != members or not all(math.isfinite(w) and w > 0 for w in positive):
+        raise ValueError(f"weights must be {members} positive numbers; they are {positive}")
+    return tuple(w / sum(positive) for w in positive)

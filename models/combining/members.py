@@ -1,7 +1,7 @@
 """Chooses who writes together: the captioners that fusion and ensemble are made of, by default and as named.
 
-One rule for the service, which goes by what workers say of their captioners, and for the evaluation, which
-goes by the files.
+One rule for the service, which goes by what workers publish of their captioners, and for the evaluation,
+which goes by the files.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FUSION, ENSEMBLE = "fusion", "ensemble"
 
 
 class WrongMembers(ReelwordError, ValueError):
-    """Members that cannot be combined as they were named, or nobody to combine; the message says why."""
+    """Members that cannot be combined as they were named, or none to combine; the message says why."""
 
     code = "wrong_members"
     hint = "Name two or more captioners that python -m app models lists, of one vocabulary."
 
 
 class MemberFacts(Protocol):
-    """Says what is known of a captioner that is not loaded. kind: whose paper it is. vocabulary: a digest."""
+    """Describes a captioner that is not loaded. kind: whose paper it is. vocabulary: a digest."""
 
     @property
     def name(self) -> str: ...
@@ -51,16 +51,17 @@ class CaptionerFile:
 
 def describe_files(weights: Path = WEIGHTS) -> list[CaptionerFile]:
     """Describes the captioners of a folder. Raises CheckpointError."""
-    found = list_checkpoints(weights).items()
+    checkpoints = list_checkpoints(weights).items()
     return [
-        CaptionerFile(name, read_card(path).captioner, read_vocabulary_digest(path)) for name, path in found
+        CaptionerFile(name, read_card(path).captioner, read_vocabulary_digest(path))
+        for name, path in checkpoints
     ]
 
 
 def choose_members(kind: str, captioners: Sequence[MemberFactsT]) -> list[MemberFactsT]:
     """Chooses the members of fusion or ensemble where none are named; none where they cannot be had.
 
-    All of ``captioners`` but those that are there to compare with, unless there is nobody else. An ensemble
+    All of ``captioners`` but those that are there to compare with, unless there are no others. An ensemble
     is of two or more that know the same words: the largest number of them.
     """
     members = [each for each in captioners if _joins_unasked(each.kind)] or list(captioners)

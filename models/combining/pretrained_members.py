@@ -72,8 +72,8 @@ class PretrainedOutput:
             candidate: one that this captioner wrote.
             with_attention: whether the caption keeps it.
         """
-        found = self.captions[video][candidate.beam]
-        return found if with_attention else found.model_copy(update={"attention": None})
+        caption = self.captions[video][candidate.beam]
+        return caption if with_attention else caption.model_copy(update={"attention": None})
 
     def score(self, competing: Sequence[Sequence[Candidate]]) -> Tensor:
         """Scores captions: (B, N) log-probabilities a word. Raises NotANumber."""
@@ -84,10 +84,10 @@ class PretrainedOutput:
         """Writes a caption as this captioner would; one that is a pretrained captioner's stays as it is."""
         if candidate.text is not None:
             return candidate.text
-        text, own = join(candidate.words), self.captions[video][0].text
-        if own[:1].isupper():
+        text, own_text = join(candidate.words), self.captions[video][0].text
+        if own_text[:1].isupper():
             text = text[:1].upper() + text[1:]
-        return f"{text}." if own.endswith(".") else text
+        return f"{text}." if own_text.endswith(".") else text
 
 
 def _scored(found: Caption) -> Hypothesis:

@@ -228,22 +228,22 @@ def rank_candidates(
     competing = [_collect_candidates(outputs, video) for video in range(len(videos))]
     relevances = _score_relevance(embedding, videos, competing)
     likelihoods = _score_likelihood(outputs, competing)
-    found = []
+    ranked = []
     for candidates, relevant, likely in zip(competing, relevances, likelihoods, strict=True):
         # of captions padded to the most that any video has, a video's own come first
         scores = zip(relevant.tolist(), likely.tolist()[: len(candidates)], strict=True)
         scored = [each.with_scores(*two, weight) for each, two in zip(candidates, scores, strict=True)]
-        found.append(RankedCandidates(tuple(sorted(scored, key=lambda each: -each.merit))))
-    return found
+        ranked.append(RankedCandidates(tuple(sorted(scored, key=lambda each: -each.merit))))
+    return ranked
 
 
 def _collect_candidates(outputs: Mapping[str, MemberOutput], video: int) -> list[Candidate]:
     """One video's candidates, not yet scored; a caption that reads like an earlier one is left out."""
-    found: dict[tuple[str, ...], Candidate] = {}
+    by_words: dict[tuple[str, ...], Candidate] = {}
     for name, output in outputs.items():
         for candidate in output.candidates(name, video):
-            found.setdefault(candidate.words, candidate)
-    return list(found.values())
+            by_words.setdefault(candidate.words, candidate)
+    return list(by_words.values())
 
 
 def _score_relevance(

@@ -1,1 +1,1 @@
-"""Says which streams feed which captioner, and computes them from frames."""
+"""Chooses the streams of each captioner, and computes them from frames."""

@@ -1,4 +1,4 @@
-"""Loads the extractors of stream sets once, says which frames they need, and makes streams of the frames."""
+"""Loads the extractors of stream sets once, lists the frames they need, and makes streams of the frames."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class StreamSource(Protocol):
         ...
 
     def sampling_of(self, stream: str) -> str | None:
-        """Says how a stream's frames were chosen, None where its name tag says it."""
+        """Describes how a stream's frames were chosen, None where its name tag does."""
         ...
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
@@ -143,13 +143,13 @@ class FeatureSource:
 
     @property
     def sampling(self) -> str | None:
-        """The choice of frames in words; None where the streams' name tags say it."""
+        """The choice of frames in words; None where the streams' name tags have it."""
         if self._spread is None:
             return None
         return describe_spread(self._spread.count)
 
     def sampling_of(self, stream: str) -> str | None:  # noqa: ARG002 - of one set all are alike
-        """Says how a stream's frames were chosen, None where its name tag says it."""
+        """Describes how a stream's frames were chosen, None where its name tag does."""
         return self.sampling
 
     @property
@@ -183,7 +183,7 @@ class FeatureSource:
         """Adds to the streams of a video's frames those of its sound, and what is made of streams."""
         if isinstance(video, Footage):
             for of_sound in self._group.sound:
-                known.update(of_sound.describe(video.sound, video.duration))
+                known.update(of_sound.extract(video.sound, video.duration))
         if self._group.derived:
             self._group.derive(known)
 
@@ -232,7 +232,7 @@ class CombinedFeatureSource:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def sampling_of(self, stream: str) -> str | None:
-        """Says how a stream's frames were chosen, None where its name tag says it."""
+        """Describes how a stream's frames were chosen, None where its name tag does."""
         return self._owner[stream].sampling
 
     @property
@@ -269,17 +269,19 @@ def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[
     streams: list[dict[str, Stream]] = [{} for _ in shares]
     for extractor in dict.fromkeys(each for part, _ in shares for each in part.frame_extractors):
         places = [place for place, (part, _) in enumerate(shares) if extractor in part.frame_extractors]
-        found = extractor.extract([shares[place][0].choose(shares[place][1], extractor) for place in places])
-        for place, new in zip(places, found, strict=True):
+        extracted = extractor.extract(
+            [shares[place][0].choose(shares[place][1], extractor) for place in places]
+        )
+        for place, new in zip(places, extracted, strict=True):
             streams[place].update(new)
-    for known, (part, video) in zip(streams, shares, strict=True):
-        part.complete(known, video)
+    for part_streams, (part, video) in zip(streams, shares, strict=True):
+        part.complete(part_streams, video)
     of_parts = iter(streams)
     return [source.join([next(of_parts) for _ in source.parts]) for source, _ in asked]
 
 
 def describe_spread(frames: int) -> str:
-    """Says in words how frames are chosen that are spread over the time."""
+    """Describes how frames are chosen that are spread over the time."""
     return f"{frames} frames, each from the middle of an equal part"
 
 

@@ -47,7 +47,7 @@ def caption(
 
 
 def lead_stream(checkpoint: Checkpoint) -> str:
-    """Names the stream in whose clock and places a captioner's attention is told: the first that it takes."""
+    """Names the stream whose clock and places a captioner's attention refers to: the first that it takes."""
     return checkpoint.captioner.inputs[0].name
 
 
@@ -58,14 +58,14 @@ def optional_streams(checkpoint: Checkpoint) -> frozenset[str]:
 
 def check_streams(checkpoint: Checkpoint, features: Features) -> None:
     """Checks each stream's network, weights and preprocessing by the trained ones. Raises StreamMismatch."""
-    for name, wanted in checkpoint.card.streams.items():
+    for name, trained in checkpoint.card.streams.items():
         if name not in features and name in optional_streams(checkpoint):
             continue
         if name not in features:
             raise StreamMismatch(
                 f"{checkpoint.card.captioner} needs the stream {name!r}; given: {', '.join(features)}"
             )
-        _check(name, features[name].spec, wanted)
+        _check(name, features[name].spec, trained)
 
 
 def select_stream_set(card: Card, asked: str | None = None) -> StreamSet:
@@ -100,7 +100,7 @@ def list_extractors(card: Card) -> tuple[str, ...]:
 
 
 def describe_sampling(card: Card, stream: str, frames: int | None = None) -> str | None:
-    """Says in words how a stream's frames are chosen.
+    """Describes how a stream's frames are chosen.
 
     Args:
         card: Of the captioner that is fed by it.
@@ -108,7 +108,7 @@ def describe_sampling(card: Card, stream: str, frames: int | None = None) -> str
         frames: How many, where a set spreads them and a service has its own number.
 
     Returns:
-        The words; None where neither the card nor its stream set says it.
+        The words; None where neither the card nor its stream set has it.
     """
     try:
         spread = find_stream_set(card.training.get("streams", DEMO.name)).spread

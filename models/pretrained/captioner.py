@@ -34,7 +34,7 @@ TEXTS = 5
 
 @dataclass(frozen=True, eq=False)
 class ReadBack:
-    """Holds what a model says of captions that it reads. logits: (R, L, V), those that predict each token.
+    """Holds what a model predicts of captions that it reads. logits: (R, L, V), which predict each token.
 
     attention: (R, L, keys), what is attended to where each token is predicted; None where nothing recorded.
     """
@@ -159,14 +159,14 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
             raise OptionRefused("prompt", f"{self.name} takes none")
         added = self.tokenizer.added_tokens_decoder.values()
         marks = {*self.tokenizer.all_special_tokens, *(str(token) for token in added if token.special)}
-        if found := next((mark for mark in sorted(marks) if mark in prompt), None):
-            raise OptionRefused("prompt", f"{found} is a mark of {self.name}'s own")
+        if refused := next((mark for mark in sorted(marks) if mark in prompt), None):
+            raise OptionRefused("prompt", f"{refused} is a mark of {self.name}'s own")
 
     @torch.inference_mode()
     def score_texts(
         self, videos: Sequence[Frames] | EncodedVideos[EncodedT], texts: Sequence[Sequence[str]]
     ) -> list[list[float]]:
-        """Tells how likely texts are as captions, whoever wrote them, by reading them (teacher forcing).
+        """Computes how likely any texts are as captions by reading them (teacher forcing).
 
         Args:
             videos: B, as for ``encode``, or what it made of them.
@@ -182,14 +182,14 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         if not isinstance(videos, EncodedVideos):
             videos = self.encode(videos)
         most = max(len(of_video) for of_video in texts)
-        found: list[list[float]] = [[] for _ in texts]
+        likelihoods: list[list[float]] = [[] for _ in texts]
         for begin in range(0, most, TEXTS):
             # every video has as many rows; what fills them up is cut off below
             rows = min(TEXTS, most - begin)
             part = [[*of_video[begin:], *[""] * rows][:rows] for of_video in texts]
-            for known, new in zip(found, self._score_part(videos.encoded, part), strict=True):
-                known.extend(new)
-        return [scores[: len(of_video)] for scores, of_video in zip(found, texts, strict=True)]
+            for of_texts, new in zip(likelihoods, self._score_part(videos.encoded, part), strict=True):
+                of_texts.extend(new)
+        return [scores[: len(of_video)] for scores, of_video in zip(likelihoods, texts, strict=True)]
 
     def _score_part(self, encoded: EncodedT, texts: Sequence[Sequence[str]]) -> list[list[float]]:
         """Scores equally many texts of each video."""
@@ -276,7 +276,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
     ) -> list[list[Caption]]:
         logprobs = _logprobs(read.logits, self._padded(captions), options.temperature)
         each = len(captions) // len(chosen)
-        found: list[list[Caption]] = []
+        by_video: list[list[Caption]] = []
         for video, frames in enumerate(chosen):
             rows = range(video * each, (video + 1) * each)
             looked = None if read.attention is None else self._token_map(encoded, video, frames)
@@ -288,8 +288,8 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
                 )
                 for row in rows
             ]
-            found.append(sorted(of_video, key=lambda caption: -caption.score))
-        return found
+            by_video.append(sorted(of_video, key=lambda caption: -caption.score))
+        return by_video
 
     def _to_caption(
         self,
@@ -327,8 +327,8 @@ def _until_end(rows: Sequence[Sequence[int]], tokens: SpecialTokens) -> list[lis
 def _logprobs(logits: Tensor, tokens: Tensor, temperature: float) -> list[list[float]]:
     """(R, L) natural logarithms of each token's probability given those before it. Raises NotANumber."""
     normed = (logits.float() / temperature).log_softmax(2)
-    found = normed.gather(2, tokens[:, :, None])[:, :, 0]
-    if found.isnan().any():
+    of_tokens = normed.gather(2, tokens[:, :, None])[:, :, 0]
+    if of_tokens.isnan().any():
         raise NotANumber("The model's probabilities are not numbers.")
-    rows: list[list[float]] = found.tolist()
+    rows: list[list[float]] = of_tokens.tolist()
     return rows

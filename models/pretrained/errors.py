@@ -16,7 +16,7 @@
     ├── DiskTooSmall         disk_too_small          they do not fit on the disk
     ├── NameTaken            captioner_name_taken    another captioner has the name
     ├── NameRefused          captioner_name_refused  the name cannot be used
-    └── NotInstalled         captioner_not_installed nobody added it
+    └── NotInstalled         captioner_not_installed it was not added
 
 docs/pretrained.md lists them all.
 """

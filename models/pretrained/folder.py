@@ -47,23 +47,18 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 
 @dataclass(frozen=True)
 class PretrainedInfo:
-    """Describes a pretrained captioner that is not loaded.
+    """Describes a pretrained captioner that is not loaded."""
 
-    folder: where it lies; its last part is the captioner's ``name`` unless another was given.
-    architecture: the class in transformers. parameters: numbers in its weights. disk: bytes of these files.
-    working: bytes that one video with a beam of five takes beside the weights, as the configuration says.
-    licence: of the README's card, None where it says nothing. config: config.json.
-    """
-
-    folder: Path
+    folder: Path  #: where it lies; its last part is the captioner's ``name`` unless another was given
     name: str
     family: Family
-    architecture: str
-    parameters: int
-    disk: int
+    architecture: str  #: the class in transformers
+    parameters: int  #: numbers in its weights
+    disk: int  #: bytes of these files
+    #: Bytes that one video with a beam of five takes beside the weights, as the configuration says.
     working: int
-    licence: str | None
-    config: Mapping[str, Any]
+    licence: str | None  #: of the README's card, None where it says nothing
+    config: Mapping[str, Any]  #: config.json
 
     def memory(self, precision: Precision = "float32") -> int:
         """Bytes that it takes when it is loaded and captions one video, an estimate."""
@@ -109,14 +104,14 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises NotACaptioner where it is not there, PretrainedDamaged where it cannot be read.
     """
     try:
-        found = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise NotACaptioner(f"{path.parent} has no {path.name}.") from error
     except (OSError, ValueError) as error:
         raise PretrainedDamaged(f"{path} cannot be read: {error}.") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise PretrainedDamaged(f"{path} holds no JSON object.")
-    return found
+    return content
 
 
 def _family(folder: Path, config: Mapping[str, Any]) -> tuple[Family, str]:
@@ -128,9 +123,11 @@ def _family(folder: Path, config: Mapping[str, Any]) -> tuple[Family, str]:
         raise RemoteCodeRefused(f"{folder} ({kind}) is opened by code that comes with it.")
     if kind not in FAMILIES:
         raise UnknownArchitecture(f"{folder} is a {kind}; opened here are {', '.join(FAMILIES)}.")
-    said = config.get("architectures") or [FAMILIES[kind][1]]
-    if FAMILIES[kind][1] not in said:
-        raise UnknownArchitecture(f"{folder} is a {said[0]}; of {kind}, {FAMILIES[kind][1]} writes captions.")
+    architectures = config.get("architectures") or [FAMILIES[kind][1]]
+    if FAMILIES[kind][1] not in architectures:
+        raise UnknownArchitecture(
+            f"{folder} is a {architectures[0]}; of {kind}, {FAMILIES[kind][1]} writes captions."
+        )
     return FAMILIES[kind]
 
 
@@ -143,8 +140,8 @@ def weight_files(folder: Path) -> list[Path]:
         names = _indexed(folder / INDEX)
     elif (folder / WEIGHTS).is_file():
         names = [WEIGHTS]
-    elif found := sorted(path.name for ending in PICKLES for path in folder.glob(f"*{ending}")):
-        raise PickledWeightsOnly(f"{folder} has {', '.join(found)} and no {WEIGHTS}.")
+    elif pickles := sorted(path.name for ending in PICKLES for path in folder.glob(f"*{ending}")):
+        raise PickledWeightsOnly(f"{folder} has {', '.join(pickles)} and no {WEIGHTS}.")
     else:
         raise PretrainedDamaged(f"{folder} has no {WEIGHTS}.")
     if missing := [name for name in names if not (folder / name).is_file()]:
@@ -184,7 +181,7 @@ def _licence(card: Path) -> str | None:
         head = metadata_load(card) if card.is_file() else None
     except (OSError, ValueError, YAMLError):
         return None
-    found = (head or {}).get("license")
-    if found == "other":
-        found = (head or {}).get("license_name") or found
-    return found if isinstance(found, str) else None
+    licence = (head or {}).get("license")
+    if licence == "other":
+        licence = (head or {}).get("license_name") or licence
+    return licence if isinstance(licence, str) else None

@@ -192,17 +192,17 @@ class InstalledCaptioners:
         if NAME.fullmatch(name) and part.is_dir() and not (self.folder / name).is_dir():
             shutil.rmtree(part)
             return
-        gone = self.path(name).rename(part)  # at once: nobody loads half of it
+        gone = self.path(name).rename(part)  # at once: no reader loads half of it
         shutil.rmtree(gone)
 
     def verify(self, name: str) -> PretrainedCard:
         """Checks every byte against the card. Raises NotInstalled, FilesDiffer."""
         folder, card = self.path(name), self.card(name)
-        for file, known in card.files.items():
+        for file, recorded in card.files.items():
             path = folder / file
             if not path.is_file():
                 raise FilesDiffer(f"{name} lacks its {file}.")
-            if path.stat().st_size != known.bytes or sha256_of(path) != known.sha256:
+            if path.stat().st_size != recorded.bytes or sha256_of(path) != recorded.sha256:
                 raise FilesDiffer(f"{file} of {name} is not the file that was added.")
         return card
 
@@ -237,14 +237,14 @@ class InstalledCaptioners:
 
 def hub_id(text: str) -> tuple[str, str | None] | None:
     """``owner/name@revision`` as (id, revision), or None where the text is no id of a hub."""
-    found = HUB_ID.fullmatch(text)
-    return None if found is None else (found["id"], found["revision"])
+    match = HUB_ID.fullmatch(text)
+    return None if match is None else (match["id"], match["revision"])
 
 
 def default_name(source: str) -> str:
     """The last part of an id or a path, in lower case and without a revision."""
-    found = hub_id(source)
-    last = source.rstrip("/").rpartition("/")[2] if found is None else found[0].rpartition("/")[2]
+    hub = hub_id(source)
+    last = source.rstrip("/").rpartition("/")[2] if hub is None else hub[0].rpartition("/")[2]
     return Path(source).resolve().name.lower() if last in ("", ".", "..") else last.lower()
 
 
@@ -264,7 +264,7 @@ def _partial_folder(part: Path) -> Iterator[None]:
 def _bring(source: str, part: Path, *, offline: bool, endpoint: str | None) -> str | None:
     """Fills the folder; returns the commit, None where the source is a folder. Raises PretrainedError.
 
-    The hub's library is imported here alone: whoever only lists captioners does without.
+    The hub's library is imported here alone: a list of captioners needs none of it.
     """
     from models.pretrained.hub import copy_folder, download
 

@@ -37,18 +37,14 @@ CLOSED: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 @dataclass(frozen=True)
 class LoadSettings:
-    """Says how a captioner is loaded.
+    """Describes how a captioner is loaded."""
 
-    device: where to. precision: of its weights. attention: what is shown of it. frames: how many frames it
-    is shown at most, where its kind leaves that open; None for its own number. prompt: what a video-language
-    model is asked; None for ours.
-    """
-
-    device: str = "cpu"
-    precision: Precision = "float32"
-    attention: AttentionChoice = field(default_factory=AttentionChoice)
+    device: str = "cpu"  #: where to
+    precision: Precision = "float32"  #: of its weights
+    attention: AttentionChoice = field(default_factory=AttentionChoice)  #: what is shown of it
+    #: How many frames it is shown at most, where its kind leaves that open; None for its own number.
     frames: int | None = None
-    prompt: str | None = None
+    prompt: str | None = None  #: what a video-language model is asked; None for ours
 
 
 @contextmanager
@@ -128,13 +124,15 @@ def special_tokens(model: Any, tokenizer: Any, start: int | None = None) -> Spec
     Raises:
         PretrainedDamaged: No end token is named.
     """
-    said = model.generation_config
-    end = said.eos_token_id if said.eos_token_id is not None else tokenizer.eos_token_id
+    generation = model.generation_config
+    end = generation.eos_token_id if generation.eos_token_id is not None else tokenizer.eos_token_id
     ends = tuple(end) if isinstance(end, list | tuple) else (end,)
     if ends == (None,):
         raise PretrainedDamaged("Neither the model nor the tokenizer names a token that ends a caption.")
-    pad = next((each for each in (said.pad_token_id, tokenizer.pad_token_id) if each is not None), ends[0])
-    start = said.bos_token_id if start is None else start
+    pad = next(
+        (each for each in (generation.pad_token_id, tokenizer.pad_token_id) if each is not None), ends[0]
+    )
+    start = generation.bos_token_id if start is None else start
     unknown = tokenizer.unk_token_id
     return SpecialTokens(start, ends, pad, None if unknown in (*ends, pad, start) else unknown)
 
@@ -165,6 +163,6 @@ class PixelProcessor:
     def __call__(self, frames: NDArray[np.uint8]) -> Tensor:
         """Frames uint8 (T, H, W, 3) to float32 (T, 3, h, w)."""
         pictures = list(torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2))
-        made = self.processor(pictures, input_data_format="channels_first", return_tensors="pt")
-        pixels: Tensor = made["pixel_values"]
+        processed = self.processor(pictures, input_data_format="channels_first", return_tensors="pt")
+        pixels: Tensor = processed["pixel_values"]
         return pixels.flatten(0, 1) if pixels.ndim == 5 else pixels

@@ -27,13 +27,12 @@ REFUSED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Token ids. start: a decoder's first token, None where a prompt begins it. ends: any of them ends a
-    caption. pad: fills up shorter ones. unknown: never written where ``suppress_unk`` asks, None where the
-    tokenizer has none of its own."""
+    """Token ids."""
 
-    start: int | None
-    ends: tuple[int, ...]
-    pad: int
+    start: int | None  #: a decoder's first token, None where a prompt begins it
+    ends: tuple[int, ...]  #: any of them ends a caption
+    pad: int  #: fills up shorter ones
+    #: Never written where ``suppress_unk`` asks, None where the tokenizer has none of its own.
     unknown: int | None = None
 
 
@@ -69,7 +68,7 @@ def generation_config(options: DecodingOptions, tokens: SpecialTokens) -> Genera
     Returns:
         A configuration in which nothing is left to the model's own.
     """
-    said: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "max_new_tokens": options.max_length,
         "num_return_sequences": options.num_captions,
         "do_sample": options.method == "sample",
@@ -79,17 +78,17 @@ def generation_config(options: DecodingOptions, tokens: SpecialTokens) -> Genera
         "pad_token_id": tokens.pad,
     }
     if options.suppress_unk and tokens.unknown is not None:
-        said["suppress_tokens"] = [tokens.unknown]
+        settings["suppress_tokens"] = [tokens.unknown]
     if options.method == "beam":
-        said |= {
+        settings |= {
             "num_beams": options.beam_size,
             "length_penalty": penalty_exponent(options),
             "early_stopping": "never",
         }
     if options.method == "sample":
-        said |= {
+        settings |= {
             "temperature": options.temperature,
             "top_k": options.top_k or 0,
             "top_p": 1.0 if options.top_p is None else options.top_p,
         }
-    return GenerationConfig(**said)
+    return GenerationConfig(**settings)

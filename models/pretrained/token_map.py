@@ -19,18 +19,15 @@ from models.pretrained.errors import PretrainedDamaged
 
 @dataclass(frozen=True, eq=False)
 class TokenMap:
-    """Says which of a model's keys are visual tokens, and what each of them saw.
+    """Lists which of a model's keys are visual tokens, and what each of them saw."""
 
-    keys: int64 (M, rows · columns), places among the keys that are attended to, the cells of a moment row by
-    row. rows, columns: of the grid of cells. frames_each: frames that make one moment. view: the part of the
-    frame that the grid covers.
-    """
-
+    #: int64 (M, rows · columns), places among the keys that are attended to, the cells of a moment row by
+    #: row.
     keys: NDArray[np.int64]
-    rows: int
-    columns: int
-    view: View = WHOLE
-    frames_each: int = 1
+    rows: int  #: rows of the grid of cells
+    columns: int  #: columns of the grid of cells
+    view: View = WHOLE  #: the part of the frame that the grid covers
+    frames_each: int = 1  #: frames that make one moment
 
     def attention(
         self, words: tuple[str, ...], weights: NDArray[np.float64], frames: ChosenFrames

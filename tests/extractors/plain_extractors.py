@@ -42,7 +42,7 @@ class Numbers(WindowExtractor):
         self.prepared += len(frames)
         return frames
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         self.batches.append(len(stacks))
         found = [[read_number(frame.numpy()) for frame in stack] for stack in stacks]
         numbers = [[-1 if number is None else number for number in row] for row in found]
@@ -52,7 +52,7 @@ class Numbers(WindowExtractor):
 class Means(Numbers):
     """The mean of each colour over a window: stream (T, 3)."""
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         self.batches.append(len(stacks))
         return {self.name: WindowRows(stacks.float().mean((1, 2, 3)))}
 
@@ -64,7 +64,7 @@ class Loudness:
     needs: frozenset[str] = frozenset({"audio"})
     spec = StreamSpec("loudness", "none", "none")
 
-    def describe(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
+    def extract(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
         start = np.arange(max(1, round(duration)), dtype=np.float64)
         samples = np.zeros(0) if audio is None else audio.samples
         seconds = [samples[int(s * self.rate) : int((s + 1) * self.rate)] for s in start]

@@ -38,8 +38,8 @@ class DemoStreams(Averages):
 def demo_shapes(folder: Path) -> AblationCorpus:
     """In float32, so that what is compared to the bit can be."""
     archive, captions = write_corpus(folder, COUNT)
-    describer = CachedNetwork(DemoStreams(), VIEWS)
-    items = load_set([describer], archive, read_items(captions), folder / "cache")
+    network = CachedNetwork(DemoStreams(), VIEWS)
+    items = load_set([network], archive, read_items(captions), folder / "cache")
     kept, held_out = hold_out(items, HELD_OUT, "shapes/", 1)
     corpus = AblationCorpus.from_items(
         "demo", kept, held_out, dict.fromkeys(DemoStreams.shapes, DemoStreams.spec)

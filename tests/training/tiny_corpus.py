@@ -101,5 +101,5 @@ def captioned(
     folder: Path, count: int = 32, network: PictureNetwork | None = None, *others: CachedNetwork
 ) -> list[TrainingItem]:
     archive, captions = write_corpus(folder, count)
-    describers: Sequence[CachedNetwork] = [CachedNetwork(network or Averages(), VIEWS), *others]
-    return load_set(describers, archive, read_items(captions), folder / "cache")
+    networks: Sequence[CachedNetwork] = [CachedNetwork(network or Averages(), VIEWS), *others]
+    return load_set(networks, archive, read_items(captions), folder / "cache")

@@ -79,15 +79,15 @@ def read_pictures(archive: Path, names: Sequence[str]) -> Iterator[tuple[str, ND
 
     Raises CorpusError when the archive lacks one of the names.
     """
-    wanted = set(names)
+    missing = set(names)
     reader = _from_folder if archive.is_dir() else _from_tar
-    for name, data in reader(archive, wanted):
-        wanted.discard(name)
+    for name, data in reader(archive, missing):
+        missing.discard(name)
         with Image.open(io.BytesIO(data)) as image:
             yield name, np.asarray(image.convert("RGB"))
-    if wanted:
+    if missing:
         raise CorpusError(
-            f"{archive} lacks {len(wanted)} pictures that the captions name, e.g. {min(wanted)}"
+            f"{archive} lacks {len(missing)} pictures that the captions name, e.g. {min(missing)}"
         )
 
 

@@ -51,18 +51,18 @@ class CachedNetwork:
 
 
 def load_set(
-    describers: Sequence[CachedNetwork], archive: Path, items: Sequence[ArchiveItem], cache: Path
+    networks: Sequence[CachedNetwork], archive: Path, items: Sequence[ArchiveItem], cache: Path
 ) -> list[TrainingItem]:
     """Loads items of one archive with features, which are computed now where the cache lacks them.
 
     Args:
-        describers: networks that compute the features.
+        networks: those that compute the features.
         archive: a tar or a folder of pictures.
         items: with the pictures' names.
         cache: where features are kept.
     """
     names = [name for item in items for name in item.files]
-    caches = (load_features(each.network, archive, names, each.views, cache) for each in describers)
+    caches = (load_features(each.network, archive, names, each.views, cache) for each in networks)
     features = reduce(PictureStreams.join, caches)
     return [
         TrainingItem(
@@ -74,34 +74,34 @@ def load_set(
     ]
 
 
-def load_training_sets(describers: Sequence[CachedNetwork], data: Path, cache: Path) -> list[TrainingItem]:
+def load_training_sets(networks: Sequence[CachedNetwork], data: Path, cache: Path) -> list[TrainingItem]:
     """Loads the training split of every set that ``data`` holds.
 
     Args:
-        describers: networks that compute the features.
+        networks: those that compute the features.
         data: the folder with archives and captions.
         cache: where features are kept.
 
     Raises:
         FileNotFoundError: there is no set.
     """
-    found = [(data / a, data / c) for a, c in SETS if (data / a).exists() and (data / c).exists()]
-    if not found:
-        wanted = ", ".join(archive for archive, _ in SETS)
-        raise FileNotFoundError(f"{data} holds none of {wanted}; docs/training.md says what to put there")
+    sets = [(data / a, data / c) for a, c in SETS if (data / a).exists() and (data / c).exists()]
+    if not sets:
+        archives = ", ".join(archive for archive, _ in SETS)
+        raise FileNotFoundError(f"{data} holds none of {archives}; docs/training.md says what to put there")
     return [
         item
-        for archive, captions in found
-        for item in load_set(describers, archive, read_items(captions, "train"), cache)
+        for archive, captions in sets
+        for item in load_set(networks, archive, read_items(captions, "train"), cache)
     ]
 
 
 def with_streams(items: Sequence[TrainingItem], names: Collection[str]) -> list[TrainingItem]:
     """Returns the same items with these streams alone."""
-    known: dict[int, PictureStreams] = {}
+    reduced: dict[int, PictureStreams] = {}
 
     def of(cache: PictureStreams) -> PictureStreams:
-        return known.setdefault(id(cache), cache.keep_streams(names))
+        return reduced.setdefault(id(cache), cache.keep_streams(names))
 
     return [replace(item, pictures=replace(item.pictures, cache=of(item.pictures.cache))) for item in items]
 

@@ -60,7 +60,7 @@ class PictureStreams:
 
 
 class PictureNetwork(Protocol):
-    """A network that describes pictures. shapes: stream → (N, C). spec: of network, weights and input."""
+    """Computes features of pictures. shapes: stream → (N, C). spec: of network, weights and input."""
 
     spec: StreamSpec
 
@@ -73,7 +73,7 @@ class PictureNetwork(Protocol):
 
 @runtime_checkable
 class WholePictureNetwork(Protocol):
-    """A network that describes pictures in their own shape, and no other views of them."""
+    """Computes features of pictures in their own shape, and of no other views of them."""
 
     def of_stills(self, pictures: Sequence[NDArray[np.uint8]]) -> Mapping[str, NDArray[np.float16]]:
         """Computes stream → (B, N, C) of B pictures uint8 (H, W, 3)."""
@@ -153,19 +153,21 @@ def _fill(
     done_file = next(iter(paths.values())).with_suffix(".done")
     partials = {stream: path.with_suffix(".partial.npy") for stream, path in paths.items()}
     begun = done_file.exists() and all(partial.exists() for partial in partials.values())
-    done = int(done_file.read_text() or 0) if begun else 0
+    pictures_done = int(done_file.read_text() or 0) if begun else 0
     shape = (len(names), views)
     arrays = {
-        stream: _open_array(partials[stream], None if done else (*shape, *network.shapes[stream]))
+        stream: _open_array(partials[stream], None if pictures_done else (*shape, *network.shapes[stream]))
         for stream in paths
     }
     row = {name: i for i, name in enumerate(names)}
-    with tqdm(total=len(names), initial=done, desc=f"features of {archive.name}", unit="picture") as bar:
+    with tqdm(
+        total=len(names), initial=pictures_done, desc=f"features of {archive.name}", unit="picture"
+    ) as bar:
         for start, chunk in enumerate(_read_chunks(archive, names)):
-            if (start + 1) * CHUNK <= done:
+            if (start + 1) * CHUNK <= pictures_done:
                 continue
             rows = [row[name] for name, _ in chunk]
-            for stream, values in _describe(network, chunk, views).items():
+            for stream, values in _compute_features(network, chunk, views).items():
                 arrays[stream][rows] = values.reshape(len(chunk), views, *values.shape[1:])
             done_file.write_text(str((start + 1) * CHUNK))
             bar.update(len(chunk))
@@ -175,10 +177,10 @@ def _fill(
     done_file.unlink(missing_ok=True)
 
 
-def _describe(
+def _compute_features(
     network: PictureNetwork, chunk: Sequence[tuple[str, NDArray[np.uint8]]], views: int
 ) -> Mapping[str, NDArray[np.float16]]:
-    """Describes the views of some pictures: stream → (pictures · views, N, C)."""
+    """Computes features of the views of some pictures: stream → (pictures · views, N, C)."""
     if isinstance(network, WholePictureNetwork):
         return network.of_stills([picture for _, picture in chunk])
     return network.of_pictures(np.concatenate([cut_views(picture, name, views) for name, picture in chunk]))

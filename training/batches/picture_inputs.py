@@ -49,13 +49,13 @@ class NeedsVideo(ReelwordError, ValueError):
 class PictureInputs:
     """The streams that a captioner reads of pictures.
 
-    streams: the set that it is fed from. names: those of its streams that it reads. describers: the networks
+    streams: the set that it is fed from. names: those of its streams that it reads. networks: the networks
     that compute these, and what teachers read.
     """
 
     streams: StreamSet
     names: tuple[str, ...]
-    describers: tuple[CachedNetwork, ...]
+    networks: tuple[CachedNetwork, ...]
 
     @classmethod
     def build(
@@ -81,8 +81,8 @@ class PictureInputs:
         _check_shown_by_pictures(streams.only(names))
         parts = [streams.only(names), *(_find_teacher_streams(card) for card in teachers)]
         makers = dict.fromkeys(each.extractor for part in parts for each in part.inputs)
-        describers = tuple(_build_network(name, device) for name in makers)
-        built = cls(streams, tuple(names), describers)
+        networks = tuple(_build_network(name, device) for name in makers)
+        built = cls(streams, tuple(names), networks)
         for card in teachers:
             built.check_streams(card)
         return built
@@ -101,7 +101,7 @@ class PictureInputs:
         Raises:
             FileNotFoundError: ``data`` holds no set.
         """
-        every = load_training_sets(self.describers, data, cache)
+        every = load_training_sets(self.networks, data, cache)
         return hold_out(every, held_out, SELECTION_SET, SELECTION_SEED)
 
     @property
@@ -122,7 +122,7 @@ class PictureInputs:
 
     @property
     def _specs(self) -> Mapping[str, StreamSpec]:
-        return {name: each.network.spec for each in self.describers for name in each.network.shapes}
+        return {name: each.network.spec for each in self.networks for name in each.network.shapes}
 
 
 def _describe_spec(spec: StreamSpec) -> str:
@@ -154,12 +154,12 @@ def fit_to_streams(config: ConfigT, streams: StreamSet) -> ConfigT:
 
     What the set lacks is taken from its one stream of the same width, where it has one.
     """
-    given = {}
+    new_names = {}
     for stream in list_streams(config):
         alike = [each.stream for each in streams.inputs if each.width == stream.width]
         if stream.name not in streams.streams and len(alike) == 1:
-            given[stream.name] = alike[0]
-    return rename_streams(config, given)
+            new_names[stream.name] = alike[0]
+    return rename_streams(config, new_names)
 
 
 def _find_teacher_streams(card: Card) -> StreamSet:

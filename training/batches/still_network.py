@@ -1,4 +1,4 @@
-"""Describes stills by the extractors that the service runs, each still a video of one frame.
+"""Extracts features of stills by the extractors that the service runs, each still a video of one frame.
 
 Networks of windows are shown that frame alone: what ``i3d_brief`` says of a still does not depend on how
 often it is repeated. Pictures keep their shape, as frames of videos do.
@@ -49,7 +49,7 @@ class StillNetwork:
         return streams[next(iter(self.shapes))].spec
 
     def of_stills(self, pictures: Sequence[NDArray[np.uint8]]) -> dict[str, NDArray[np.float16]]:
-        """Describes pictures.
+        """Extracts features of pictures.
 
         Args:
             pictures: B pictures uint8 (H, W, 3), of any sizes.
@@ -57,14 +57,14 @@ class StillNetwork:
         Returns:
             Stream → (B, N, C), zeros where a picture has fewer rows.
         """
-        described = self._extract(pictures)
+        extracted = self._extract(pictures)
         return {
-            name: np.stack([pad_rows(streams[name], *shape) for streams in described])
+            name: np.stack([pad_rows(streams[name], *shape) for streams in extracted])
             for name, shape in self.shapes.items()
         }
 
     def of_pictures(self, pictures: NDArray[np.uint8]) -> dict[str, NDArray[np.float16]]:
-        """Describes pictures uint8 (B, H, W, 3) of one size: stream → (B, N, C)."""
+        """Extracts features of pictures uint8 (B, H, W, 3) of one size: stream → (B, N, C)."""
         return self.of_stills(list(pictures))
 
     def _extract(self, pictures: Sequence[NDArray[np.uint8]]) -> list[dict[str, Stream]]:

@@ -68,13 +68,13 @@ class TeacherReading:
 
     def index_rows(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Returns where each caption's rows lie, its end counted as a word."""
-        found, begin = {}, 0
+        rows, begin = {}, 0
         for name, _, captions in self.items:
             for i, caption in enumerate(captions):
                 count = min(len(caption) + 1, self.max_length)
-                found[name, i] = (begin, count)
+                rows[name, i] = (begin, count)
                 begin += count
-        return found
+        return rows
 
 
 def load_soft_targets(
@@ -129,8 +129,8 @@ def _compute_distributions(
             top = predict_top_words(
                 teacher, memory, move_to(targets, device), min(KEPT, len(teacher.vocabulary))
             )
-        own = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
-        valid = (targets >= 0) & own.unsqueeze(1)
+        is_caption = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
+        valid = (targets >= 0) & is_caption.unsqueeze(1)
         yield top.indices.cpu()[valid].numpy(), top.values.float().cpu()[valid].numpy()
 
 

@@ -102,19 +102,16 @@ WHOLE_BATCH = BatchPart()
 
 @dataclass(frozen=True, eq=False)
 class TrainingBatches(ABC, Generic[ItemT_co]):
-    """An endless, resumable order of batches: batch ``step`` is a function of the seed and ``step`` alone.
-
-    videos: items a batch, all there are where they are fewer. captions: drawn of each. max_length: words of
-    a caption, its end among them; longer ones are cut. part: what is made of each batch, where several
-    processes share them; what is drawn for an item does not depend on it.
-    """
+    """An endless, resumable order of batches: batch ``step`` is a function of the seed and ``step`` alone."""
 
     items: Sequence[ItemT_co]
     vocabulary: Vocabulary
-    videos: int
-    captions: int
-    max_length: int
+    videos: int  #: items a batch, all there are where they are fewer
+    captions: int  #: drawn of each
+    max_length: int  #: words of a caption, its end among them; longer ones are cut
     seed: int
+    #: What is made of each batch, where several processes share them; what is drawn for an item does not
+    #: depend on it.
     part: BatchPart = field(default=WHOLE_BATCH, kw_only=True)
 
     @property

@@ -83,7 +83,7 @@ class VideoFeatures:
         return failed
 
     def has(self, video: VideoItem) -> bool:
-        """Tells whether there are features of this file as it is now, going by its size."""
+        """Returns whether there are features of this file as it is now, going by its size."""
         if video.path is None or not self._form.main_file(self.folder, _name_file(video)).exists():
             return False
         try:
@@ -99,14 +99,16 @@ class VideoFeatures:
     def _make(self, video: VideoItem, decoder: Decoder) -> None:
         assert video.path is not None
         if video.start is not None and video.end is not None:
-            made = self._make_of_part(video.path, (video.start, video.end), decoder)
+            features = self._make_of_part(video.path, (video.start, video.end), decoder)
         elif self._source.wanted.spread is not None:
-            made = self._make_of_whole(video.path, decoder)
+            features = self._make_of_whole(video.path, decoder)
         else:
-            made = self._make_in_chunks(video.path, decoder)
-        kept = {name: made.streams[name] for name in self._source.wanted.streams if name in made.streams}
+            features = self._make_in_chunks(video.path, decoder)
+        kept = {
+            name: features.streams[name] for name in self._source.wanted.streams if name in features.streams
+        }
         source = VideoSource.of(video.path)
-        saved = SavedFeatures(self._tag, source, made.video.media(), made.rate, kept)
+        saved = SavedFeatures(self._tag, source, features.video.media(), features.rate, kept)
         self._form.write(self.folder, _name_file(video), saved)
 
     def _make_of_whole(self, path: Path, decoder: Decoder) -> _MadeFeatures:
@@ -141,13 +143,13 @@ class _MadeFeatures:
 
 def build_feature_spec(feature_source: FeatureSource) -> FeatureSpec:
     """Describes all that decides a feature source's numbers: set, streams, choice of frames, extractors."""
-    wanted = feature_source.wanted
+    streams = feature_source.wanted
     # what a set without a sampling of its own made of frames shrunk for all alike has another name tag
     spec = StreamSpec(
-        wanted.name, "", ", ".join(wanted.streams), feature_source.sampling or "each extractor's frames"
+        streams.name, "", ", ".join(streams.streams), feature_source.sampling or "each extractor's frames"
     )
     return FeatureSpec(
-        wanted.name,
+        streams.name,
         spec,
         inputs={each.name: _describe_extractor(each).spec_hash for each in feature_source.extractors},
     )
@@ -159,7 +161,7 @@ def _describe_extractor(extractor: AnyExtractor) -> FeatureSpec:
 
 
 def _name_file(video: VideoItem) -> str:
-    """Returns the file's stem, and digits that tell equal stems in other folders apart."""
+    """Returns the file's stem, and digits that distinguish equal stems in other folders."""
     assert video.path is not None
     part = "" if video.start is None else f"-{video.start:g}-{video.end:g}"
     return f"{video.path.stem}-{path_digest(video.path)}{part}"

@@ -26,20 +26,15 @@ def parse_split(name: str) -> Split:
 
 @dataclass(frozen=True)
 class VideoItem:
-    """One captioned video or picture.
-
-    path: its file, None where that is not there. captions: without line breaks, none empty. start, end:
-    seconds of the file, where the video is a part of it. category: of the set's kinds of videos, where it
-    has such.
-    """
+    """One captioned video or picture."""
 
     id: str
-    path: Path | None
+    path: Path | None  #: its file, None where that is not there
     split: Split
-    captions: tuple[str, ...]
-    start: float | None = None
-    end: float | None = None
-    category: int | None = None
+    captions: tuple[str, ...]  #: without line breaks, none empty
+    start: float | None = None  #: seconds of the file at which the video begins, where it is a part of it
+    end: float | None = None  #: seconds at which it ends
+    category: int | None = None  #: of the set's kinds of videos, where it has such
 
     @property
     def usable(self) -> bool:
@@ -87,8 +82,8 @@ class CaptionSet:
             NothingToUse: there is none.
         """
         videos = self.usable if media else tuple(video for video in self.videos if video.captions)
-        found = tuple(video for video in videos if not splits or video.split in splits)
-        if not found:
+        chosen = tuple(video for video in videos if not splits or video.split in splits)
+        if not chosen:
             of = f" of the split {' or '.join(splits)}" if splits else ""
             reported = " ".join(notice.message for notice in self.notices)
             what = "both a file and a caption" if media else "a caption"
@@ -96,7 +91,7 @@ class CaptionSet:
                 f"No video of {self.name}{of} has {what}. {reported}".strip(),
                 f"See what is missing with: python -m app data check {self.name} --root DIR",
             )
-        return found
+        return chosen
 
 
 def assemble(
@@ -125,30 +120,30 @@ def assemble(
     videos = [counts.clean(video) for video in _join_entries(name, entries, counts)]
     missing = [file_name(video.id) for video in videos if video.path is None]
     bare = [video.id for video in videos if not video.captions]
-    found = (
+    all_notices = (
         *notices,
         *counts.make_notices(),
         *_note(MISSING_VIDEO, missing, "{n} captioned {videos} not there, e.g. {first}."),
         *_note("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
     )
-    return CaptionSet(name, tuple(videos), expected or {}, tuple(annotations), found)
+    return CaptionSet(name, tuple(videos), expected or {}, tuple(annotations), all_notices)
 
 
 def _join_entries(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:
     """Joins entries of one id to one video with all their captions, where they are of one file and time."""
     videos: dict[str, VideoItem] = {}
     for entry in entries:
-        known = videos.get(entry.id)
-        if known is None:
+        earlier = videos.get(entry.id)
+        if earlier is None:
             videos[entry.id] = entry
             continue
-        if replace(known, captions=()) != replace(entry, captions=()):
+        if replace(earlier, captions=()) != replace(entry, captions=()):
             raise IdsCollide(
                 f"{name} gives the id {entry.id!r} to two different videos or splits.",
                 "Give each video an id of its own in the captions file, or leave the ids out.",
             )
         counts.repeated.append(entry.id)
-        videos[entry.id] = replace(known, captions=(*known.captions, *entry.captions))
+        videos[entry.id] = replace(earlier, captions=(*earlier.captions, *entry.captions))
     return list(videos.values())
 
 

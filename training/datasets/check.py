@@ -38,22 +38,19 @@ class FoundAnnotation:
 
 @dataclass(frozen=True)
 class SplitCount:
-    """Counts of one split.
-
-    annotated, captions: videos and their captions. expected: as the paper has them, None where it says
-    nothing. found: videos whose file is there; unreadable: those of them that cannot be opened."""
+    """Counts of one split."""
 
     split: Split
-    annotated: int
-    expected: int | None
-    found: int
-    unreadable: int
-    captions: int
+    annotated: int  #: videos that the annotations name
+    expected: int | None  #: as the paper has them, None where it says nothing
+    found: int  #: videos whose file is there
+    unreadable: int  #: those of them that cannot be opened
+    captions: int  #: of the annotated videos
 
     @property
     def complete(self) -> bool:
-        wanted = self.annotated if self.expected is None else self.expected
-        return self.found - self.unreadable >= wanted
+        needed = self.annotated if self.expected is None else self.expected
+        return self.found - self.unreadable >= needed
 
 
 @dataclass(frozen=True)
@@ -164,13 +161,13 @@ def _count_splits(captions: CaptionSet, unreadable: Sequence[Unreadable]) -> tup
 def _find_unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ...]:
     """Opens each file once, however many clips are parts of it."""
     paths = list(dict.fromkeys(video.path for video in captions.videos if video.path is not None))
-    found = []
+    unreadable = []
     for path in tqdm(paths, desc="videos", unit="file", disable=None, leave=False):
         try:
             probe(path)
         except MediaError as error:
-            found.append(Unreadable(path, error.code, str(error)))
-    return tuple(found)
+            unreadable.append(Unreadable(path, error.code, str(error)))
+    return tuple(unreadable)
 
 
 def _find_missing(
@@ -179,9 +176,9 @@ def _find_missing(
     sentences = _list_absent(annotations) if captions.expected else []
     for count in counts:
         if not count.complete:
-            wanted = count.annotated if count.expected is None else count.expected
+            needed = count.annotated if count.expected is None else count.expected
             good = count.found - count.unreadable
-            sentences.append(f"{count.split}: {wanted - good} of {wanted} videos are missing or unreadable.")
+            sentences.append(f"{count.split}: {needed - good} of {needed} videos are missing or unreadable.")
     return tuple(sentences) if any(captions.usable) else (*sentences, "No captioned video is there at all.")
 
 
@@ -194,7 +191,7 @@ def _lacks(annotation: FoundAnnotation) -> bool:
 
 
 def probe_header(path: Path) -> None:
-    """Open the file and find its picture track. Raises MediaError."""
+    """Opens the file and finds its picture track. Raises MediaError."""
     if is_picture(path):
         return
     with open_media(path) as container:
@@ -202,7 +199,7 @@ def probe_header(path: Path) -> None:
 
 
 def make_deep_probe(decoder: Decoder) -> Probe:
-    """Decode frames spread over the whole file, in the decoder's process."""
+    """Decodes frames spread over the whole file, in the decoder's process."""
 
     def probe(path: Path) -> None:
         decoder.decode(path, DecodeRequest())

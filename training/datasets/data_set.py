@@ -19,15 +19,12 @@ from training.datasets.files import AnnotationFile
 
 @dataclass(frozen=True)
 class VocabularyRule:
-    """Says which words are known.
+    """Limits which words are known."""
 
-    min_count: words seen less often in training captions are unknown. max_words: captions are cut behind
-    so many. whole_set: words are counted in all splits. printed: the size that the paper gives."""
-
-    min_count: int = 1
-    max_words: int | None = None
-    whole_set: bool = False
-    printed: int | None = None
+    min_count: int = 1  #: words seen less often in training captions are unknown
+    max_words: int | None = None  #: captions are cut after so many
+    whole_set: bool = False  #: words are counted in all splits
+    printed: int | None = None  #: the size that the paper gives
 
     def build_vocabulary(self, captions: CaptionSet) -> Vocabulary:
         """Builds the vocabulary of the captions that are there, whether or not their videos are."""
@@ -42,10 +39,10 @@ class VocabularyRule:
         return (split_words(caption, fold_accents=True)[: self.max_words] for caption in captions)
 
     def __str__(self) -> str:
-        said = ["every word" if self.min_count == 1 else f"words seen {self.min_count} times or more"]
-        said += ["of all splits" if self.whole_set else "of the training split"]
-        said += [f"captions cut behind {self.max_words} words"] if self.max_words else []
-        return ", ".join(said)
+        parts = ["every word" if self.min_count == 1 else f"words seen {self.min_count} times or more"]
+        parts += ["of all splits" if self.whole_set else "of the training split"]
+        parts += [f"captions cut behind {self.max_words} words"] if self.max_words else []
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -73,21 +70,16 @@ ReadSet: TypeAlias = Callable[[Path, PaperProtocol], CaptionSet]
 
 @dataclass(frozen=True)
 class DataSet:
-    """A captioned set.
-
-    title: its full name. annotations: what has to lie in its folder. media: where videos or pictures are
-    looked for, in words. obtain: how to get it, a sentence. protocols: the first is the default. read: the
-    set in a folder, raises DataSetError. source: where its form was looked up.
-    """
+    """A captioned set."""
 
     name: str
-    title: str
-    annotations: tuple[AnnotationFile, ...]
-    media: str
-    obtain: str
-    protocols: tuple[PaperProtocol, ...]
-    read: ReadSet
-    source: str
+    title: str  #: its full name
+    annotations: tuple[AnnotationFile, ...]  #: what has to lie in its folder
+    media: str  #: where videos or pictures are looked for, in words
+    obtain: str  #: how to get it, a sentence
+    protocols: tuple[PaperProtocol, ...]  #: the first is the default
+    read: ReadSet  #: the set in a folder, raises DataSetError
+    source: str  #: where its form was looked up
 
     def find_protocol(self, paper: str | None = None) -> PaperProtocol:
         """Finds how a paper used the set, by default the first that did. Raises UnknownProtocol."""
@@ -96,8 +88,8 @@ class DataSet:
         for protocol in self.protocols:
             if protocol.paper == paper:
                 return protocol
-        known = ", ".join(each.paper for each in self.protocols)
-        raise UnknownProtocol(f"{paper!r} did not use {self.title}; choose one of: {known}.")
+        papers = ", ".join(each.paper for each in self.protocols)
+        raise UnknownProtocol(f"{paper!r} did not use {self.title}; choose one of: {papers}.")
 
     def load(self, root: Path, paper: str | None = None) -> CaptionSet:
         """Reads the set in a folder, as a paper used it. Raises the leaves of DataSetError."""

@@ -37,13 +37,13 @@ class AnnotationFile:
         return next((place for place in places if place.is_file()), None)
 
     def require(self, root: Path, obtain: str) -> Path:
-        """Finds the file, or says how to get it. Raises FolderMissing, AnnotationsMissing."""
+        """Finds the file. Raises FolderMissing, AnnotationsMissing with how to get it."""
         if not root.is_dir():
             raise FolderMissing(f"There is no folder {root}.", obtain)
-        found = self.find(root)
-        if found is None:
+        path = self.find(root)
+        if path is None:
             raise AnnotationsMissing(f"{root} has no {' or '.join(self.names)} ({self.what}).", obtain)
-        return found
+        return path
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class MediaFiles:
     @classmethod
     def find_below(cls, root: Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> MediaFiles:
         """Finds the files with such suffixes in a folder and all folders below it."""
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         for path in _walk(root, suffixes):
-            found.setdefault(path.stem, path)
-        return cls(found)
+            files.setdefault(path.stem, path)
+        return cls(files)
 
     def find(self, stem: str) -> Path | None:
         """Returns the file of that name without suffix; None where it is not there."""

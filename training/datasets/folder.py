@@ -116,14 +116,14 @@ def _read_rows(path: Path) -> tuple[list[FolderEntry], list[Notice]]:
     captions: dict[FolderEntry, list[str]] = {}
     for entry in _parse_rows(path, rows):
         captions.setdefault(entry.model_copy(update={"caption": None}), []).append(entry.caption or "")
-    return [entry.model_copy(update={"captions": tuple(found)}) for entry, found in captions.items()], notices
+    return [entry.model_copy(update={"captions": tuple(texts)}) for entry, texts in captions.items()], notices
 
 
 def _parse_rows(path: Path, rows: list[dict[str, str]]) -> Iterator[FolderEntry]:
     for number, row in enumerate(rows, 2):
-        given = {name: value for name, value in row.items() if value or name in COLUMNS}
+        values = {name: value for name, value in row.items() if value or name in COLUMNS}
         try:
-            yield FolderEntry.model_validate(given)
+            yield FolderEntry.model_validate(values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"])) or "the row"

@@ -24,34 +24,29 @@ DATA_SETS: Mapping[str, DataSet] = {
 
 def find_data_set(name: str) -> DataSet:
     """Finds a set by its name, whatever the case and without dashes. Raises UnknownDataSet."""
-    known = DATA_SETS.get(name.lower().replace("-", "").replace("_", ""))
-    if known is None:
+    data_set = DATA_SETS.get(name.lower().replace("-", "").replace("_", ""))
+    if data_set is None:
         raise UnknownDataSet(f"There is no set called {name!r}.", f"There are: {', '.join(DATA_SETS)}.")
-    return known
+    return data_set
 
 
 def recognise_data_set(root: Path) -> DataSet:
     """Recognises the set whose annotations lie in a folder, one's own where they are no known set's."""
     for each in DATA_SETS.values():
-        if any(wanted.find(root) is not None for wanted in each.annotations if wanted.needed):
+        if any(annotation.find(root) is not None for annotation in each.annotations if annotation.needed):
             return each
     return FOLDER
 
 
 @dataclass(frozen=True)
 class SetFolder:
-    """A folder that a captioned set lies in.
-
-    name: of the set, by default what its files are of. paper: whose splits. split: by default all of them.
-
-    cache: where its videos' features are kept.
-    """
+    """A folder that a captioned set lies in."""
 
     root: Path
-    name: str | None = None
-    paper: str | None = None
-    split: str | None = None
-    cache: Path = Path("data/cache")
+    name: str | None = None  #: of the set, by default what its files are of
+    paper: str | None = None  #: whose splits
+    split: str | None = None  #: by default all of them
+    cache: Path = Path("data/cache")  #: where its videos' features are kept
 
     @property
     def data_set(self) -> DataSet:

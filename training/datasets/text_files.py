@@ -1,4 +1,4 @@
-"""Reads annotation files as text, as JSON of a known form, or as tables; says what is wrong in them."""
+"""Reads annotation files as text, as JSON of a known form, or as tables; reports what is wrong in them."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def _find_columns(
 
 def _match_columns(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Returns our name → place of the first of a column's possible names that the table has."""
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     for name, aliases in columns.items():
-        known = [alias for alias in aliases if alias in names]
-        if known:
-            found[name] = names.index(known[0])
-    return found
+        present = [alias for alias in aliases if alias in names]
+        if present:
+            places[name] = names.index(present[0])
+    return places

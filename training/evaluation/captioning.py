@@ -107,7 +107,7 @@ class CaptioningRun:
         for start in tqdm(range(0, len(videos), GROUP), desc="captions", unit="group", disable=None):
             group = videos[start : start + GROUP]
             best = self.writer.caption([each.load() for each in group], self.options)
-            hypotheses |= {each.id: found[0].text for each, found in zip(group, best, strict=True)}
+            hypotheses |= {each.id: captions[0].text for each, captions in zip(group, best, strict=True)}
         return CaptionedSet(hypotheses, {each.id: list(each.video.captions) for each in videos})
 
     def _caption_frames(self, videos: Iterator[tuple[str, Frames]], total: int) -> dict[str, str]:

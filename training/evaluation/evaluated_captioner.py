@@ -75,11 +75,11 @@ class EvaluatedCaptioner:
 
     def choose_search(self, said: Mapping[str, Any]) -> DecodingOptions:
         """Changes ``search`` by what is said of it, name → value or None. Raises WrongSearch."""
-        given = {name: value for name, value in said.items() if value is not None}
-        if "fusion_rule" in given and not isinstance(self.writer, FusedWriter):
+        changes = {name: value for name, value in said.items() if value is not None}
+        if "fusion_rule" in changes and not isinstance(self.writer, FusedWriter):
             raise WrongSearch("--fusion-rule: fusion alone ranks captions by one of its rules")
         try:
-            return self.search.changed(**given)
+            return self.search.changed(**changes)
         except ValidationError as error:
             raise WrongSearch(": ".join(filter(None, first_fault(error)))) from error
 
@@ -134,18 +134,18 @@ def _load(name: str, device: torch.device) -> Checkpoint:
         installed = InstalledCaptioners(default_cache().parent / "captioners")
         if name not in (card.name for card in installed.list()):
             raise
-        said = f"{name} is a pretrained captioner, which reads frames; scored are those that read features"
-        raise PretrainedNotScored(f"{said}. {PretrainedNotScored.hint}") from error
+        cause = f"{name} is a pretrained captioner, which reads frames; scored are those that read features"
+        raise PretrainedNotScored(f"{cause}. {PretrainedNotScored.hint}") from error
 
 
 def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     if named is not None:
         return check_members(named)
-    found = [each.name for each in choose_members(kind, describe_files())]
-    if not found:
-        wanted = "two captioners of one vocabulary" if kind == AveragedWriter.kind else "a captioner"
-        raise WrongMembers(f"{kind} needs {wanted}; train one with `python -m app train stats`")
-    return found
+    members = [each.name for each in choose_members(kind, describe_files())]
+    if not members:
+        needed = "two captioners of one vocabulary" if kind == AveragedWriter.kind else "a captioner"
+        raise WrongMembers(f"{kind} needs {needed}; train one with `python -m app train stats`")
+    return members
 
 
 def _combine(

@@ -43,15 +43,15 @@ def read_curves(run: Path) -> Curves:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     first = _find_first_steps(rows)
-    found = {
+    curves = {
         column: tuple(
             sorted({first[r["phase"]] + int(r["step"]): float(r[column]) for r in rows if r[column]}.items())
         )
         for column in ("loss", "cider")
     }
-    if not any(found.values()):
+    if not any(curves.values()):
         raise NoCurves(f"{path} has no numbers yet; they come every twenty steps")
-    return Curves(run.name, found["loss"], found["cider"])
+    return Curves(run.name, curves["loss"], curves["cider"])
 
 
 def _find_first_steps(rows: Sequence[dict[str, str]]) -> dict[str, int]:

@@ -100,8 +100,8 @@ def evaluate_captioner(
         MediaError: a clip cannot be read.
     """
     if entry.saved is None:
-        made = entry.feature_source
-        evaluator = CaptioningRun(entry.writer, made, options, made.request)
+        extraction = entry.feature_source
+        evaluator = CaptioningRun(entry.writer, extraction, options, extraction.request)
     else:
         evaluator = CaptioningRun(entry.writer, NoExtractor(), options)
     if source.videos is not None:

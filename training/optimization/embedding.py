@@ -95,8 +95,8 @@ class Recall:
         owner = torch.tensor([i for i, item in enumerate(self.items) for _ in item.captions])
         true = relevance.gather(1, owner.unsqueeze(1))
         better = (relevance >= true).sum(1) - 1
-        found = {f"recall_{rank}": 100 * float((better < rank).float().mean()) for rank in RANKS}
-        return {"recall": sum(found.values()) / len(found), **found}
+        recalls = {f"recall_{rank}": 100 * float((better < rank).float().mean()) for rank in RANKS}
+        return {"recall": sum(recalls.values()) / len(recalls), **recalls}
 
     def _embed_videos(self, embedding: SemanticEmbedding) -> Tensor:
         parts = []

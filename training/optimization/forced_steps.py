@@ -20,33 +20,24 @@ from models.vocabulary import UNK
 
 @dataclass(frozen=True, eq=False)
 class ForcedStep:
-    """One step of a batch of captions, by indices on the captioner's device.
+    """One step of a batch of captions, by indices on the captioner's device."""
 
-    rows: (R',) captions that have not all ended, each video's longest first. kept: (R',) their places among
-    the rows of the step before. counted: places of the rows that have a word here. own: places of the rows
-    that are fed a word of the captioner's own, and drawn_from: the same rows' among those of the step before.
-    """
-
-    rows: Tensor
-    kept: Tensor
-    counted: Tensor
-    own: Tensor
-    drawn_from: Tensor
+    rows: Tensor  #: (R',) captions that have not all ended, each video's longest first
+    kept: Tensor  #: (R',) their places among the rows of the step before
+    counted: Tensor  #: places of the rows that have a word here
+    own: Tensor  #: places of the rows that are fed a word of the captioner's own
+    drawn_from: Tensor  #: the same rows' places among those of the step before
 
 
 @dataclass(frozen=True, eq=False)
 class ForcedWords:
-    """The N words of a batch's captions that count.
+    """The N words of a batch's captions that count."""
 
-    log_probs: (N, V) with gradient. captions, places: (N,), which caption and which of its words each is.
-    attentions: of each step, for the rows that it took.
-    """
-
-    log_probs: Tensor
-    captions: Tensor
-    places: Tensor
+    log_probs: Tensor  #: (N, V) with gradient
+    captions: Tensor  #: (N,), the caption of each word
+    places: Tensor  #: (N,), each word's place in its caption
     steps: Sequence[ForcedStep]
-    attentions: Sequence[StepAttention | None]
+    attentions: Sequence[StepAttention | None]  #: of each step, for the rows that it took
 
     def take(self, per_word: Tensor) -> Tensor:
         """Takes of a value for each caption's words (R, L, …) those of the words that count (N, …)."""
@@ -79,8 +70,8 @@ def force_words(
             own distribution (Bengio et al. 2015), under a dropout of its own.
         generator: draws those words, on the captioner's device.
     """
-    own = _choose_own_words(targets, teacher_forcing, generator)
-    steps = _plan_steps(targets.cpu(), memory.size, own, targets.device)
+    draws = _choose_own_words(targets, teacher_forcing, generator)
+    steps = _plan_steps(targets.cpu(), memory.size, draws, targets.device)
     rows = targets.shape[0] // memory.size
     state, first = captioner.start(memory, rows), captioner.first_word(memory, rows)
     fed = torch.cat([first.unsqueeze(1), targets[:, :-1].clamp(min=0)], 1)
@@ -88,13 +79,13 @@ def force_words(
     attentions: list[StepAttention | None] = []
     output = first
     for step, embedded in zip(steps, captioner.embed_words(fed).unbind(1), strict=True):
-        given = embedded[step.rows]
+        words_in = embedded[step.rows]
         if len(step.own):
             words = _draw_words(captioner, output[step.drawn_from], generator)
-            given = given.index_copy(0, step.own, captioner.embed_words(words).to(given.dtype))
+            words_in = words_in.index_copy(0, step.own, captioner.embed_words(words).to(words_in.dtype))
         if outputs and len(step.rows) < len(output):
             state = state.select(step.kept)
-        output, state, attention = captioner.advance(state, given, memory)
+        output, state, attention = captioner.advance(state, words_in, memory)
         outputs.append(output[step.counted])
         attentions.append(attention)
     captions = torch.cat([step.rows[step.counted] for step in steps])

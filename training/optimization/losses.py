@@ -60,8 +60,10 @@ def caption_loss(
     forced = force_words(captioner, memory, targets, teacher_forcing, generator)
     loss = _smooth(forced.log_probs, forced.take(targets), smoothing)
     if soft is not None:
-        told = TeacherTargets(forced.take(soft.words).unsqueeze(1), forced.take(soft.shares).unsqueeze(1))
-        loss = (1 - soft_weight) * loss + soft_weight * told.loss(forced.log_probs, 0)
+        counted_soft = TeacherTargets(
+            forced.take(soft.words).unsqueeze(1), forced.take(soft.shares).unsqueeze(1)
+        )
+        loss = (1 - soft_weight) * loss + soft_weight * counted_soft.loss(forced.log_probs, 0)
     auxiliary = shot = torch.zeros((), device=targets.device)
     captions = targets.shape[0] // memory.size
     for attention, counted, of in forced.looks():
@@ -99,8 +101,8 @@ def _draw_next_word(
 ) -> Tensor:
     if ratio >= 1:
         return target
-    own = torch.rand(target.shape, generator=generator, device=target.device) >= ratio
-    chosen = own.nonzero().squeeze(1)
+    is_drawn = torch.rand(target.shape, generator=generator, device=target.device) >= ratio
+    chosen = is_drawn.nonzero().squeeze(1)
     if not len(chosen):
         return target
     probabilities = log_probs.detach()[chosen].exp()
@@ -142,10 +144,10 @@ def supervised_loss(
         if values is not None and spec.remembers:
             remembered = values.get(batch).to(batch.targets.device)
         next_word = make_scheduled_sampling(forcing, generator)
-        own = spec.loss(captioner, PhaseBatch(memory, batch.targets, next_word, remembered))
-        if values is not None and own.remembered is not None:
-            values.remember(batch, own.remembered)
-        return {"total": share_mean(own.total, words), **own.parts}
+        phase_loss = spec.loss(captioner, PhaseBatch(memory, batch.targets, next_word, remembered))
+        if values is not None and phase_loss.remembered is not None:
+            values.remember(batch, phase_loss.remembered)
+        return {"total": share_mean(phase_loss.total, words), **phase_loss.parts}
     loss = caption_loss(
         captioner,
         memory,

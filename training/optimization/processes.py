@@ -129,10 +129,10 @@ def share_mean(mean: Tensor, count: Tensor) -> Tensor:
     """
     if not (dist.is_available() and dist.is_initialized()):
         return mean
-    own = count.detach().to(mean.device, torch.float32)
-    total = own.clone()
+    weight = count.detach().to(mean.device, torch.float32)
+    total = weight.clone()
     dist.all_reduce(total)
-    return mean * (own * dist.get_world_size() / total.clamp(min=1))
+    return mean * (weight * dist.get_world_size() / total.clamp(min=1))
 
 
 @contextmanager

@@ -90,18 +90,13 @@ def _write_columns(path: Path, columns: list[str]) -> None:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of a run that no recipe has.
+    """Settings of a run that no recipe has."""
 
-    out: the run's folder, from which a stopped run goes on. cache: where features are kept. notify: is given
-    a sentence for whatever the user should know. threads: of the processor. device: that computes.
-    processes: that train together; the first one alone notifies. features: those of videos that were made
-    before, in the place of features that are made now.
-    """
-
-    out: Path
-    cache: Path
-    notify: Notify
-    threads: int = 2
-    device: torch.device = CPU
-    processes: Processes = ALONE
+    out: Path  #: the run's folder, from which a stopped run goes on
+    cache: Path  #: where features are kept
+    notify: Notify  #: is given a sentence for whatever the user should know
+    threads: int = 2  #: of the processor
+    device: torch.device = CPU  #: that computes
+    processes: Processes = ALONE  #: that train together; the first one alone notifies
+    #: Those of videos that were made before, in the place of features that are made now.
     features: FeatureFolder | None = None

@@ -122,9 +122,9 @@ class SelfCritical:
         with autocast(precision, find_device(captioner)):
             written = decode(captioner, captioner.encode_batches(batch.inputs_of(captioner)), options)
         captioner.train()
-        found = [hypotheses[0] for hypotheses in written]
-        captions = [[self.words[i] for i in each.tokens] for each in found]
-        scores = self.rewards.score(batch.ids, captions, [each.finished for each in found])
+        best = [hypotheses[0] for hypotheses in written]
+        captions = [[self.words[i] for i in each.tokens] for each in best]
+        scores = self.rewards.score(batch.ids, captions, [each.finished for each in best])
         return torch.from_numpy(scores).float().to(batch.targets.device)
 
     def _reward_samples(self, ids: Sequence[str], tokens: Tensor, samples: int) -> Tensor:

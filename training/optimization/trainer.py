@@ -60,42 +60,37 @@ class BestScore:
 
 @dataclass(frozen=True, eq=False)
 class Phase(Generic[NetworkT]):
-    """One stretch of training.
-
-    loss: from the network, a batch and the step's number to losses. rate: from a step to its learning rate.
-    judge: scores of the averaged weights, of which the one called ``metric`` says whether they are kept.
-    keeps_start: the weights it starts from have to be surpassed. remembered: tensors that the loss changes in
-    place and that belong to the run's state.
-    """
+    """One stretch of training."""
 
     name: str
     steps: int
     validate_every: int
     batches: TrainingBatches[CaptionedItem]
+    #: From the network, a batch and the step's number to losses.
     loss: Callable[[NetworkT, TrainingBatch, int], Losses]
-    rate: Callable[[int], float]
+    rate: Callable[[int], float]  #: from a step to its learning rate
+    #: Scores of the averaged weights, of which the one called ``metric`` says whether they are kept.
     judge: Callable[[NetworkT], Scores]
     metric: str = "cider"
-    keeps_start: bool = False
+    keeps_start: bool = False  #: the weights it starts from have to be surpassed
+    #: Tensors that the loss changes in place and that belong to the run's state.
     remembered: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """A recipe, its data, and the folder that remembers how far a run got.
-
-    validation: on held-out items. shots_validation: on the same as pseudo-videos of several shots, where such
-    are trained on. save_best: keeps the weights of a network that are the best so far. processes: that train
-    together, each with its part of the batches; the first one validates, logs and saves.
-    """
+    """A recipe, its data, and the folder that remembers how far a run got."""
 
     recipe: Recipe
     batches: TrainingBatches[CaptionedItem]
-    validation: Validation[CaptionedItem]
+    validation: Validation[CaptionedItem]  #: on held-out items
     run: TrainingRun
+    #: Keeps the weights of a network that are the best so far.
     save_best: Callable[[TrainedNetwork, BestScore], None]
     precision: torch.dtype
+    #: On the same as pseudo-videos of several shots, where such are trained on.
     shots_validation: Validation[CaptionedItem] | None = None
+    #: That train together, each with its part of the batches; the first one validates, logs and saves.
     processes: Processes = ALONE
 
     def train(self, captioner: AnyCaptioner, keep_start: bool = False) -> None:
@@ -115,9 +110,9 @@ class Trainer:
         recipe, steps = self.recipe, self.recipe.self_critical_steps
 
         def loss(network: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
-            given = recipe.words_given(self.epoch(step))
+            forced_words = recipe.words_given(self.epoch(step))
             generator = self.make_generator(step, 2, find_device(network))
-            return reward.loss(network, batch, generator, self.precision, given)
+            return reward.loss(network, batch, generator, self.precision, forced_words)
 
         def rate(step: int) -> float:
             moment = TrainingMoment(step / steps, self.epoch(step))

@@ -1,1 +1,1 @@
-"""Says how each captioner is trained: steps, rates, schedules, data."""
+"""Describes how each captioner is trained: steps, rates, schedules, data."""

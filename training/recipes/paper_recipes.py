@@ -25,18 +25,14 @@ from training.recipes.recipe import CONSTANT, Recipe
 
 @dataclass(frozen=True)
 class PaperRun:
-    """One captioner's training as its paper did it, on one set.
+    """One captioner's training as its paper did it, on one set."""
 
-    recipe: without lengths, which ``epochs`` gives by phase. config: from the stream set that feeds the
-    captioner. data_set, paper: whose splits and words, in training.datasets.
-    """
-
-    recipe: Recipe
+    recipe: Recipe  #: without lengths, which ``epochs`` gives by phase
     epochs: Mapping[str, float]
-    config: Callable[[StreamSet], BaseModel]
+    config: Callable[[StreamSet], BaseModel]  #: from the stream set that feeds the captioner
     streams: str
-    data_set: str
-    paper: str
+    data_set: str  #: set in training.datasets that it trains on
+    paper: str  #: whose splits and words of the set
 
     def with_seed(self, seed: int | None) -> PaperRun:
         """Returns the same with another seed, if there is one."""
@@ -146,8 +142,8 @@ def find_paper_run(recipe: str, captioner: str) -> PaperRun:
     runs = list_paper_runs()
     if (recipe, captioner) not in runs:
         whose = ", ".join(who for name, who in runs if name == recipe)
-        own = ", ".join(name for name, who in runs if who == captioner) or "none"
+        recipes = ", ".join(name for name, who in runs if who == captioner) or "none"
         raise UnknownRecipe(
-            f"the paper of {captioner} has no {recipe}, which is for: {whose}; {captioner} has: {own}"
+            f"the paper of {captioner} has no {recipe}, which is for: {whose}; {captioner} has: {recipes}"
         )
     return runs[recipe, captioner]

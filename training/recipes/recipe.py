@@ -84,25 +84,7 @@ class RewardWeights(BaseModel):
 
 
 class Recipe(BaseModel):
-    """One training plan. Steps count batches of ``videos`` × ``captions``; lengths: odds of 1, 2, … steps.
-
-    soft_weight: the share of the cross-entropy that a teacher's words take, where there is a teacher.
-    auxiliary_weight: of what a captioner adds to the loss at each step. shot_weight: of the attention that
-    misses the captioned shot.
-    only: parameters whose names have this in them are trained, the others stay as they are.
-    corpus: so many of the training videos only, where epochs are to be short. ids: of the training videos
-    only those whose ids begin with this, such as one set's; the words are those of all.
-    forcing_eta: η of the share of true words that are fed (STaTS); with None it is ``forcing`` throughout.
-    distractors: the share of longer samples that have shots of other pictures.
-    epoch_steps: how many steps an epoch of the schedules is; None: as many as show every video once.
-    baseline: what a sample's reward is compared with, the mean of the video's other samples, or the reward
-    of the caption that is written greedily (Rennie et al. 2017).
-    mixer_words: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, from the end of a caption
-    on, are sampled and rewarded, those before are given and learned by cross-entropy. With 0 whole captions
-    are sampled, and cross-entropy of whole captions has the rest of ``self_critical_weight``.
-    phases: the captioner's own, by name, and how many steps each has.
-    decoding: the search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
-    """
+    """One training plan. Steps count batches of ``videos`` × ``captions``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -117,22 +99,27 @@ class Recipe(BaseModel):
     weight_decay: float
     clip: float
     smoothing: float
-    auxiliary_weight: float
-    shot_weight: float
+    auxiliary_weight: float  #: of what a captioner adds to the loss at each step
+    shot_weight: float  #: of the attention that misses the captioned shot
+    #: The share of the cross-entropy that a teacher's words take, where there is a teacher.
     soft_weight: float = 0.0
-    only: str = ""
-    corpus: int | None = None
+    only: str = ""  #: parameters whose names have this in them are trained, the others stay as they are
+    corpus: int | None = None  #: so many of the training videos only, where epochs are to be short
+    #: Of the training videos only those whose ids begin with this, such as one set's; the words are those of
+    #: all.
     ids: str = ""
     optimizer: Literal["adamw", "adam", "rmsprop"] = "adamw"
     betas: tuple[float, float] = (0.9, 0.98)
     schedule: Schedule = Field(Cosine(), discriminator="kind")
+    #: η of the share of true words that are fed (STaTS); with None it is ``forcing`` throughout.
     forcing_eta: float | None = 24.0
     forcing: float = Field(1.0, ge=0, le=1)
+    #: How many steps an epoch of the schedules is; None: as many as show every video once.
     epoch_steps: int | None = None
-    phases: Mapping[str, int] = {}
+    phases: Mapping[str, int] = {}  #: the captioner's own, by name, and how many steps each has
     average_decay: float
-    distractors: float = 0.5
-    lengths: tuple[float, ...]
+    distractors: float = 0.5  #: the share of longer samples that have shots of other pictures
+    lengths: tuple[float, ...]  #: odds of 1, 2, … steps
     validate_every: int
     held_out: int
     self_critical_steps: int
@@ -143,8 +130,14 @@ class Recipe(BaseModel):
     self_critical_weight: float
     self_critical_temperature: float = 1.0
     rewards: RewardWeights = RewardWeights()
+    #: What a sample's reward is compared with, the mean of the video's other samples, or the reward of the
+    #: caption that is written greedily (Rennie et al. 2017).
     baseline: Literal["others", "greedy"] = "others"
+    #: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, from the end of a caption on, are
+    #: sampled and rewarded, those before are given and learned by cross-entropy. With 0 whole captions are
+    #: sampled, and cross-entropy of whole captions has the rest of ``self_critical_weight``.
     mixer_words: int = Field(0, ge=0)
+    #: The search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
     decoding: DecodingOptions = DecodingOptions()
     seed: int = 2020
 
@@ -168,9 +161,9 @@ class Recipe(BaseModel):
         """Returns the recipe with phases as long as ``epochs`` says, judged after every epoch."""
         steps = {phase: round(count * epoch_steps) for phase, count in epochs.items()}
         shared = {STEPS_OF[phase]: count for phase, count in steps.items() if phase in STEPS_OF}
-        own = {phase: count for phase, count in steps.items() if phase not in STEPS_OF}
+        own_phases = {phase: count for phase, count in steps.items() if phase not in STEPS_OF}
         every = {"validate_every": epoch_steps, "self_critical_every": epoch_steps}
-        return self.model_copy(update={**shared, "phases": own, **every, "epoch_steps": epoch_steps})
+        return self.model_copy(update={**shared, "phases": own_phases, **every, "epoch_steps": epoch_steps})
 
     def words_given(self, epoch: float) -> int | None:
         """Returns how many words of a true caption self-critical samples go on from (MIXER)."""

@@ -60,13 +60,13 @@ class TrainOptions(BaseModel):
     @property
     def options(self) -> tuple[str, ...]:
         """The names of those that were given, as they were typed."""
-        given = {
+        values = {
             f"--{(field.alias or name).replace('_', '-')}": getattr(self, name)
             for name, field in TrainOptions.model_fields.items()
         }
         if self.self_critical is False:
-            given = {**given, "--self-critical": None, "--no-self-critical": True}
-        return tuple(option for option, value in given.items() if value not in (None, []))
+            values = {**values, "--self-critical": None, "--no-self-critical": True}
+        return tuple(option for option, value in values.items() if value not in (None, []))
 
     def refuse(self, unread: Unread) -> None:
         """Refuses options that are not read. Raises UnreadOption for the first of the given ones."""

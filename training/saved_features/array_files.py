@@ -76,22 +76,22 @@ class ArrayFiles:
                 name = key or next(iter(arrays.files))
                 if name not in arrays.files:
                     raise FileNotFoundError(f"{file} has no {name}")
-                found: NDArray[Any] = arrays[name]
+                array: NDArray[Any] = arrays[name]
         except FileNotFoundError:
             raise
         except DAMAGED as error:
             raise FeaturesDamaged(f"{file} cannot be read ({error}).") from error
-        return found
+        return array
 
     def _find(self, file: Path, key: str | None) -> Any:
         """Finds a data set of an HDF5 file."""
         import h5py
 
         opened = self._open_hdf5(file)
-        found = opened.get(key) if key else None
-        if not isinstance(found, h5py.Dataset):
+        data_set = opened.get(key) if key else None
+        if not isinstance(data_set, h5py.Dataset):
             raise FileNotFoundError(f"{file} has no data set {key!r}")
-        return found
+        return data_set
 
     def _open_hdf5(self, file: Path) -> Any:
         place = (os.getpid(), file)
@@ -115,7 +115,7 @@ def _open_hdf5(file: Path) -> Any:
 
 
 def choose_axes(dimensions: int, *, regions: bool) -> str | None:
-    """Says what the axes of an array most likely are; None where it has too many or none.
+    """Guesses the axes of an array; None where it has too many or none.
 
     Args:
         dimensions: How many axes it has.
@@ -139,8 +139,8 @@ def arranged_shape(shape: tuple[int, ...], axes: str) -> tuple[int, ...] | None:
 
 def arrange(array: NDArray[Any], axes: str) -> NDArray[Any]:
     """Turns an array to (T, C), or to (T, N, C) with the cells of a grid row by row."""
-    wanted = arranged_shape(array.shape, axes)
-    if wanted is None:
+    shape = arranged_shape(array.shape, axes)
+    if shape is None:
         raise ValueError(f"an array of {array.shape} has no axes {axes}")
     order = [axes.index(axis) for axis in "1TNHWC" if axis in axes]
-    return array.transpose(order).reshape(wanted)
+    return array.transpose(order).reshape(shape)

@@ -56,8 +56,8 @@ def check_mapped_clock(
         FeaturesDoNotFit: The two differ.
     """
     windows, rate = asked.windows, given.frame_rate or found.frame_rate
-    wanted = describe_windows(asked, streams)
-    if given.timestamps is not None or wanted is None:
+    clock = describe_windows(asked, streams)
+    if given.timestamps is not None or clock is None:
         return
     if streams.spread is not None or windows.extraction_total is not None:
         fits = given.spread or given.clock == "one row a video"
@@ -70,7 +70,7 @@ def check_mapped_clock(
         fits = fits and given.window == windows.stack_size
     if not fits:
         raise FeaturesDoNotFit(
-            f"{asked.stream} has {given.clock}, and the stream set {streams.name} asks for {wanted}."
+            f"{asked.stream} has {given.clock}, and the stream set {streams.name} asks for {clock}."
         )
 
 
@@ -87,7 +87,7 @@ def _steps(given: MappedStream, rate: object) -> float | None:
 
 
 def describe_windows(asked: StreamInput, streams: StreamSet) -> str | None:
-    """Says in words which rows a set asks for; None where it leaves them to the extractor."""
+    """Describes which rows a set asks for; None where it leaves them to the extractor."""
     windows = asked.windows
     if streams.spread is not None:
         return "rows spread over the video"
@@ -122,13 +122,15 @@ def check_extracted_windows(asked: StreamInput, streams: StreamSet, windows: Win
             )
         return
     for member, value in asdict(asked.windows).items():
-        found = getattr(windows, member)
-        fits = found >= value if member == "most" and value is not None else value in (None, found)
+        saved_value = getattr(windows, member)
+        fits = (
+            saved_value >= value if member == "most" and value is not None else value in (None, saved_value)
+        )
         if not fits:
             option = f"--{member.replace('_', '-')} {value}"
             raise FeaturesDoNotFit(
-                f"{asked.stream} was made with {member} {found}, and the stream set {streams.name} asks for "
-                f"{value}: extract with {option}."
+                f"{asked.stream} was made with {member} {saved_value}, and the stream set {streams.name} "
+                f"asks for {value}: extract with {option}."
             )
 
 

@@ -37,13 +37,13 @@ class ExtractorFolder:
 
     def __init__(self, root: Path, extractor: str) -> None:
         names = [name_extractor_folder(extractor, seeded=seeded) for seeded in (False, True)]
-        found = [root / name for name in names if (root / name).is_dir()]
-        if not found:
+        folders = [root / name for name in names if (root / name).is_dir()]
+        if not folders:
             raise FeaturesDoNotFit(
                 f"{root} has no folder {names[0]}: make it with python -m app extract … --extractor "
                 f"{extractor} --out {root}, or say in {root}/features.yaml where the features lie."
             )
-        self.extractor, self.folder = extractor, found[0]
+        self.extractor, self.folder = extractor, folders[0]
         self._forms = dict(_find_files(self.folder))
         self._by_stem: dict[str, list[str]] = {}
         for name in self._forms:
@@ -77,11 +77,11 @@ class ExtractorFolder:
         if video.path is not None and video.start is None:
             stems.append(video.path.stem)
         for stem in stems:
-            found = self._by_stem.get(stem, [])
-            if len(found) == 1:
-                return found[0]
-            if found:
-                raise FileNotFoundError(f"{self.folder} has several called {stem}: {', '.join(found[:3])}")
+            names = self._by_stem.get(stem, [])
+            if len(names) == 1:
+                return names[0]
+            if names:
+                raise FileNotFoundError(f"{self.folder} has several called {stem}: {', '.join(names[:3])}")
         raise FileNotFoundError(f"{self.folder} has none called {bare}")
 
     def _check_source(self, header: FeatureHeader, name: str, video: VideoItem) -> None:
@@ -173,20 +173,20 @@ class ExtractedFeatures:
             if each.extractor != folder.extractor:
                 continue
             if each.stream not in streams:
-                made = ", ".join(streams)
-                raise FeaturesDoNotFit(f"{folder.folder} holds {made}, and not {each.stream}.")
+                saved_streams = ", ".join(streams)
+                raise FeaturesDoNotFit(f"{folder.folder} holds {saved_streams}, and not {each.stream}.")
             width = streams[each.stream].values.shape[-1]
             check_width(each.stream, width, each.width, f"the stream set {self._wanted.name}")
             check_extracted_windows(each, self._wanted, header.tag.windows)
 
     def _is_optional(self, folder: ExtractorFolder) -> bool:
-        made = {each.stream for each in self._wanted.inputs if each.extractor == folder.extractor}
-        return made <= self._optional
+        extracted = {each.stream for each in self._wanted.inputs if each.extractor == folder.extractor}
+        return extracted <= self._optional
 
 
 def _find_files(folder: Path) -> Iterator[tuple[str, FileFormat]]:
     """Finds the features in a folder: name of the video, with slashes, and the form of its file."""
     for ending, form in FORMS.items():
-        made = form()
+        file_format = form()
         for file in sorted(folder.rglob(f"*{ending}")):
-            yield file.relative_to(folder).as_posix().removesuffix(ending), made
+            yield file.relative_to(folder).as_posix().removesuffix(ending), file_format

@@ -74,7 +74,7 @@ class FeatureFolder:
             StreamMismatch, UnknownStreamSet: The set makes other streams than it was trained on.
             UnknownStream: The map names other streams.
         """
-        own = self.stream_set
-        if asked is None and own is not None and card.training.get("streams") == SAVED:
-            return own.only(list_extracted(card.streams))
+        mapped = self.stream_set
+        if asked is None and mapped is not None and card.training.get("streams") == SAVED:
+            return mapped.only(list_extracted(card.streams))
         return select_stream_set(card, asked).only(list_extracted(card.streams))

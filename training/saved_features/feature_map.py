@@ -36,7 +36,7 @@ class FeatureMapDamaged(ReelwordError, ValueError):
 
 
 class MappedStream(BaseModel):
-    """Says where one stream of every video lies, and what its rows are.
+    """Describes where one stream of every video lies, and what its rows are.
 
     Attributes:
         file: Pattern below the map's folder; ``.npy``, ``.npz`` or HDF5.
@@ -100,7 +100,7 @@ class MappedStream(BaseModel):
 
 
 class FeatureMap(BaseModel):
-    """Says where all streams lie.
+    """Describes where all streams lie.
 
     Attributes:
         streams: By name.
@@ -153,8 +153,8 @@ def check_pattern(pattern: Pattern) -> None:
     """Checks a pattern's placeholders. Raises ValueError, which names the first that is not known."""
     for name in re.findall(r"{(.*?)}", pattern):
         if name not in PLACEHOLDERS:
-            known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
-            raise ValueError(f"{pattern} has {{{name}}}; there are: {known}")
+            placeholders = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+            raise ValueError(f"{pattern} has {{{name}}}; there are: {placeholders}")
 
 
 def strip_suffix(name: str) -> str:
@@ -176,14 +176,14 @@ def fill_pattern(pattern: Pattern, video: VideoItem, names: Mapping[str, str]) -
     """
     bare = strip_suffix(video.id)
     number = re.search(r"\d+$", bare)
-    given = {
+    values = {
         "id": video.id,
         "stem": bare.rpartition("/")[2],
         "number": str(int(number[0])) if number else bare,
         "split": video.split,
         "name": names.get(video.id, video.id),
     }
-    return re.sub(r"{(.*?)}", lambda found: given[found[1]], pattern)
+    return re.sub(r"{(.*?)}", lambda found: values[found[1]], pattern)
 
 
 def find_feature_map(folder: Path) -> Path | None:

@@ -176,13 +176,13 @@ class MappedFeatures:
         return np.maximum(end - stream.window / self._frame_rate(video, stream), 0), end
 
     def _frame_rate(self, video: VideoItem, stream: MappedStream) -> float:
-        given: Any = stream.frame_rate or self._map.frame_rate
-        if isinstance(given, str):
-            file = self._folder / fill_pattern(given, video, self._names)
-            given = float(np.asarray(self._files.read(file, None)).reshape(-1)[0])
-        if given is None or not given > 0:
+        frame_rate: Any = stream.frame_rate or self._map.frame_rate
+        if isinstance(frame_rate, str):
+            file = self._folder / fill_pattern(frame_rate, video, self._names)
+            frame_rate = float(np.asarray(self._files.read(file, None)).reshape(-1)[0])
+        if frame_rate is None or not frame_rate > 0:
             raise FeaturesDoNotFit(f"the map gives {video.id} no frame_rate above zero.")
-        return float(given)
+        return float(frame_rate)
 
 
 def describe_spec(name: str, stream: MappedStream, found: FeatureMap) -> StreamSpec:
@@ -200,10 +200,10 @@ def describe_spec(name: str, stream: MappedStream, found: FeatureMap) -> StreamS
 
 def _require(path: Path, found: FeatureMap, name: str, wanted: StreamSet) -> MappedStream:
     if name not in found.streams:
-        own = ", ".join(found.streams)
+        names = ", ".join(found.streams)
         raise FeaturesDoNotFit(
-            f"{path} names {own}, and not {name} of the stream set {wanted.name}: name it too, or leave out "
-            "--streams, and the captioner is built for what the map names."
+            f"{path} names {names}, and not {name} of the stream set {wanted.name}: name it too, or leave "
+            "out --streams, and the captioner is built for what the map names."
         )
     return found.streams[name]
 

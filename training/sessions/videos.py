@@ -166,9 +166,9 @@ def train_as_paper(
     if self_critical and "self_critical" in run.epochs:
         check_rewards(run.recipe.rewards)
     folder = SetFolder(root, run.data_set, run.paper)
-    captions, wanted = folder.load(), choose_stream_set(streams, run.streams, settings.features)
+    captions, stream_set = folder.load(), choose_stream_set(streams, run.streams, settings.features)
     plan = run.plan(sum(len(video.captions) for video in captions.in_split("train")), self_critical)
-    return train_on_videos(name, wanted, plan, captions, folder.rule, settings, run.config(wanted))
+    return train_on_videos(name, stream_set, plan, captions, folder.rule, settings, run.config(stream_set))
 
 
 def choose_stream_set(asked: str | None, usual: str, features: FeatureFolder | None = None) -> StreamSet:
@@ -283,9 +283,9 @@ def open_feature_source(
     Raises:
         StreamMismatch: the captioner was trained on other streams.
     """
-    wanted = select_stream_set(checkpoint.card)
-    source = FeatureSource(wanted, str(device), threads=threads, cache=cache)
-    check_extractors(checkpoint, wanted, source.extractors)
+    stream_set = select_stream_set(checkpoint.card)
+    source = FeatureSource(stream_set, str(device), threads=threads, cache=cache)
+    check_extractors(checkpoint, stream_set, source.extractors)
     return source
 
 
@@ -318,7 +318,7 @@ def count_unknown_words(videos: Iterable[CaptionedVideo], vocabulary: Vocabulary
 
 
 def describe_unknown_words(unknown: Counter[str]) -> str:
-    """Says in a sentence which words will not be written."""
+    """Describes in a sentence which words will not be written."""
     if not unknown:
         return "Every word of the captions is known to the captioner."
     named = ", ".join(f"{word} ({count}×)" for word, count in unknown.most_common(NAMED))
@@ -330,9 +330,9 @@ def _make_saver(
     start: Checkpoint, split: VideoSplit, recipe: Recipe, run: TrainingRun
 ) -> Callable[[TrainedNetwork, BestScore], None]:
     """Makes what keeps the card of the start, with these videos' ids beside those it was trained on."""
-    known = start.card.training
-    ids = [*known.get("ids", ()), *(each.id for each in split.train)]
-    training = {**known, "recipe": recipe.model_dump(), "start_sha256": start.sha256, "ids": ids}
+    earlier = start.card.training
+    ids = [*earlier.get("ids", ()), *(each.id for each in split.train)]
+    training = {**earlier, "recipe": recipe.model_dump(), "start_sha256": start.sha256, "ids": ids}
 
     def save(captioner: TrainedNetwork, best: BestScore) -> None:
         scores = {split.held_out_are: {"cider": round(best.value, 2), "n": len(split.held_out)}}

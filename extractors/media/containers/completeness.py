@@ -1,4 +1,4 @@
-"""Tells whether a file's end is missing, by what its container claims and not by what was found in it.
+"""Finds out whether a file's end is missing, by what its container claims and not by what was found in it.
 
 Most containers say somewhere near their start how far they go, or store each piece behind its length; the
 others end with a mark. Only headers are read here, never content, and no more than ``MOST_PIECES`` of them.
@@ -67,7 +67,7 @@ Claim: TypeAlias = Callable[[_MediaBytes], int | None]
 def count_missing_bytes(
     path: str | os.PathLike[str], container_format: str, last: LastPacketPlace | None
 ) -> int:
-    """Count the bytes that are missing from a file's end, at the least.
+    """Counts the bytes that are missing from a file's end, at the least.
 
     Args:
         path: the file.
@@ -90,7 +90,7 @@ def count_missing_bytes(
 
 
 def _mp4(media: _MediaBytes) -> int | None:
-    """Find the end of the last outermost box (ISO/IEC 14496-12, section 4.2)."""
+    """Finds the end of the last outermost box (ISO/IEC 14496-12, section 4.2)."""
     at = 0
     for _ in range(MOST_PIECES):
         head = media.read(at, 16)
@@ -106,7 +106,7 @@ def _mp4(media: _MediaBytes) -> int | None:
 
 
 def _avi(media: _MediaBytes) -> int | None:
-    """Find the end of the last RIFF chunk: one, or with OpenDML one for each gigabyte."""
+    """Finds the end of the last RIFF chunk: one, or with OpenDML one for each gigabyte."""
     at = 0
     for _ in range(MOST_PIECES):
         head = media.read(at, 12)
@@ -122,7 +122,7 @@ def _avi(media: _MediaBytes) -> int | None:
 
 
 def read_opendml_frames(path: str | os.PathLike[str]) -> int | None:
-    """Read how many frames an AVI of several RIFF chunks claims (OpenDML's ``dmlh``), None without it."""
+    """Reads how many frames an AVI of several RIFF chunks claims (OpenDML's ``dmlh``), None without it."""
     with open(path, "rb") as file:
         head = file.read(1 << 16)
     place = head.find(b"dmlh", 0, head.find(b"movi"))
@@ -130,7 +130,7 @@ def read_opendml_frames(path: str | os.PathLike[str]) -> int | None:
 
 
 def _asf(media: _MediaBytes) -> int | None:
-    """Read the end of the data object, behind the header object; a broadcast leaves its size open."""
+    """Reads the end of the data object, behind the header object; a broadcast leaves its size open."""
     head = media.read(0, 24)
     if head[:16] != ASF_HEADER:
         return None
@@ -141,7 +141,7 @@ def _asf(media: _MediaBytes) -> int | None:
 
 
 def _mxf(media: _MediaBytes) -> int | None:
-    """Read the begin of the footer, which the header names as soon as there is one (SMPTE 377)."""
+    """Reads the begin of the footer, which the header names as soon as there is one (SMPTE 377)."""
     head = media.read(0, 120)
     if not head.startswith(MXF_PARTITION):
         return None
@@ -170,7 +170,7 @@ def _flv(media: _MediaBytes) -> int | None:
 
 
 def _matroska(media: _MediaBytes) -> int | None:
-    """Find the end of the segment, or where that is left open (streams) of the last element."""
+    """Finds the end of the segment, or where that is left open (streams) of the last element."""
     name, length, at = _read_element(media, 0)
     if name != EBML or length is None:
         return None
@@ -207,7 +207,7 @@ def _read_element(media: _MediaBytes, at: int) -> tuple[int, int | None, int]:
 
 
 def _nut(media: _MediaBytes) -> int | None:
-    """Look for the index that ends a NUT file, or where it is left out for the headers once more."""
+    """Looks for the index that ends a NUT file, or where it is left out for the headers once more."""
     (index_size,) = struct.unpack(">Q", media.read(max(0, media.size - 12), 8))
     if 0 < index_size <= media.size and media.read(media.size - index_size, 8) == NUT_INDEX:
         return media.size
@@ -216,7 +216,7 @@ def _nut(media: _MediaBytes) -> int | None:
 
 
 def _gif(media: _MediaBytes) -> int | None:
-    """Look for the semicolon that ends a GIF; what hosts hang behind it is looked past."""
+    """Looks for the semicolon that ends a GIF; what hosts hang behind it is looked past."""
     begin = media.last.position + media.last.size if media.last else max(0, media.size - 1)
     return media.size if b";" in media.read(max(0, min(begin, media.size) - 1), TAIL) else media.size + 1
 
@@ -226,7 +226,7 @@ def _apng(media: _MediaBytes) -> int | None:
 
 
 def _ogg(media: _MediaBytes) -> int | None:
-    """Find the end of the last page, which must be marked as its stream's last (RFC 3533)."""
+    """Finds the end of the last page, which must be marked as its stream's last (RFC 3533)."""
     begin = max(0, media.size - 2 * OGG_LARGEST_PAGE)
     tail = media.read(begin, 2 * OGG_LARGEST_PAGE)
     place = tail.rfind(b"OggS\x00")
@@ -240,7 +240,7 @@ def _ogg(media: _MediaBytes) -> int | None:
 
 
 def _program_stream(media: _MediaBytes) -> int | None:
-    """Find the end of the last packet, from the last pack header on (ISO/IEC 13818-1, section 2.5)."""
+    """Finds the end of the last packet, from the last pack header on (ISO/IEC 13818-1, section 2.5)."""
     begin = max(0, media.size - TAIL)
     tail = media.read(begin, TAIL)
     at = tail.rfind(b"\x00\x00\x01\xba")
@@ -253,7 +253,7 @@ def _program_stream(media: _MediaBytes) -> int | None:
 
 
 def _transport_stream(media: _MediaBytes) -> int | None:
-    """Find the end of the last packet of 188 bytes, or of a track's last piece that tells its length."""
+    """Finds the end of the last packet of 188 bytes, or of a track's last piece that tells its length."""
     begin = max(0, media.size - TAIL)
     tail = media.read(begin, TAIL)
     places = _find_packets(tail)
@@ -266,7 +266,7 @@ def _transport_stream(media: _MediaBytes) -> int | None:
 
 
 def _find_packets(tail: bytes) -> list[int]:
-    """Find where transport packets begin, as far as they follow each other without a break to the end."""
+    """Finds where transport packets begin, as far as they follow each other without a break to the end."""
     for unit in TS_PAYLOAD_UNITS:
         for first in range(max(0, len(tail) - unit), len(tail)):
             run = range(first, -1, -unit)
@@ -301,7 +301,7 @@ def _cut_payload(packet: bytes) -> bytes:
 
 
 def may_end_in_a_picture(path: str | os.PathLike[str], container_format: str) -> bool:
-    """Tell whether a broadcast stream that claims nothing may lack the rest of its last picture.
+    """Returns whether a broadcast stream that claims nothing may lack the rest of its last picture.
 
     Pictures there seldom tell their length, but their last packet is filled up. Where it is not, the picture
     goes on, or fits by chance (one film in 184): only decoding it can tell.
@@ -325,7 +325,7 @@ def may_end_in_a_picture(path: str | os.PathLike[str], container_format: str) ->
 
 
 def _is_filled_up(packet: bytes) -> bool:
-    """Tell whether the transport packet's adaptation field is longer than what stands in it."""
+    """Returns whether the transport packet's adaptation field is longer than what stands in it."""
     if not packet[3] & 0x20:
         return False
     length, flags = packet[4], packet[5]

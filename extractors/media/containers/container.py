@@ -81,7 +81,7 @@ VIDEO_MAGIC = (
 
 @contextmanager
 def open_media(path: str | os.PathLike[str]) -> Iterator[InputContainer]:
-    """Open the file as a PyAV container.
+    """Opens the file as a PyAV container.
 
     Raises MissingFile, EmptyFile, NotAVideo, UnsupportedContainer, IncompleteFile, DecodeMemory.
     """
@@ -107,7 +107,7 @@ def open_media(path: str | os.PathLike[str]) -> Iterator[InputContainer]:
 
 
 def read_packets(container: InputContainer, stream: AnyStream) -> Iterator[Packet[AnyStream]]:
-    """Read packets from where the container stands to its end, past places where it is damaged."""
+    """Reads packets from where the container stands to its end, past places where it is damaged."""
     failures = 0
     while failures < READ_RETRIES:
         try:
@@ -122,7 +122,7 @@ def read_packets(container: InputContainer, stream: AnyStream) -> Iterator[Packe
 
 
 def has_room(size: int) -> bool:
-    """Tell whether ``size`` more bytes can be had; some decoders call a file invalid when memory is short."""
+    """Returns whether ``size`` more bytes can be had; some decoders call a file invalid without memory."""
     try:
         mmap.mmap(-1, max(1, size)).close()
     except (OSError, MemoryError):
@@ -145,7 +145,7 @@ def _open_file(place: Path) -> int:
 
 
 def select_picture_stream(container: InputContainer, max_pixels: int) -> VideoStream:
-    """Select the track that players show, ready to decode: the first that is enabled and default, no cover.
+    """Selects the track that players show, ready to decode: the first that is enabled and default, no cover.
 
     Raises AudioOnly, NoVideoStream, UnsupportedCodec, TiledImage, TooManyPixels.
     """
@@ -169,7 +169,7 @@ def select_picture_stream(container: InputContainer, max_pixels: int) -> VideoSt
 
 
 def list_picture_tracks(container: InputContainer) -> list[VideoStream]:
-    """List all tracks that may be the film, first those that can be decoded, that move, that are default.
+    """Lists all tracks that may be the film, first those that can be decoded, that move, that are default.
 
     FFmpeg calls the enabled tracks of an mp4 default, as it does those that Matroska marks so.
     """
@@ -179,13 +179,13 @@ def list_picture_tracks(container: InputContainer) -> list[VideoStream]:
 
 
 def _is_doubtful(track: VideoStream) -> bool:
-    """Tell whether the track cannot be decoded or is a cover that nothing marks as one."""
+    """Returns whether the track cannot be decoded or is a cover that nothing marks as one."""
     context: VideoCodecContext | None = track.codec_context
     return context is None or (track.frames == 1 and context.name in COVER_CODECS)
 
 
 def check_pixels(width: int, height: int, limit: int) -> None:
-    """Keep frames from being larger than allowed.
+    """Keeps frames from being larger than allowed.
 
     Args:
         width: pixels of a frame.
@@ -200,7 +200,7 @@ def check_pixels(width: int, height: int, limit: int) -> None:
 
 
 def find_sound_stream(container: InputContainer) -> AudioStream | None:
-    """Find the first track of sound that can be decoded, or None."""
+    """Finds the first track of sound that can be decoded, or None."""
     streams: tuple[Any, ...] = container.streams.audio
     for stream in streams:
         if stream.codec_context is not None:
@@ -209,7 +209,7 @@ def find_sound_stream(container: InputContainer) -> AudioStream | None:
 
 
 def _explain_unreadable(place: Path) -> errors.MediaError:
-    """Tell apart a cut-off video, a list of other files, and something else altogether."""
+    """Makes the error of a cut-off video, of a list of other files, or of something else altogether."""
     with place.open("rb") as file:
         head = file.read(64)
     if head[4:8] in MP4_BOXES:
@@ -224,7 +224,7 @@ def _explain_unreadable(place: Path) -> errors.MediaError:
 
 
 def _has_index(place: Path) -> bool:
-    """Tell whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
+    """Returns whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
     size, at = place.stat().st_size, 0
     with place.open("rb") as file:
         while at + 8 <= size:
@@ -242,30 +242,30 @@ def _has_index(place: Path) -> bool:
 
 
 def refuse_encrypted_file(path: str | os.PathLike[str]) -> None:
-    """Raise Encrypted where the header of a Matroska, ASF or transport stream file says so."""
+    """Raises Encrypted where the header of a Matroska, ASF or transport stream file says so."""
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD)
     except OSError:
         return
     if head.startswith(MATROSKA):
-        found = MATROSKA_ENCRYPTION.search(head.partition(CLUSTER)[0]) is not None
+        encrypted = MATROSKA_ENCRYPTION.search(head.partition(CLUSTER)[0]) is not None
     elif head.startswith(ASF):
-        found = any(mark in head for mark in ASF_ENCRYPTION)
+        encrypted = any(mark in head for mark in ASF_ENCRYPTION)
     else:
-        found = _is_scrambled(head)
-    if found:
+        encrypted = _is_scrambled(head)
+    if encrypted:
         raise _make_encrypted()
 
 
 def refuse_encrypted_packet(packet: Packet[Any]) -> None:
-    """Raise Encrypted where an mp4 says so of this packet (ISO/IEC 23001-7); the first may be clear."""
+    """Raises Encrypted where an mp4 says so of this packet (ISO/IEC 23001-7); the first may be clear."""
     if packet.has_sidedata("encryption_info"):
         raise _make_encrypted()
 
 
 def _is_scrambled(head: bytes) -> bool:
-    """Tell whether all packets of one stream have the scrambling bits set (ISO/IEC 13818-1)."""
+    """Returns whether all packets of one stream have the scrambling bits set (ISO/IEC 13818-1)."""
     if head[:1] != b"\x47" or head[PACKET : PACKET + 1] != b"\x47":
         return False
     scrambled, clear = Counter[int](), set[int]()

@@ -16,14 +16,14 @@ LENGTH_SIZE_AT = 21
 
 
 def measure_length_field(extradata: bytes | None) -> int | None:
-    """Read how many bytes the length before each NAL unit takes; None where start codes stand instead."""
+    """Reads how many bytes the length before each NAL unit takes; None where start codes stand instead."""
     if extradata is None or len(extradata) <= LENGTH_SIZE_AT or extradata[0] != 1:
         return None
     return (extradata[LENGTH_SIZE_AT] & 3) + 1
 
 
 def find_temporal_layer(packet: memoryview, length_field: int | None) -> int | None:
-    """Find the temporal layer of a packet's frame, 0 for the lowest.
+    """Finds the temporal layer of a packet's frame, 0 for the lowest.
 
     Args:
         packet: bytes of one frame.
@@ -48,7 +48,7 @@ def find_temporal_layer(packet: memoryview, length_field: int | None) -> int | N
 
 
 def _find_unit(packet: memoryview, at: int) -> int | None:
-    """Find where the next NAL unit behind a start code begins; what is copied for that ends with it."""
+    """Finds where the next NAL unit behind a start code begins; what is copied for that ends with it."""
     step = 256
     for begin in range(at, len(packet), step):
         place = bytes(packet[begin : begin + step + len(START_CODE) - 1]).find(START_CODE)

@@ -2,7 +2,7 @@
 
 The index says which presentation times exist and where decoding can start. It also says whether it can
 be trusted: some containers carry no times, some carry decoding times in their place, and a choice
-made from those would return a neighbour of the wanted frame without anyone noticing.
+made from those would return a neighbour of the wanted frame without notice.
 """
 
 from __future__ import annotations
@@ -53,44 +53,38 @@ END_SLACK_SHARE = 0.1
 
 @dataclass
 class PacketIndex:
-    """Times of all packets of the picture track, in ticks of ``time_base``; ``keys`` are rising.
+    """Times of all packets of the picture track, in ticks of ``time_base``; ``keys`` are rising."""
 
-    pts: the times of all packets that are meant to be shown, rising where the index is trusted; else, as far
-    as known, in the order of display, UNTIMED where missing. keys: times of the packets decoding can
-    start at, hidden ones included (a film cut by an edit list starts at one). newest, last_length: the
-    last frame's time and how long it stays, 0 where unknown. damaged: packets the demuxer itself calls
-    incomplete. last_packet: where it lies in the file. missing: bytes that the file lacks at its end, at the
-    least, by what it claims itself. open_end: whether only decoding can tell if the last picture is whole.
-    claimed_seconds: how long the header lets the pictures last. ends: seconds at which the last track ends,
-    known only where the pictures end long before the header does. layered: whether frames of HEVC lie in
-    temporal layers. interlaced: whether the first frame is two half-pictures, once it has been decoded.
-    """
-
-    container: str
-    time_base: Fraction
-    rate: Fraction
+    container: str  #: its name in FFmpeg
+    time_base: Fraction  #: seconds a tick
+    rate: Fraction  #: nominal frames a second
+    #: The times of all packets that are meant to be shown, rising where the index is trusted; else, as far as
+    #: known, in the order of display, UNTIMED where missing.
     pts: array[int] = field(default_factory=lambda: array("q"))
+    #: Times of the packets decoding can start at, hidden ones included (a film cut by an edit list starts at
+    #: one).
     keys: array[int] = field(default_factory=lambda: array("q"))
     packets: int = 0
     hidden: int = 0
-    damaged: int = 0
+    damaged: int = 0  #: packets the demuxer itself calls incomplete
     untimed: int = 0
-    newest: int | None = None
-    last_length: int = 0
-    last_packet: LastPacketPlace | None = None
-    missing: int = 0
-    open_end: bool = False
-    claimed_seconds: float | None = None
+    newest: int | None = None  #: the last frame's time
+    last_length: int = 0  #: how long the last frame stays, 0 where unknown
+    last_packet: LastPacketPlace | None = None  #: where it lies in the file
+    missing: int = 0  #: bytes that the file lacks at its end, at the least, by what it claims itself
+    open_end: bool = False  #: whether only decoding can tell if the last picture is whole
+    claimed_seconds: float | None = None  #: how long the header lets the pictures last
+    #: Seconds at which the last track ends, known only where the pictures end long before the header does.
     ends: float | None = None
     open_gops: bool = False
     jumps_back: bool = False
-    layered: bool = False
-    interlaced: bool = False
+    layered: bool = False  #: whether frames of HEVC lie in temporal layers
+    interlaced: bool = False  #: whether the first frame is two half-pictures, once it has been decoded
     trusted: bool = True
 
     @property
     def step(self) -> int:
-        """Compute the ticks from one frame to the next at the nominal rate, at least one."""
+        """Computes the ticks from one frame to the next at the nominal rate, at least one."""
         return max(1, round(1 / (self.rate * self.time_base)))
 
     @property
@@ -100,13 +94,13 @@ class PacketIndex:
 
     @property
     def promises_more(self) -> bool:
-        """Tell whether the header's duration goes on long after what was found."""
+        """Returns whether the header's duration goes on long after what was found."""
         claimed = self.claimed_seconds
-        found = max(self.pictures_end, self.ends or 0.0)
-        return claimed is not None and claimed > found + max(END_SLACK, END_SLACK_SHARE * claimed)
+        end = max(self.pictures_end, self.ends or 0.0)
+        return claimed is not None and claimed > end + max(END_SLACK, END_SLACK_SHARE * claimed)
 
     def begin_at(self, first: int | None) -> None:
-        """Forget the frames before the first one that decodes: nobody will see them."""
+        """Forgets the frames before the first one that decodes: they are never shown."""
         position = 0 if first is None else bisect_left(self.pts, first)
         if first is None or position >= len(self.pts) or self.pts[position] != first:
             self.trusted = False
@@ -114,7 +108,7 @@ class PacketIndex:
             del self.pts[:position]
 
     def key_before(self, wanted: int) -> int | None:
-        """Find the last tick at or before ``wanted`` where decoding can start."""
+        """Finds the last tick at or before ``wanted`` where decoding can start."""
         position = bisect_right(self.keys, wanted) - 1
         return self.keys[position] if position >= 0 else None
 
@@ -122,7 +116,7 @@ class PacketIndex:
 def read_index(
     path: str | os.PathLike[str], *, max_pixels: int, max_frames: int, deadline: float
 ) -> PacketIndex:
-    """Read every packet's times once.
+    """Reads every packet's times once.
 
     Args:
         path: the file.
@@ -156,7 +150,7 @@ def read_index(
 
 
 def nominal_frame_rate(stream: VideoStream) -> Fraction:
-    """Return the nominal rate, or 25 where the stream names none."""
+    """Returns the nominal rate, or 25 where the stream names none."""
     return stream.guessed_rate or stream.average_rate or stream.base_rate or ASSUMED_RATE
 
 
@@ -192,7 +186,7 @@ def _watch_layers(
 
 
 def is_cut_off(packet: Packet[VideoStream], container_format: str) -> bool:
-    """Tell whether a packet's end is missing; transport streams flag as corrupt what may well be decoded."""
+    """Returns whether a packet's end is missing; transport streams flag as corrupt what can be decoded."""
     return packet.is_corrupt and container_format not in CLOCK_STAMPED
 
 
@@ -216,7 +210,7 @@ def _note_packet(index: PacketIndex, packet: Packet[VideoStream]) -> None:
 
 
 def _finish(index: PacketIndex, reorders: bool) -> None:
-    """Sort the times and decide whether they can be believed."""
+    """Sorts the times and decides whether they can be believed."""
     complete = index.untimed == 0 and bool(index.keys)
     arrived, index.pts = index.pts, array("q", sorted(index.pts))
     index.keys = array("q", sorted(index.keys))
@@ -235,7 +229,7 @@ def _finish(index: PacketIndex, reorders: bool) -> None:
 
 
 def _read_claimed_seconds(container: InputContainer, stream: VideoStream) -> float | None:
-    """Read the header's duration of the picture track, or of all tracks."""
+    """Reads the header's duration of the picture track, or of all tracks."""
     if container.format.name not in CLAIMING_FORMATS:
         return None
     if stream.duration is not None and stream.time_base is not None:
@@ -246,7 +240,7 @@ def _read_claimed_seconds(container: InputContainer, stream: VideoStream) -> flo
 
 
 def _find_last_second(container: InputContainer, index: PacketIndex, deadline: float) -> float | None:
-    """Find when the last of the other tracks ends, in seconds; None without any, infinity where unknown."""
+    """Finds when the last of the other tracks ends, in seconds; None without any, infinity where unknown."""
     tracks = [track for track in container.streams if track.type != "video"]
     if not tracks:
         return None
@@ -262,7 +256,7 @@ def _find_last_second(container: InputContainer, index: PacketIndex, deadline: f
 
 
 def _read_ends(packets: Iterable[Packet[Any]], deadline: float) -> Iterator[float]:
-    """Read the seconds at which each packet ends."""
+    """Reads the seconds at which each packet ends."""
     for packet in packets:
         if packet.pts is not None and packet.time_base is not None:
             yield float((packet.pts + (packet.duration or 0)) * packet.time_base)

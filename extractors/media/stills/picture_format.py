@@ -1,4 +1,4 @@
-"""Tells by a file's bytes whether it is a picture, and which, whatever follows the picture in it."""
+"""Detects by a file's bytes whether it is a picture, and which, whatever follows the picture in it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SHORTEST_FILM = 3
 
 
 def is_picture(path: str | os.PathLike[str]) -> bool:
-    """Tell whether Pillow reads the file; FFmpeg reads other pictures (GIF, BMP, animated PNG, …)."""
+    """Returns whether Pillow reads the file; FFmpeg reads other pictures (GIF, BMP, animated PNG, …)."""
     return detect_picture_format(path) is not None
 
 
 def detect_picture_format(path: str | os.PathLike[str]) -> str | None:
-    """Return Pillow's name of the format, None where FFmpeg is to read the file."""
+    """Returns Pillow's name of the format, None where FFmpeg is to read the file."""
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD)
@@ -46,7 +46,7 @@ def detect_picture_format(path: str | os.PathLike[str]) -> str | None:
 
 
 def _detect_by_brand(head: bytes) -> str | None:
-    """Go by the major brand: it names what to show, the others name other readings (ISO/IEC 23008-12)."""
+    """Goes by the major brand: it names what to show, the others name other readings (ISO/IEC 23008-12)."""
     size = min(int.from_bytes(head[:4], "big"), len(head))
     major, others = head[8:12], {head[at : at + 4] for at in range(16, size, 4)}
     if major in AVIF_BRANDS or (major in HEIF_BRANDS and others & AVIF_BRANDS):
@@ -57,7 +57,7 @@ def _detect_by_brand(head: bytes) -> str | None:
 
 
 def _is_animated_png(descriptor: int) -> bool:
-    """Tell whether a chunk acTL with more than one frame stands before the pixels."""
+    """Returns whether a chunk acTL with more than one frame stands before the pixels."""
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
         at = len(PNG)
         while at + 12 <= len(content):
@@ -80,7 +80,7 @@ class _JpegExtent:
 
 
 def _is_film_of_jpegs(descriptor: int) -> bool:
-    """Tell whether pictures of one size stand end to end and the first does not call the others its own."""
+    """Returns whether pictures of one size stand end to end and the first does not list the others."""
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
         first: _JpegExtent | None = None
         for count, jpeg in enumerate(_find_jpegs(content), start=1):
@@ -103,7 +103,7 @@ def _find_jpegs(content: mmap.mmap) -> Iterator[_JpegExtent]:
 
 
 def _parse_jpeg(content: mmap.mmap, begin: int) -> _JpegExtent | None:
-    """Parse the JPEG that begins there, None where its end is missing (ISO/IEC 10918-1, annex B)."""
+    """Parses the JPEG that begins there, None where its end is missing (ISO/IEC 10918-1, annex B)."""
     at, size, has_more = begin + 2, b"", False
     while at + 4 <= len(content) or content[at : at + 2] == b"\xff\xd9":
         marker = content[at + 1]
@@ -112,10 +112,10 @@ def _parse_jpeg(content: mmap.mmap, begin: int) -> _JpegExtent | None:
         if marker == 0xD9:
             return _JpegExtent(at + 2, size, has_more)
         if marker == 0xFF:  # fill, of which there may be any amount
-            found = NO_FILL.search(content, at + 1)
-            if found is None:
+            match = NO_FILL.search(content, at + 1)
+            if match is None:
                 return None
-            at = found.start() - 1
+            at = match.start() - 1
             continue
         length = int.from_bytes(content[at + 2 : at + 4], "big")
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
@@ -124,8 +124,8 @@ def _parse_jpeg(content: mmap.mmap, begin: int) -> _JpegExtent | None:
         has_more = has_more or content[at + 4 : at + 8] == b"MPF\0"
         at += 2 + length
         if marker == 0xDA:
-            found = MARKER.search(content, at)
-            if found is None:
+            match = MARKER.search(content, at)
+            if match is None:
                 return None
-            at = found.start()
+            at = match.start()
     return None

@@ -51,7 +51,7 @@ pi_heif.register_heif_opener(thumbnails=False)
 def stream_picture(
     path: str | os.PathLike[str], request: DecodeRequest, limits: Limits
 ) -> Iterator[StreamPart]:
-    """Decode a picture file into the same parts as any video.
+    """Decodes a picture file into the same parts as any video.
 
     Args:
         path: a file that ``is_picture`` accepts.
@@ -92,7 +92,7 @@ class _PictureFile:
         self._orientation = _read_orientation(image)
 
     def _read_times(self, count: int, deadline: float) -> tuple[NDArray[np.float64], float]:
-        """Read when each frame is shown, and how long all of them last. Pillow tells only after decoding it.
+        """Reads when each frame is shown, and how long all of them last. Pillow tells only after decoding it.
 
         Pillow's timestamps are followed where they rise: each is rounded to a millisecond by itself, while
         the sum of rounded stays drifts. Where they do not, a frame has no delay.
@@ -113,7 +113,7 @@ class _PictureFile:
         return times, float(times[-1] + lengths[-1])
 
     def pixels(self, position: int, short_side: int | None) -> NDArray[np.uint8]:
-        """Decode one frame to uint8 (H, W, 3), upright."""
+        """Decodes one frame to uint8 (H, W, 3), upright."""
         if len(self.times) > 1:
             self._image.seek(position)
         picture = _to_rgb(self._image)
@@ -126,13 +126,13 @@ class _PictureFile:
         return np.asarray(picture, np.uint8)
 
     def sizes(self, position: int, sizes: tuple[FrameSize, ...]) -> Sizes:
-        """Decode one frame in each of the sizes."""
+        """Decodes one frame in each of the sizes."""
         sides = dict.fromkeys(size.short_side for size in sizes)
         pixels = {side: self.pixels(position, side)[None] for side in sides}
         return tuple(size.shrink(pixels[size.short_side])[0] for size in sizes)
 
     def video(self) -> Video:
-        """Make the decode report."""
+        """Makes the decode report."""
         width, height = self._image.size
         if self._orientation > 4:
             width, height = height, width
@@ -158,12 +158,12 @@ class _PictureFile:
 
 @contextmanager
 def _open_picture(path: str | os.PathLike[str], limits: Limits) -> Iterator[_PictureFile]:
-    """Open a picture. Raises IncompleteFile, UnsupportedCodec and what the limits are for."""
-    wanted = detect_picture_format(path)
-    if wanted is None:
+    """Opens a picture. Raises IncompleteFile, UnsupportedCodec and what the limits are for."""
+    picture_format = detect_picture_format(path)
+    if picture_format is None:
         raise errors.NotAVideo("The file is not a picture that is read here.")
     try:
-        with Image.open(Path(path), formats=[wanted]) as image:
+        with Image.open(Path(path), formats=[picture_format]) as image:
             _refuse_raw(image)
             yield _PictureFile(image, limits)
     except Image.DecompressionBombError as error:
@@ -171,7 +171,7 @@ def _open_picture(path: str | os.PathLike[str], limits: Limits) -> Iterator[_Pic
     except errors.MediaError:
         raise
     except (UnidentifiedImageError, EOFError, OSError, ValueError, RuntimeError, SyntaxError) as error:
-        raise _explain_unreadable(wanted, error) from error
+        raise _explain_unreadable(picture_format, error) from error
 
 
 def _explain_unreadable(wanted: str, error: Exception) -> errors.MediaError:
@@ -185,24 +185,24 @@ def _format_name(wanted: str) -> str:
 
 
 def _refuse_raw(image: Image.Image) -> None:
-    """Refuse a camera's raw file, a TIFF whose first picture is a thumbnail. Raises UnsupportedCodec."""
+    """Refuses a camera's raw file, a TIFF whose first picture is a thumbnail. Raises UnsupportedCodec."""
     tags = getattr(image, "tag_v2", {})
     if DNG_VERSION in tags or tags.get(NEW_SUBFILE_TYPE, 0) & 1:
         raise errors.UnsupportedCodec("The file is a camera's raw picture, which cannot be developed here.")
 
 
 def _read_orientation(image: Image.Image) -> int:
-    """Read the EXIF orientation, 1 to 8; damaged EXIF is none, since no picture is lost with it."""
+    """Reads the EXIF orientation, 1 to 8; damaged EXIF is none, since no picture is lost with it."""
     read: Callable[[], Image.Exif] = image.getexif
     try:
-        found = read().get(ORIENTATION, 1)
+        orientation = read().get(ORIENTATION, 1)
     except Exception:  # whatever a hostile tag sets off in Pillow's parser
         return 1
-    return found if isinstance(found, int) and found in UPRIGHT else 1
+    return orientation if isinstance(orientation, int) and orientation in UPRIGHT else 1
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """Convert to 8-bit RGB. Pillow itself would clip 16-bit greys to white. Raises UnsupportedCodec."""
+    """Converts to 8-bit RGB. Pillow itself would clip 16-bit greys to white. Raises UnsupportedCodec."""
     if image.mode in DEEP:
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
@@ -211,7 +211,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _find_warnings(image: Image.Image) -> tuple[MediaWarning, ...]:
-    """Warn of what is lost when the picture is shown in 8-bit RGB."""
+    """Warns of what is lost when the picture is shown in 8-bit RGB."""
     warnings = []
     depth = image.info.get("bit_depth", 8)
     if image.mode in DEEP or ";16" in str(getattr(image, "tile", "")):

@@ -172,7 +172,7 @@ class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
         )
 
     def map_edges(self, stream: str, side: int) -> Edges:  # noqa: ARG002 - its own configuration says both
-        """Says where the cells lie that a_L has after its alignment, which attention is over."""
+        """Returns the edges of the cells that a_L has after its alignment, which attention is over."""
         return find_aligned_edges(self.config.alignment, self.config.layers[-1])
 
     def _slots(self, layer: int, batch: Batch) -> Tensor:

@@ -1,4 +1,4 @@
-"""Says what dualAFR's paper and the demo feed it with, and what it reads of any stream set."""
+"""Declares the streams of dualAFR's paper and of the demo, and what it reads of any stream set."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def fit(base: DualAFRConfig, streams: StreamSet) -> DualAFRConfig:
     choice = StreamChoice("dual_afr", streams)
     widest = choice.require(FRAMES, ("grid",), "a network's maps over a grid")
     layers = _list_layers(streams) or (LayerConfig(**to_input(widest).model_dump(), side=_side(widest)),)
-    own = [each for each in choice.list(FRAMES, ("none",)) if each.extractor == widest.extractor]
-    top = to_input(own[0]) if own else InputStream(name=layers[-1].name, width=layers[-1].width)
+    vectors = [each for each in choice.list(FRAMES, ("none",)) if each.extractor == widest.extractor]
+    top = to_input(vectors[0]) if vectors else InputStream(name=layers[-1].name, width=layers[-1].width)
     return base.model_copy(update={"layers": layers, "top": top})
 
 
@@ -80,11 +80,11 @@ def _list_layers(streams: StreamSet) -> tuple[LayerConfig, ...]:
         return ()
     renamed = {DEMO_TUNED.inputs[0].stream: "grid"}
     maps = [each for each in streams.inputs if each.regions in ("grid", "steps")]
-    given = {renamed.get(each.stream, each.stream): each for each in maps}
+    maps_by_layer = {renamed.get(each.stream, each.stream): each for each in maps}
     return tuple(
-        layer.model_copy(update={"name": given[name].stream, "width": given[name].width})
+        layer.model_copy(update={"name": maps_by_layer[name].stream, "width": maps_by_layer[name].width})
         for name, layer in LAYERS.items()
-        if name in given
+        if name in maps_by_layer
     )
 
 

@@ -1,4 +1,4 @@
-"""Says what G2L's paper feeds it with, and what it reads of any stream set."""
+"""Declares the streams of G2L's paper, and what it reads of any stream set."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def fit(base: G2LConfig, streams: StreamSet) -> G2LConfig:
     frames = choice.require(FRAMES, ("none", "grid", "boxes"), "frames")
     others = [each for each in choice.list(("motion",), ("none", "grid")) if each != frames]
     regions = choice.first(FRAMES, ("boxes",)) or choice.first(FRAMES, ("grid",))
-    given: dict[str, Any] = {
+    changes: dict[str, Any] = {
         "frames": to_input(frames),
         "clips": to_input(others[0] if others else frames),
         "regions": to_input(regions or frames),
     }
     if regions is None:
-        given["key_frames"] = 0
-    return base.model_copy(update=given)
+        changes["key_frames"] = 0
+    return base.model_copy(update=changes)

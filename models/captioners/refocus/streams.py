@@ -1,4 +1,4 @@
-"""Says what refocus's paper feeds it with, and what it reads of any stream set."""
+"""Declares the streams of refocus's paper, and what it reads of any stream set."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fit(base: RefocusConfig, streams: StreamSet) -> RefocusConfig:
     cells = choice.first(FRAMES, ("grid",))
     frames = cells or choice.require(FRAMES, ("none", "boxes"), "frames")
     sound = choice.first(("sound",), ("none",))
-    given: dict[str, Any] = {"grid": to_input(frames), "audio": None if sound is None else to_input(sound)}
+    changes: dict[str, Any] = {"grid": to_input(frames), "audio": None if sound is None else to_input(sound)}
     if cells is None:
-        given["spatial"] = False
-    return base.model_copy(update=given)
+        changes["spatial"] = False
+    return base.model_copy(update=changes)

@@ -1,4 +1,4 @@
-"""Says what STaTS' paper feeds it with, and what it reads of any stream set."""
+"""Declares the streams of STaTS' paper, and what it reads of any stream set."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class VatexState(State):
 
 
 class TwoLayerCaptioner(RecurrentCaptioner[VatexMemory, VatexState]):
-    """Decodes by two LSTMs (eqs. 1 to 5); a subclass says what is attended to."""
+    """Decodes by two LSTMs (eqs. 1 to 5); a subclass chooses what is attended to."""
 
     config: VatexConfig
     config_class = VatexConfig

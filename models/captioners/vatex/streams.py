@@ -1,4 +1,4 @@
-"""Says what the VATEX captioners' paper feeds them with, and what they read of any stream set."""
+"""Declares the streams of the VATEX captioners' paper, and what they read of any stream set."""
 
 from __future__ import annotations
 

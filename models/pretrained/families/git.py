@@ -64,7 +64,7 @@ class _OncePerVideo(nn.Module):
         self.layer = decoder.layer
 
     def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor, cache: Cache | None = None, **told: Any
+        self, hidden_states: Tensor, attention_mask: Tensor, cache: Cache | None = None, **others: Any
     ) -> Any:
         """Passes through the decoder, images once for each video.
 
@@ -72,15 +72,15 @@ class _OncePerVideo(nn.Module):
             hidden_states: (B · rows, tokens, C).
             attention_mask: (B · rows, 1, tokens, keys).
             cache: Keys and values of each row; without one nothing is shared.
-            told: What the decoder is told beside.
+            others: Further arguments of the decoder.
 
         Returns:
             What the decoder returns, of all rows.
         """
         each = len(hidden_states) // self._videos
         if each == 1 or hidden_states.shape[1] == 1 or cache is None:
-            return self._decoder(hidden_states, attention_mask, cache, **told)
-        read = self._decoder(hidden_states[::each], attention_mask[::each], cache, **told)
+            return self._decoder(hidden_states, attention_mask, cache, **others)
+        read = self._decoder(hidden_states[::each], attention_mask[::each], cache, **others)
         cache.batch_repeat_interleave(each)
         return BaseModelOutputWithPast(read.last_hidden_state.repeat_interleave(each, 0), cache=cache)
 
@@ -144,12 +144,12 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
         return written[:, 1:]
 
     def _read_back(self, encoded: GitFrames, tokens: Tensor, with_attention: bool) -> ReadBack:
-        given = torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1)
-        recorder = self._recorder(slice(-given.shape[1], None))
+        previous = torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1)
+        recorder = self._recorder(slice(-previous.shape[1], None))
         each = len(tokens) // len(encoded.rows)
         read = self._read_whole if self.choice.rollout and with_attention else self._read_behind_images
         with self._reading(encoded):
-            logits = read(encoded, given, each, recorder if with_attention else nullcontext())
+            logits = read(encoded, previous, each, recorder if with_attention else nullcontext())
         return ReadBack(logits, recorder.weights() if with_attention else None)
 
     def _read_whole(
@@ -203,11 +203,11 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
 @contextmanager
 def _in_place_of(model: nn.Module, **modules: nn.Module) -> Iterator[None]:
     """Puts modules into the places of a model's own while it lasts."""
-    own = {name: getattr(model, name) for name in modules}
+    originals = {name: getattr(model, name) for name in modules}
     for name, module in modules.items():
         setattr(model, name, module)
     try:
         yield
     finally:
-        for name, module in own.items():
+        for name, module in originals.items():
             setattr(model, name, module)

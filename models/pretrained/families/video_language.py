@@ -37,7 +37,7 @@ from models.pretrained.token_map import TokenMap
 PROMPT = "Describe this video in one short sentence."
 #: Of frames for models that take any size: their own limits are for large GPUs.
 SHORT_SIDE = 360
-#: Frames are told to processors as if a second had so many, so that times stay what they are.
+#: Processors get frames as if a second had so many, so that times stay what they are.
 TICKS = 1000
 #: Tensors of a prompt that are as long as its tokens, and what pads them beside the pad token.
 ALONG_TOKENS = ("input_ids", "attention_mask", "mm_token_type_ids")
@@ -45,13 +45,12 @@ ALONG_TOKENS = ("input_ids", "attention_mask", "mm_token_type_ids")
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """One video's prompt. along: tensors (1, S) by name. beside: others that the model is given with it.
-    visual: the encoder's output, as transformers has it. grid: (moments, rows, columns) of visual tokens."""
+    """One video's prompt."""
 
-    along: Mapping[str, Tensor]
-    beside: Mapping[str, Tensor]
-    visual: Any
-    grid: tuple[int, int, int]
+    along: Mapping[str, Tensor]  #: tensors (1, S) by name
+    beside: Mapping[str, Tensor]  #: others that the model is given with it
+    visual: Any  #: the encoder's output, as transformers has it
+    grid: tuple[int, int, int]  #: (moments, rows, columns) of visual tokens
 
     @property
     def ids(self) -> Tensor:
@@ -116,22 +115,24 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
 
     def _chat(self, prompt: str) -> str:
         """The conversation as the model's template writes it. Raises PretrainedDamaged without a template."""
-        asked = [{"role": "user", "content": [{"type": "video"}, {"type": "text", "text": prompt}]}]
+        messages = [{"role": "user", "content": [{"type": "video"}, {"type": "text", "text": prompt}]}]
         try:
-            text: str = self.processor.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+            text: str = self.processor.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
         except ValueError as error:
             raise PretrainedDamaged(f"{self.info.folder} has no chat template that can be used.") from error
         return text
 
     def _encode_prompt(self, text: str, video: ChosenFrames) -> Prompt:
-        given = self.processor(
+        inputs = self.processor(
             text=[text],
             videos=[torch.from_numpy(np.ascontiguousarray(video.pixels.transpose(0, 3, 1, 2)))],
             video_metadata=[_metadata(video)],
             do_sample_frames=False,
             return_tensors="pt",
         )
-        tensors = {name: value.to(self.device) for name, value in given.items() if isinstance(value, Tensor)}
+        tensors = {name: value.to(self.device) for name, value in inputs.items() if isinstance(value, Tensor)}
         along = {name: tensors.pop(name) for name in ALONG_TOKENS if name in tensors}
         pixels = {name: tensors.pop(name) for name in tuple(tensors) if name.startswith("pixel_")}
         grids = {name: value for name, value in tensors.items() if name == "video_grid_thw"}
@@ -178,15 +179,17 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
             for place, prompt in enumerate(encoded)
         ]
         logits = torch.cat([part.logits for part in read])
-        found = [part.attention for part in read if part.attention is not None]
-        widest = max((part.shape[2] for part in found), default=0)
-        attention = torch.cat([pad(part, (0, widest - part.shape[2])) for part in found]) if found else None
+        attentions = [part.attention for part in read if part.attention is not None]
+        widest = max((part.shape[2] for part in attentions), default=0)
+        attention = (
+            torch.cat([pad(part, (0, widest - part.shape[2])) for part in attentions]) if attentions else None
+        )
         return ReadBack(logits, attention)
 
     def _read_prompt_back(self, prompt: Prompt, tokens: Tensor, with_attention: bool) -> ReadBack:
         """All captions of one video, behind its prompt."""
         rows, length = len(tokens), tokens.shape[1]
-        given = {
+        token_inputs = {
             name: torch.cat([value.expand(rows, -1), _behind(name, tokens[:, :-1])], 1)
             for name, value in prompt.along.items()
         }
@@ -196,7 +199,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
             recorder if with_attention else nullcontext(),
         ):
             output = self.model(
-                **given,
+                **token_inputs,
                 **{name: torch.cat([value] * rows) for name, value in prompt.beside.items()},
                 mm_encoder_outputs={self._modality: _joined([prompt.visual] * rows)},
                 use_cache=False,

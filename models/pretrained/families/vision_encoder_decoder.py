@@ -44,9 +44,9 @@ class EncoderDecoderCaptioner(PretrainedCaptioner[Tensor]):
         """Loads it from its folder. Raises PretrainedDamaged, UnknownArchitecture."""
         encoder, decoder = (info.config.get(part, {}).get("model_type") for part in ("encoder", "decoder"))
         if encoder not in (*IMAGE_ENCODERS, *VIDEO_ENCODERS) or decoder not in DECODERS:
-            known = f"{', '.join((*IMAGE_ENCODERS, *VIDEO_ENCODERS))} with {', '.join(DECODERS)}"
+            architectures = f"{', '.join((*IMAGE_ENCODERS, *VIDEO_ENCODERS))} with {', '.join(DECODERS)}"
             raise UnknownArchitecture(
-                f"{info.folder} is a {encoder} with a {decoder}; opened here are {known}."
+                f"{info.folder} is a {encoder} with a {decoder}; opened here are {architectures}."
             )
         model = open_model(VisionEncoderDecoderModel, info, settings)
         return cls(info, model, open_tokenizer(info), PixelProcessor.open(info), settings)
@@ -82,8 +82,8 @@ class EncoderDecoderCaptioner(PretrainedCaptioner[Tensor]):
 
     @cached_property
     def tokens(self) -> SpecialTokens:
-        said, config = self.model.generation_config, self.model.config
-        starts = (said.decoder_start_token_id, getattr(config, "decoder_start_token_id", None))
+        generation, config = self.model.generation_config, self.model.config
+        starts = (generation.decoder_start_token_id, getattr(config, "decoder_start_token_id", None))
         start = next((each for each in starts if each is not None), config.decoder.bos_token_id)
         return special_tokens(self.model, self.tokenizer, start)
 
@@ -108,13 +108,13 @@ class EncoderDecoderCaptioner(PretrainedCaptioner[Tensor]):
 
     def _read_back(self, encoded: Tensor, tokens: Tensor, with_attention: bool) -> ReadBack:
         memory = encoded.repeat_interleave(len(tokens) // len(encoded), 0)
-        given = torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1)
+        previous = torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1)
         recorder = self._recorder(slice(None))
         with recorder if with_attention else nullcontext():
             output = self.model(
                 encoder_outputs=BaseModelOutput(last_hidden_state=memory),
-                decoder_input_ids=given,
-                decoder_attention_mask=torch.ones_like(given),
+                decoder_input_ids=previous,
+                decoder_attention_mask=torch.ones_like(previous),
                 use_cache=False,
             )
         return ReadBack(output.logits, recorder.weights() if with_attention else None)

@@ -53,7 +53,7 @@ def real() -> VGGishExtractor:
 def stream_of(extractor: VGGishExtractor, path: Path) -> Stream:
     """What the extractor says of a file, whose sound is decoded as it asks for it."""
     decoded = decode_here(path, DecodeRequest(audio_rate=extractor.rate))
-    return extractor.describe(decoded.audio, decoded.video.duration)["vggish"]
+    return extractor.extract(decoded.audio, decoded.video.duration)["vggish"]
 
 
 def sound_of(path: Path, rate: int) -> Audio:
@@ -103,7 +103,7 @@ def test_case_6_mp3_inside_mp4_says_what_aac_says(real: VGGishExtractor, tmp_pat
     aac, mp3 = of_file(real, tmp_path / "a.mp4", "aac"), of_file(real, tmp_path / "b.mp4", "libmp3lame")
     assert mask_of(aac) == mask_of(mp3) == [True, True]
     assert cosines(aac, mp3).min() > 0.98
-    other = real.describe(Audio(tone(2.0, pitch=3000), log_mel.RATE), 2.0)["vggish"]
+    other = real.extract(Audio(tone(2.0, pitch=3000), log_mel.RATE), 2.0)["vggish"]
     assert cosines(aac, other).max() < cosines(aac, mp3).min()
 
 
@@ -120,7 +120,7 @@ def test_any_codec_layout_and_rate(
     real: VGGishExtractor, name: str, codec: str, options: dict[str, object], tmp_path: Path
 ) -> None:
     stream = of_file(real, tmp_path / name, codec, **options)
-    expected = real.describe(Audio(tone(2.0, loud=0.25), log_mel.RATE), 2.0)["vggish"]
+    expected = real.extract(Audio(tone(2.0, loud=0.25), log_mel.RATE), 2.0)["vggish"]
     assert mask_of(stream) == [True, True]
     assert cosines(stream, expected).min() > 0.98
 
@@ -142,20 +142,20 @@ def test_high_tones_are_as_the_public_code_hears_them(tmp_path: Path) -> None:
 def test_silence_is_sound(small: VGGishExtractor) -> None:
     silence = np.zeros(32_000, np.float32)
     np.testing.assert_allclose(log_mel.compute_log_mel(silence), np.log(0.01))
-    stream = small.describe(Audio(silence, 32_000), 1.0)["vggish"]
+    stream = small.extract(Audio(silence, 32_000), 1.0)["vggish"]
     assert mask_of(stream) == [True]
     assert torch.isfinite(stream.values).all()
 
 
 def test_no_samples_are_no_audio(small: VGGishExtractor) -> None:
-    stream = small.describe(Audio(np.zeros(0, np.float32), 32_000), 3.0)["vggish"]
+    stream = small.extract(Audio(np.zeros(0, np.float32), 32_000), 3.0)["vggish"]
     assert stream.spec.sampling == "no_audio"
     assert mask_of(stream) == [False]
 
 
 def test_a_long_tail_is_repeated_and_marked(small: VGGishExtractor) -> None:
     sound = np.concatenate([tone(0.96, pitch=440), tone(0.6, pitch=3000)])
-    stream = small.describe(Audio(sound, log_mel.RATE), 1.56)["vggish"]
+    stream = small.extract(Audio(sound, log_mel.RATE), 1.56)["vggish"]
     assert mask_of(stream) == [True, False]
     assert stream.end.tolist() == pytest.approx([0.96, 1.56])
     rows = split_rows(len(sound))
@@ -167,8 +167,8 @@ def test_the_rows_of_a_long_video_spread_over_it(small: VGGishExtractor) -> None
     sound = np.concatenate([tone(48.0, pitch=440), tone(48.0, pitch=3000)])
     options = replace(EXACT, windows=Windows(most=4))
     few = VGGishExtractor("vggish", VGGishEmbedder(MeanBands(), None, VGGishOptions()), "seeded", options)
-    stream = few.describe(Audio(sound, log_mel.RATE), 96.0)["vggish"]
-    every = small.describe(Audio(sound[: 60 * log_mel.RATE], log_mel.RATE), 60.0)["vggish"]
+    stream = few.extract(Audio(sound, log_mel.RATE), 96.0)["vggish"]
+    every = small.extract(Audio(sound[: 60 * log_mel.RATE], log_mel.RATE), 60.0)["vggish"]
     assert len(stream) == 4
     assert len(every) == 63
     assert stream.start[0] < 24 < 72 < stream.start[-1]
@@ -190,10 +190,10 @@ def test_options_change_the_values_and_the_name_tag() -> None:
         for name in ("vggish", "vggish:no_relu", "vggish:pca_rounded")
     )
     sound = Audio(tone(1.0), log_mel.RATE)
-    before = signed.describe(sound, 1.0)["vggish:no_relu"].values
+    before = signed.extract(sound, 1.0)["vggish:no_relu"].values
     assert before.min() < 0
-    torch.testing.assert_close(before.relu(), plain.describe(sound, 1.0)["vggish"].values)
-    rounded = quantised.describe(sound, 1.0)["vggish:pca_rounded"].values
+    torch.testing.assert_close(before.relu(), plain.extract(sound, 1.0)["vggish"].values)
+    rounded = quantised.extract(sound, 1.0)["vggish:pca_rounded"].values
     assert torch.equal(rounded, rounded.round())
     assert 0 <= rounded.min() <= rounded.max() <= 255
     assert len({extractor.spec.identity for extractor in (plain, signed, quantised)}) == 3

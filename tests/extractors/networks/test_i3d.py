@@ -14,8 +14,8 @@ from extractors.media.request import DecodeRequest, Limits
 from extractors.networks import i3d
 from extractors.networks.efficientnet_lite import compute_same_padding
 from extractors.networks.i3d import I3D
-from extractors.pretrained.load import load_pretrained
-from extractors.pretrained.parameters import WrongCheckpoint
+from extractors.pretrained.load import build_seeded, load_pretrained
+from extractors.pretrained.parameters import WrongCheckpoint, randomize
 from extractors.windows import Sampling
 
 KINETICS = R3D_18_Weights.KINETICS400_V1.meta["categories"]
@@ -53,6 +53,24 @@ def test_the_packaged_weights_name_the_action(network: I3D, shared: Path, name: 
 )
 def test_padding_depends_on_the_size(size: int, kernel: int, stride: int, zeros: tuple[int, int]) -> None:
     assert compute_same_padding(size, kernel, stride) == zeros
+
+
+@torch.inference_mode()
+def test_a_still_is_one_thing_however_often_it_is_repeated() -> None:
+    """Where time is padded by repeated frames; zeros make a clip of its length."""
+    still = torch.rand(1, 3, 1, 64, 64, generator=torch.Generator().manual_seed(3)) * 2 - 1
+    network = build_seeded(lambda: randomize(I3D()))
+    zeros = [network(still.expand(-1, -1, count, -1, -1)).mean(2) for count in (1, 16)]
+    network.repeat_frames()
+    once, often = (network(still.expand(-1, -1, count, -1, -1)).mean(2) for count in (1, 16))
+    torch.testing.assert_close(often, once, atol=1e-4 * float(once.abs().max()), rtol=0)
+    assert float((zeros[0] - zeros[1]).abs().max()) > 0.01 * float(zeros[1].abs().max())
+
+
+def test_a_map_of_one_step_has_a_head() -> None:
+    head = I3D().eval().run_head(torch.ones(1, 1024, 1, 7, 7))
+    assert (head.features.shape, head.logits.shape) == ((1, 1024), (1, 400))
+    assert head.logits_per_step.shape == (1, 400, 1)
 
 
 def test_another_networks_checkpoint_is_refused(network: I3D) -> None:

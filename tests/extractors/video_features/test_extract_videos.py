@@ -259,10 +259,10 @@ class Choosy(Means):
             raise RuntimeError("frames too tall")
         return super().prepare(frames)
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         if (stacks.float().mean((1, 2, 3, 4)) > 250).any():
             raise RuntimeError("frames too bright")
-        return super().describe(stacks)
+        return super().extract_windows(stacks)
 
 
 def white(number: int, width: int, height: int) -> Picture:

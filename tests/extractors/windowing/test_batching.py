@@ -30,7 +30,7 @@ def windows_of(extractor: Numbers, count: int, chunk: int) -> list[list[int]]:
         last = min(first + chunk, count)
         until = last / RATE if last < count else math.inf
         given.extend(stacker.push(frames_of(first, last), np.arange(first, last) / RATE, until))
-    numbers: list[list[int]] = extractor.describe(torch.stack(given))["numbers"].values.int().tolist()
+    numbers: list[list[int]] = extractor.extract_windows(torch.stack(given))["numbers"].values.int().tolist()
     return numbers
 
 
@@ -59,7 +59,7 @@ def test_a_frame_that_stays_is_shared_by_its_instants() -> None:
     extractor = Numbers(Windows(stack_size=3, step_size=3, extraction_fps=30))
     stacker = WindowCutter(extractor, extractor.windows.cut(0.4, RATE))
     stacks = list(stacker.push(frames_of(0, 4), np.arange(4) / RATE, math.inf))
-    numbers = extractor.describe(torch.stack(stacks))["numbers"].values.int().tolist()
+    numbers = extractor.extract_windows(torch.stack(stacks))["numbers"].values.int().tolist()
     assert numbers == [[0, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, 3]]
     assert extractor.prepared == 4
 
@@ -110,10 +110,10 @@ def test_what_is_forgotten_is_not_described() -> None:
 
 
 class AfraidOfWhite(Means):
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         if (stacks == 255).all(dim=(1, 2, 3, 4)).any():
             raise RuntimeError("too bright")
-        return super().describe(stacks)
+        return super().extract_windows(stacks)
 
 
 def test_a_failing_video_does_not_take_its_neighbours_along() -> None:
@@ -147,10 +147,10 @@ class SmallMemory(Means):
 
     most = 3
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         if len(stacks) > self.most:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return super().describe(stacks)
+        return super().extract_windows(stacks)
 
 
 def test_a_full_gpu_gets_smaller_batches_from_then_on() -> None:

@@ -32,7 +32,7 @@ class Means(WindowExtractor):
         self.prepared += len(frames)
         return frames[:, ::2, ::2]
 
-    def describe(self, stacks: Tensor) -> dict[str, WindowRows]:
+    def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         self.batches.append(tuple(stacks.shape[:4]))
         colours = stacks.float().mean((2, 3))
         return {"means": WindowRows(colours.mean(1)), "means_grid": WindowRows(colours)}

@@ -124,7 +124,7 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
     """The cache of features hangs on the network's identity, which the set does not change."""
     inputs = PictureInputs.build(DEMO, ["grid"])
     assert inputs.specs["grid"].identity == EfficientNetLite2().spec.identity
-    assert [each.views for each in inputs.describers] == [VIEWS]
+    assert [each.views for each in inputs.networks] == [VIEWS]
     for name, streams in list_stream_sets().items():
         if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES, DEMO_MOTION):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
@@ -137,13 +137,13 @@ def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pyt
     for network in (EfficientNetLite2, EfficientNetStages):
         describer = CachedNetwork(network(engine="torch", precision="fp32"), VIEWS)
         monkeypatch.setitem(PICTURE_NETWORKS, network.name, partial(_take, describer))
-    assert [each.network.spec.network for each in PictureInputs.build(DEMO_STAGES, ["grid"]).describers] == [
+    assert [each.network.spec.network for each in PictureInputs.build(DEMO_STAGES, ["grid"]).networks] == [
         "efficientnet-lite2"
     ]
     names = [stream.name for stream in list_streams(find_captioner("dual_afr").make_demo_config())]
     inputs = PictureInputs.build(DEMO_STAGES, names)
     assert list(inputs.specs) == names
-    assert [sorted(each.network.shapes) for each in inputs.describers] == [["grid"], ["stage_14", "stage_7"]]
+    assert [sorted(each.network.shapes) for each in inputs.networks] == [["grid"], ["stage_14", "stage_7"]]
 
 
 @pytest.mark.parametrize("name", list_captioners())

@@ -39,7 +39,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
         entries = list(read_karpathy(path, files, OBTAIN))
     else:
         captions = _read_captions(path)
-        lists = {split: wanted.require(root, OBTAIN) for split, wanted in LISTS.items()}
+        lists = {split: annotation.require(root, OBTAIN) for split, annotation in LISTS.items()}
         paths += lists.values()
         entries = [
             VideoItem(Path(name).stem, files.find(Path(name).stem), split, tuple(captions.get(name, ())))

@@ -40,7 +40,7 @@ TIMES = re.compile(r"(\d+):(\d+):(\d+)[,.](\d+)\s*-->\s*(\d+):(\d+):(\d+)[,.](\d
 
 def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
-    lists = {split: wanted.find(root) for split, wanted in LISTS.items()}
+    lists = {split: annotation.find(root) for split, annotation in LISTS.items()}
     subtitles = {split: sorted((root / split).glob("*.srt")) for split in SPLITS}
     if not any(lists.values()) and not any(subtitles.values()):
         LISTS["train"].require(root, OBTAIN)

@@ -44,12 +44,12 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     """Reads the set in a folder. Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged."""
     paths: dict[Split, Path] = {"train": ANNOTATIONS["train"].require(root, OBTAIN)}
     notices = []
-    for split, wanted in ANNOTATIONS.items():
-        found = wanted.find(root)
-        if found is not None:
-            paths[split] = found
+    for split, annotation in ANNOTATIONS.items():
+        file = annotation.find(root)
+        if file is not None:
+            paths[split] = file
         else:
-            notices.append(Notice("no_split", f"{wanted.names[0]} is not there: no {split} split."))
+            notices.append(Notice("no_split", f"{annotation.names[0]} is not there: no {split} split."))
     files = MediaFiles.find_below(root)
     entries = [entry for split, path in paths.items() for entry in _read_entries(path, split, files)]
     return assemble(
