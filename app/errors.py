@@ -36,8 +36,8 @@ extractors/media/errors.py.)
         ├── PortInUse               port_in_use           500  something listens there already
         └── EngineStartFailed       engine_start_failed   500  the models do not load
 
-``code`` is stable, ``str(error)`` is one sentence, ``hint`` says what to do, ``operator_hint`` what only the
-operator can (extractors/errors.py), ``status`` is the HTTP status that tells it best.
+``code`` is stable, ``str(error)`` is one sentence, ``hint`` is what to do, ``operator_hint`` what only the
+operator can (extractors/errors.py), ``status`` is the HTTP status that fits best.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class EngineCrashed(JobFailure):
 
 class WorkerLost(JobFailure):
     code = "worker_lost"
-    hint = "Send the video again; if it fails again, tell whoever runs the service."
+    hint = "Send the video again; if it fails again, tell the service's operator."
     operator_hint = "Look at the worker's log and at the machine's memory."
 
 
@@ -85,12 +85,12 @@ class EngineFault(JobFailure):
 
 class WorkerFault(JobFailure):
     code = "worker_error"
-    hint = "Send the video again; if it fails again, tell whoever runs the service."
+    hint = "Send the video again; if it fails again, tell the service's operator."
     operator_hint = "Look at the worker's log; a full disk below REELWORD_DATA is the usual cause."
 
 
 class OptionsRefused(JobFailure):
-    """Says that what is asked for cannot be had: before a job is taken where workers are known, else by its
+    """The service cannot do what is asked for: before a job is taken where workers are known, else by its
     end.
     """
 
@@ -151,7 +151,7 @@ class UploadMissing(JobFailure):
 
 class UrlNotAllowed(JobFailure):
     code = "url_not_allowed"
-    hint = "Give an http or https address that anybody can reach, or send the file itself."
+    hint = "Give a public http or https address, or send the file itself."
     operator_hint = "REELWORD_URL_HOSTS names private hosts that are allowed, REELWORD_URLS switches all off."
     status = 422
 
@@ -201,7 +201,7 @@ class RecordUnreadable(JobError):
     """This version cannot read what Redis holds of a job."""
 
     code = "record_unreadable"
-    hint = "Tell whoever runs the service: the job is kept and can be run again."
+    hint = "Tell the service's operator: the job is kept and can be run again."
     operator_hint = (
         "See why with python -m app dead list, and requeue the job once all processes are of the version "
         "that wrote it."
@@ -226,9 +226,9 @@ class InvalidCursor(JobError):
 
 
 class QueueError(JobError):
-    """Jobs can be neither taken nor told about at the moment.
+    """Jobs can be neither taken nor shown at the moment.
 
-    ``str(error)`` names the server's address and trouble, for logs; ``public`` is what a visitor is told.
+    ``str(error)`` names the server's address and trouble, for logs; ``public`` is what a client is sent.
     """
 
     status = 503
@@ -243,7 +243,7 @@ class QueueUnavailable(QueueError):
 
 class RedisRefuses(QueueUnavailable):
     code = "redis_refuses"
-    hint = "Send the request again later; if it fails again, tell those who run the service."
+    hint = "Send the request again later; if it fails again, tell the service's operator."
     operator_hint = "Check user and password in REDIS_URL, and that this user may run scripts on all keys."
 
 
@@ -255,7 +255,7 @@ class NotOnDisk(QueueError):
 
 
 class StartError(JobError):
-    """A process cannot start; nothing is retried until somebody acts."""
+    """A process cannot start; nothing is retried until the operator acts."""
 
 
 class RedisMissing(StartError):

@@ -11,7 +11,7 @@ from app.settings import Settings
 
 
 def configure_logs(settings: Settings, **context: str) -> None:
-    """Sets up structlog for this process; ``context`` is said on every line."""
+    """Sets up structlog for this process; ``context`` stands on every line."""
     is_text = settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())
     structlog.configure(
         processors=[

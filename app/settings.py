@@ -23,14 +23,14 @@ MIB = 2**20
 #: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
 HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
 ORIGIN_PATTERN = re.compile(r"\*|https?://[\w.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:.]+\](:\d{1,5})?")
-#: Addresses that stand for all of a machine's, and are no name that anybody asks for.
+#: Addresses that stand for all of a machine's, and are no name that a request has.
 EVERYWHERE = ("0.0.0.0", "::", "")
 SECRET_PATTERN = re.compile(r"whsec_[A-Za-z0-9+/]+={0,2}")
 #: A lease lasts this many beats at least: one that is late, or lost, must not cost a worker its jobs.
 BEATS_OF_A_LEASE = 3
 #: Engines under the names that they had before: users' settings go on.
 MOVED_ENGINES = {"app.pipeline:Engine": "app.pipeline.engine:Engine"}
-MOST_DECODERS = 4  #: of a worker where nobody says how many
+MOST_DECODERS = 4  #: of a worker where no setting says how many
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 #: Files of secrets as containers get them, each named as the variable whose value it holds.
 SECRETS = Path("/run/secrets")
@@ -86,7 +86,7 @@ class Settings(BaseSettings):
     )
     access: Literal["auto", "keys", "open"] = Field(
         "auto",
-        description="keys: nobody without an API key; open: everybody; auto: open on loopback, else keys.",
+        description="keys: only requests with an API key; open: all; auto: open on loopback, else keys.",
     )
     metrics_access: Literal["admin", "open"] = Field(
         "admin", description="Who reads /metrics where keys are needed: admin keys, or everybody."
@@ -370,12 +370,12 @@ class Settings(BaseSettings):
 
     @property
     def is_nameless(self) -> bool:
-        """Says whether the API listens everywhere and answers to loopback's names alone."""
+        """Returns whether the API listens everywhere and answers to loopback's names alone."""
         return self.host in EVERYWHERE and not self.host_names
 
     @property
     def needs_key(self) -> bool:
-        """Says whether the API serves nobody without a key.
+        """Returns whether the API needs a key.
 
         A proxy on this machine makes loopback the whole world's, so that naming one needs keys as well.
         """
@@ -418,12 +418,12 @@ class Settings(BaseSettings):
     @property
     def upload_seconds(self) -> float:
         """Seconds that an upload is kept once its job has succeeded; infinite: as long as the result."""
-        known = {"result": math.inf, "off": 0.0}
-        return known[self.keep_uploads] if self.keep_uploads in known else float(self.keep_uploads)
+        named = {"result": math.inf, "off": 0.0}
+        return named[self.keep_uploads] if self.keep_uploads in named else float(self.keep_uploads)
 
     @property
     def decoder_count(self) -> int:
-        """Counts the decoders of a worker: as many as were said, or what leaves the engine a core."""
+        """Counts the decoders of a worker: as many as are set, or what leaves the engine a core."""
         return self.decoders or max(1, min(MOST_DECODERS, core_count() - 1))
 
     @property
@@ -432,7 +432,7 @@ class Settings(BaseSettings):
 
     @property
     def staging(self) -> Path:
-        """Files still being written; on the same file system as blobs in a directory."""
+        """Returns the folder of files being written; on the file system of blobs that are in a directory."""
         return self.data / "staging"
 
     @property
@@ -460,7 +460,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_host(name: str) -> bool:
-    """Whether this is a name, an address or a network."""
+    """Returns whether this is a name, an address or a network."""
     try:
         ip_network(name, strict=False)
     except ValueError:

@@ -30,7 +30,8 @@ from models.captioner import AnyCaptioner
 from models.captioners import attention_layers
 from models.checkpoint import Checkpoint, list_checkpoints, load_captioner
 from models.decoding.constraints import Constraints
-from models.decoding.decode import DecodingOptions, LengthPenalty, decode
+from models.decoding.decode import DecodingOptions, decode
+from models.decoding.length_penalty import LengthPenalty
 from models.memory import Memory, StepAttention
 from models.vocabulary import EOS
 

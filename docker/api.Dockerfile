@@ -27,7 +27,7 @@ COPY app app
 # the base of all errors, the owner of serve's processes, the shape of captions and the options of decoding; nothing else of them is read here
 COPY extractors/__init__.py extractors/child_process.py extractors/errors.py extractors/
 COPY models/__init__.py models/caption.py models/
-COPY models/decoding/__init__.py models/decoding/options.py models/decoding/
+COPY models/decoding/__init__.py models/decoding/length_penalty.py models/decoding/options.py models/decoding/
 RUN python -m compileall -q .
 
 FROM ${PYTHON} AS api

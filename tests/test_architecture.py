@@ -120,6 +120,7 @@ IMAGES = {
             "models",
             "models.caption",
             "models.decoding",
+            "models.decoding.length_penalty",
             "models.decoding.options",
         ),
         optional=("app.cli.service.examination torch",),  # says what of it is installed

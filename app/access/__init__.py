@@ -1,1 +1,1 @@
-"""Says who may ask: API keys, what each may do, and how much of it."""
+"""Decides which requests are allowed: API keys, what each may do, and how much of it."""

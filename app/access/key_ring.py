@@ -54,13 +54,13 @@ class KeyRing:
 
     async def find_by_session(self, cookie: str) -> ApiKey | None:
         """Finds the key that a page was signed in by. Raises QueueUnavailable."""
-        known, read_at = self._sessions.get(cookie, (None, NEVER))
+        key_id, read_at = self._sessions.get(cookie, (None, NEVER))
         if time.monotonic() - read_at > FRESH_SECONDS:
-            known = await anyio.to_thread.run_sync(self.store.key_of_session, cookie)
+            key_id = await anyio.to_thread.run_sync(self.store.key_of_session, cookie)
             if len(self._sessions) >= MOST_SESSIONS:
                 self._sessions.clear()
-            self._sessions[cookie] = known, time.monotonic()
-        return None if known is None else await self._by_id(known)
+            self._sessions[cookie] = key_id, time.monotonic()
+        return None if key_id is None else await self._by_id(key_id)
 
     async def close_session(self, cookie: str) -> None:
         self._sessions.pop(cookie, None)

@@ -2,8 +2,8 @@
 
     rw_<id>_<secret>     id: 12 hexadecimal digits, public     secret: 256 random bits
 
-Redis has a hash of keys by their ids, and for each page that somebody has signed in on an entry that lapses.
-Both hold SHA-256 digests: whoever reads them cannot ask with what they read. A slow hash is for passwords,
+Redis has a hash of keys by their ids, and an entry that lapses for each page that is signed in.
+Both hold SHA-256 digests, with which no request can be made. A slow hash is for passwords,
 which can be guessed; 256 random bits cannot.
 """
 
@@ -71,20 +71,20 @@ class ApiKey(BaseModel):
     @property
     def job_limits(self) -> JobLimits | None:
         """Collects what its jobs carry to where it is enforced; None where nothing is limited."""
-        found = JobLimits(
+        limits = JobLimits(
             seconds=self.max_seconds,
             pixels=self.max_pixels,
             concurrent=self.concurrent,
             upload_bytes=self.max_upload_bytes,
         )
-        return None if found == JobLimits() else found
+        return None if limits == JobLimits() else limits
 
     def is_proved_by(self, secret: str) -> bool:
         return secrets.compare_digest(self.sha256, digest_of(secret))
 
 
 def make_key(name: str, **terms: object) -> tuple[ApiKey, str]:
-    """Makes a key and the token that it is used by, which nobody can make again.
+    """Makes a key and the token that it is used by, which cannot be made again.
 
     Args:
         name: whom it is for.
@@ -94,14 +94,14 @@ def make_key(name: str, **terms: object) -> tuple[ApiKey, str]:
         ValidationError: a term is not accepted.
     """
     key_id, secret = secrets.token_hex(6), secrets.token_hex(32)
-    known = {"id": key_id, "name": name, "sha256": digest_of(secret), "created_at": time.time()}
-    return ApiKey.model_validate({**known, **terms}), f"rw_{key_id}_{secret}"
+    identity = {"id": key_id, "name": name, "sha256": digest_of(secret), "created_at": time.time()}
+    return ApiKey.model_validate({**identity, **terms}), f"rw_{key_id}_{secret}"
 
 
 def read_token(token: str) -> tuple[str, str] | None:
     """Splits a token into id and secret; None where it is none."""
-    found = TOKEN.fullmatch(token.strip())
-    return None if found is None else (found[1], found[2])
+    match = TOKEN.fullmatch(token.strip())
+    return None if match is None else (match[1], match[2])
 
 
 def digest_of(secret: str) -> str:
@@ -127,13 +127,13 @@ class KeyStore:
         """Reads every key, by its id, oldest first. One that cannot be read opens nothing, and is logged."""
         with unavailable_if_away():
             records: Any = self._server.hgetall(self._names.api_keys)
-        found = {}
+        keys = {}
         for key_id, record in records.items():
             try:
-                found[key_id] = ApiKey.model_validate_json(record)
+                keys[key_id] = ApiKey.model_validate_json(record)
             except ValidationError as error:
                 log.error("an API key cannot be read", key=key_id, error=str(error))
-        return dict(sorted(found.items(), key=lambda item: item[1].created_at))
+        return dict(sorted(keys.items(), key=lambda item: item[1].created_at))
 
     def revoke(self, key_id: str) -> None:
         with unavailable_if_away():
@@ -155,8 +155,8 @@ class KeyStore:
     def key_of_session(self, secret: str) -> str | None:
         """Finds the id of the key that a page was signed in by."""
         with unavailable_if_away():
-            found: Any = self._server.get(self._names.session(digest_of(secret)))
-        return None if found is None else str(found)
+            key_id: Any = self._server.get(self._names.session(digest_of(secret)))
+        return None if key_id is None else str(key_id)
 
     def close_session(self, secret: str) -> None:
         with unavailable_if_away():

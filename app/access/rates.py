@@ -1,7 +1,7 @@
 """Counts requests per key in Redis, so that several API processes share one count; the library is limits.
 
 While Redis is away each process counts by itself: a rate is then as many times too high as there are
-processes, and nobody is refused because the counter is.
+processes, and no request is refused because the counter is away.
 """
 
 from __future__ import annotations
@@ -25,21 +25,17 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class RateState:
-    """Says how a key stands to its rate, this request included.
+    """Holds what a key has used of its rate, this request included."""
 
-    amount: requests that it has in ``window`` seconds. remaining: those it has left.
-    reset: seconds until it has more.
-    """
-
-    amount: int
-    window: int
-    remaining: int
-    reset: int
-    is_within: bool
+    amount: int  #: requests that it has in ``window`` seconds
+    window: int  #: in seconds
+    remaining: int  #: requests that it has left
+    reset: int  #: seconds until it has more
+    is_within: bool  #: the request may be answered
 
     @property
     def headers(self) -> dict[str, str]:
-        """As the HTTP working group's draft has them."""
+        """Returns the headers of the HTTP working group's draft."""
         return {
             "RateLimit-Policy": f'"key";q={self.amount};w={self.window}',
             "RateLimit": f'"key";r={self.remaining};t={self.reset}',
@@ -56,7 +52,7 @@ class Rates:
 
     def __init__(self, server: redis.Redis, names: Keys) -> None:
         pool = server.connection_pool
-        # the library's client tries nothing again: whoever waits has been promised an answer
+        # the library's client tries nothing again: a waiting request has been promised an answer
         storage = RedisStorage("redis://", connection_pool=pool, key_prefix=names.rates)
         self._shared, self._own = MovingWindowRateLimiter(storage), MovingWindowRateLimiter(MemoryStorage())
 

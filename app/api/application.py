@@ -1,4 +1,4 @@
-"""Puts the HTTP service together: its routes, how it says what is wrong, and the process that serves it."""
+"""Puts the HTTP service together: its routes, how errors are answered, and the process that serves it."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ from app.terminal import advice_on_names, own_command
 
 #: The page at ``/``: one HTML file, its scripts and its style.
 STATIC = Path(__file__).parent / "static"
-#: Requests that may wait at once, most of them for Redis: while it is frozen nobody queues behind them.
+#: Requests that may wait at once, most of them for Redis: while it is frozen further ones are refused.
 THREADS = 200
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-#: How a request says whose it is, as OpenAPI has it; the page at ``/docs`` asks for it.
+#: How a request carries its key, as OpenAPI has it; the page at ``/docs`` asks for it.
 SECURITY = {
     "key": {"type": "http", "scheme": "bearer"},
     "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
 }
 DESCRIPTION = "A video goes in, a caption with its attention comes out."
 
-DRAIN_SECONDS = 10  #: a request being answered when the server is told to stop may take so long
+DRAIN_SECONDS = 10  #: a request being answered when the server is stopped may take so long
 KEYS_PAUSE = 2.0  #: seconds between two looks whether there are keys, while Redis is away
 IDLE_SECONDS = 30  #: after which a connection without a request is closed
 
@@ -82,7 +82,7 @@ def create_app(settings: Settings) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         redoc_url=None,
-        redirect_slashes=False,  # an upload to a misspelt path is told so, not sent elsewhere without a word
+        redirect_slashes=False,  # an upload to a misspelt path is refused, not sent elsewhere in silence
         lifespan=_lifespan,
         favicon_url="data:,",
     )
@@ -144,7 +144,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _say_where_no_key_is(service: ApiDependencies) -> None:
-    """Tells the operator, once Redis answers, that nobody can ask yet."""
+    """Warns in the log, once Redis answers, that a key is needed and there is none."""
     while service.settings.needs_key:
         with suppress(QueueError):
             if await service.keys.count() == 0:
@@ -164,8 +164,8 @@ async def _request_error(request: Request, error: Exception) -> Response:
 async def _queue_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, QueueError)
     log.warning("queue error", path=request.url.path, error=str(error), hint=error.operator_hint)
-    found = problems.describe_job_error(error, request.url.path)
-    return _answer(request, found, {"Retry-After": "5"})
+    document = problems.describe_job_error(error, request.url.path)
+    return _answer(request, document, {"Retry-After": "5"})
 
 
 async def _record_unreadable(request: Request, error: Exception) -> Response:
@@ -196,26 +196,26 @@ async def _http_error(request: Request, error: Exception) -> Response:
     path = request.url.path
     detail = f"{request.method} {path}: {error.detail}."
     hint = "GET /docs lists the routes and their methods."
-    found = problems.problem(status, status.name.lower(), status.phrase, detail, hint, path)
+    document = problems.problem(status, status.name.lower(), status.phrase, detail, hint, path)
     headers = dict(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_methods_of(request))
-    return _answer(request, found, headers)
+    return _answer(request, document, headers)
 
 
 def _methods_of(request: Request) -> list[str]:
     """All methods of the path that was asked for; a route that does not fit knows only its own."""
     routes = request.app.router.routes
-    found = {
+    methods = {
         method
         for method in METHODS
         if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
     }
-    return sorted(found | {"HEAD"} if "GET" in found else found)
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 async def _client_gone(request: Request, _error: Exception) -> Response:
-    """Nobody reads this answer. A half-written upload is already removed; an accepted job goes on."""
+    """Returns an answer that is not read. A half-written upload is removed; an accepted job goes on."""
     log.info("client went away", path=request.url.path)
     return Response(status_code=499)
 
@@ -230,11 +230,11 @@ async def _internal_error(request: Request, error: Exception) -> Response:
     )
 
 
-def _answer(request: Request, found: Problem, headers: dict[str, str]) -> Response:
-    service_of(request).metrics.refused.labels(found.code).inc()
-    request.state.problem = found.code  # for the audit
-    body = found.model_dump(mode="json", exclude_none=True)
-    return JSONResponse(body, found.status, headers, media_type=problems.MEDIA_TYPE)
+def _answer(request: Request, document: Problem, headers: dict[str, str]) -> Response:
+    service_of(request).metrics.refused.labels(document.code).inc()
+    request.state.problem = document.code  # for the audit
+    body = document.model_dump(mode="json", exclude_none=True)
+    return JSONResponse(body, document.status, headers, media_type=problems.MEDIA_TYPE)
 
 
 class ToStructlog(logging.Handler):
@@ -247,7 +247,7 @@ class ToStructlog(logging.Handler):
 def run(settings: Settings) -> None:
     """Serves until SIGTERM or Ctrl-C. Raises RedisMissing where no Redis is named or runs."""
     logging.basicConfig(handlers=[ToStructlog()], level=logging.WARNING)
-    access = "with a key" if settings.needs_key else "open to whoever reaches it"
+    access = "with a key" if settings.needs_key else "open to all who reach it"
     log.info("listening", address=f"{settings.host}:{settings.port}", access=access)
     if advice := advice_on_names(settings):
         log.warning("only this machine is served", hint=advice)
@@ -261,13 +261,13 @@ def run(settings: Settings) -> None:
 def configuration(
     app: FastAPI, settings: Settings, port: int, drain_seconds: int = DRAIN_SECONDS
 ) -> uvicorn.Config:
-    """Says how uvicorn runs the application.
+    """Returns how uvicorn runs the application.
 
     Args:
         app: the application.
         settings: its host and limits.
         port: what it listens on; 0 takes any.
-        drain_seconds: how long requests under way may take once it is told to stop.
+        drain_seconds: how long requests under way may take once it is stopped.
     """
     return uvicorn.Config(
         app,

@@ -68,7 +68,7 @@ class ApiDependencies:
 
     @classmethod
     def connect(cls, settings: Settings) -> ApiDependencies:
-        """Makes the clients; speaks to nobody yet.
+        """Makes the clients, without a connection yet.
 
         Raises RedisMissing where no server is named or runs in the data folder.
         """
@@ -105,10 +105,10 @@ class ApiDependencies:
 
         Args:
             job_id: the job.
-            submission: what is told with it.
+            submission: what is sent with it.
 
         Yields:
-            What is to be told with it.
+            What is to be sent with it.
         """
         if not self.tracing.is_on:
             yield submission
@@ -130,10 +130,7 @@ def _deliverer(settings: Settings, server: Redis, jobs: Jobs, blobs: Blobs) -> D
 
 @dataclass(frozen=True)
 class Caller:
-    """Says who asks. Where no key is needed everybody is the same nobody, who sees all jobs.
-
-    key: that the request was sent with; None where none is needed.
-    """
+    """Identifies the sender of a request by its key. Where no key is needed every sender sees all jobs."""
 
     key: ApiKey | None = None
 
@@ -144,18 +141,18 @@ class Caller:
 
     @property
     def is_admin(self) -> bool:
-        """Says whether it sees the jobs of all keys."""
+        """Returns whether it sees the jobs of all keys."""
         return self.key is not None and self.key.allows("admin")
 
     @property
     def limits(self) -> JobLimits | None:
-        """Says what its jobs are limited to, for their submissions."""
+        """Returns what its jobs are limited to, for their submissions."""
         return None if self.key is None else self.key.job_limits
 
     def upload_limit(self, most: int) -> int:
-        """Says how many bytes a video may have, where the service takes ``most``."""
-        own = None if self.key is None else self.key.max_upload_bytes
-        return most if own is None else min(own, most)
+        """Returns how many bytes a video may have, where the service takes ``most``."""
+        key_limit = None if self.key is None else self.key.max_upload_bytes
+        return most if key_limit is None else min(key_limit, most)
 
     @property
     def only(self) -> str | None:
@@ -179,9 +176,4 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def owner_of(request: Request) -> str | None:
-    return caller_of(request).owner
-
-
 CallerDep = Annotated[Caller, Depends(caller_of)]
-OwnerDep = Annotated[str | None, Depends(owner_of)]

@@ -2,7 +2,7 @@
 
 What is its own: requests, uploads, problems, and what it takes itself. Every application has its own
 registry, so that two in one process do not add up. What is shared, of queue, ended jobs and workers, is read
-when it is asked for, so every API process tells the same: scrape any one of them, or take the maximum of
+when it is asked for, so every API process has the same: scrape any one of them, or take the maximum of
 several.
 """
 
@@ -24,7 +24,7 @@ KIB, MIB = 1024, 1024**2
 #: Stages of a job as its timings name them; each has a histogram from the start, so that rates begin at 0.
 STAGES = ("queue", "decode", "extract", "caption", "total")
 
-#: What came of an attempt at a webhook, as its delivery has it and as it is told.
+#: What came of an attempt at a webhook, as its delivery has it and as the metric names it.
 OUTCOMES = {"delivered": "delivered", "pending": "retried", "failed": "failed"}
 
 
@@ -59,7 +59,7 @@ class Metrics:
 
 
 class JobMetrics(Collector):
-    """Makes metrics of figures; ``None`` where Redis does not answer, and there are none to be told."""
+    """Makes metrics of figures; ``None`` where Redis does not answer, and there are no figures."""
 
     def __init__(self, figures: ServiceFigures | None) -> None:
         self._figures = figures
@@ -75,7 +75,7 @@ class JobMetrics(Collector):
         yield from _queue_metrics(figures.queues, figures.ended)
         yield from _ended_metrics(figures.ended)
         yield from _worker_metrics(figures.workers)
-        outcomes = {outcome: figures.ended.webhooks.get(known, 0) for known, outcome in OUTCOMES.items()}
+        outcomes = {outcome: figures.ended.webhooks.get(counted, 0) for counted, outcome in OUTCOMES.items()}
         yield _counters(
             "reelword_webhook_attempts", "Attempts at webhooks, by what came of them", "outcome", outcomes
         )
@@ -126,8 +126,8 @@ def _ended_metrics(ended: EndedFigures) -> Iterator[Metric]:
         labels=["stage"],
     )
     for stage in dict.fromkeys((*STAGES, *ended.seconds)):
-        found = ended.seconds.get(stage, SecondsFigures({}, 0.0))
-        seconds.add_metric([stage], found.cumulative, found.total)
+        figures = ended.seconds.get(stage, SecondsFigures({}, 0.0))
+        seconds.add_metric([stage], figures.cumulative, figures.total)
     yield seconds
 
 

@@ -1,4 +1,4 @@
-"""Names what can be wrong with a request, and says it as RFC 9457 problem documents.
+"""Names what can be wrong with a request, and writes it as RFC 9457 problem documents.
 
     RequestError
     ├── NotMultipart        415 not_multipart        the body is neither a form, nor a video, nor JSON
@@ -43,8 +43,8 @@
     ├── WebhooksOff         422 webhooks_off         the operator has set up no secret to sign them with
     └── StorageFull         507 storage_full
 
-Errors of the queue, of records and of options that no worker takes (app/errors.py) are said the same way. A
-problem's ``type`` is ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
+Errors of the queue, of records and of options that no worker takes (app/errors.py) are answered the same way.
+A problem's ``type`` is ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class KeyMissing(RequestError):
     code = "key_missing"
     title = "The service needs an API key"
     hint = (
-        "Send Authorization: Bearer and your key; at the page, enter it. Whoever runs the service gives keys."
+        "Send Authorization: Bearer and your key; at the page, enter it. The service's operator gives keys."
     )
     operator_hint = "Make one with python -m app keys add NAME."
     challenge = 'Bearer realm="reelword"'
@@ -447,7 +447,7 @@ class StorageFull(RequestError):
     retry_after = 60
 
 
-#: What a route says that it answers with: whatever is wrong with a request, or with what it asks workers for.
+#: What a route documents that it answers with: what is wrong with a request, or with what workers are to do.
 Refusal: TypeAlias = RequestError | OptionsRefused | InvalidCursor
 #: What may be wrong with any request that makes jobs.
 OF_SUBMISSIONS: tuple[type[Refusal], ...] = (
@@ -470,7 +470,7 @@ OF_SUBMISSIONS: tuple[type[Refusal], ...] = (
 
 
 def in_units(size: int) -> str:
-    """Says a number of bytes in words: 512 MiB, 64 KiB, 300 bytes."""
+    """Writes a number of bytes in words: 512 MiB, 64 KiB, 300 bytes."""
     for unit, one in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= one:
             return f"{size / one:.4g} {unit}"
@@ -479,8 +479,8 @@ def in_units(size: int) -> str:
 
 def describe(error: Refusal, path: str) -> Problem:
     """Makes the problem document of an error met while answering ``path``."""
-    known = None if isinstance(error, InvalidCursor) else error.known
-    document = problem(error.status, error.code, error.title, str(error), error.hint, path, known)
+    names = None if isinstance(error, InvalidCursor) else error.known
+    document = problem(error.status, error.code, error.title, str(error), error.hint, path, names)
     return document.model_copy(update={"causes": error.causes}) if isinstance(error, NotReady) else document
 
 
@@ -530,8 +530,8 @@ def headers_of(error: Refusal) -> dict[str, str]:
     if not isinstance(error, RequestError):
         return {}
     headers = {"Retry-After": error.retry_after, "WWW-Authenticate": error.challenge}
-    own = {name: str(value) for name, value in headers.items() if value is not None}
-    return {**error.headers, **own}
+    challenges = {name: str(value) for name, value in headers.items() if value is not None}
+    return {**error.headers, **challenges}
 
 
 def response(error: RequestError, path: str) -> Response:

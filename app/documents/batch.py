@@ -41,7 +41,7 @@ class BatchEntry(Document):
 
 
 class BatchDocument(Document):
-    """Tells of a batch."""
+    """Describes a batch."""
 
     id: str
     created_at: str | None
@@ -51,7 +51,7 @@ class BatchDocument(Document):
     jobs: list[BatchEntry] = Field(description="Files before addresses, each in the order that they came in.")
 
 
-def batch_document_of(batch: JobBatch, found: BatchStates) -> BatchDocument:
+def batch_document_of(batch: JobBatch, snapshot: BatchStates) -> BatchDocument:
     """Makes a batch's document of the states that its jobs have now."""
     path = f"/batches/{batch.id}"
     return BatchDocument(
@@ -59,9 +59,9 @@ def batch_document_of(batch: JobBatch, found: BatchStates) -> BatchDocument:
         created_at=rfc3339(batch.created_at),
         metadata=batch.metadata,
         urls=BatchUrls(self=path, results=f"{path}/results.jsonl", cancel=path),
-        counts=BatchCounts(total=len(found.states), **found.counts),
+        counts=BatchCounts(total=len(snapshot.states), **snapshot.counts),
         jobs=[
             BatchEntry(id=item.job_id, filename=item.filename or None, url=item.url, state=state)
-            for item, state in zip(batch.items, found.states, strict=True)
+            for item, state in zip(batch.items, snapshot.states, strict=True)
         ],
     )

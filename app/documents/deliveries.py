@@ -1,4 +1,4 @@
-"""Declares what webhooks send, and what is told of their deliveries."""
+"""Declares what webhooks send, and how their deliveries are shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DeliveryState = Literal["pending", "delivered", "failed"]
 
 
 class EndedJob(Document):
-    """Tells of a job that is over, in few bytes."""
+    """Describes a job that is over, in few bytes."""
 
     id: str
     state: State
@@ -36,7 +36,7 @@ class WebhookMessage(Document):
 
 
 class AttemptDocument(Document):
-    """Tells of one attempt at a delivery."""
+    """Describes one attempt at a delivery."""
 
     number: int = Field(description="Counted from 1; one that is missing died with the process that made it.")
     at: str = Field(description="RFC 3339, UTC.")
@@ -46,9 +46,9 @@ class AttemptDocument(Document):
 
 
 class DeliveryDocument(Document):
-    """Tells of the delivery of a job's end."""
+    """Describes the delivery of a job's end."""
 
-    webhook_id: str = Field(description="The same in each attempt: whoever gets two with one id drops one.")
+    webhook_id: str = Field(description="The same in each attempt: a receiver drops the second of one id.")
     type: str
     host: str
     state: DeliveryState
@@ -63,7 +63,7 @@ class Deliveries(Document):
 
 
 class TestedWebhook(Document):
-    """Tells how a trial request was answered."""
+    """Describes how a trial request was answered."""
 
     webhook_id: str
     delivered: bool

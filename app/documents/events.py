@@ -10,12 +10,12 @@ from pydantic import Field
 from app.documents.job import Document, Fault, JobSegment
 from app.jobs.job import Stage, State
 
-#: Of an event: the change that it tells of, and, of a segment, its number.
+#: Of an event: the change that it is about, and, of a segment, its number.
 EVENT_ID = r"\d{1,15}(-\d{1,15})?(\.\d{1,9})?"
 
 
 class StateEvent(Document):
-    """Tells how a job that is not over stands (event ``state``)."""
+    """Describes how a job that is not over stands (event ``state``)."""
 
     id: str
     state: State
@@ -29,13 +29,13 @@ class StateEvent(Document):
 
 
 class SegmentEvent(JobSegment):
-    """Tells of a film's segment that is done (event ``segment``)."""
+    """Describes a film's segment that is done (event ``segment``)."""
 
     number: int = Field(description="Counted from 0, as in the job's `segments`.")
 
 
 class EndEvent(Document):
-    """Tells how a job ended (event ``end``); nothing follows."""
+    """Describes how a job ended (event ``end``); nothing follows."""
 
     id: str
     state: State
@@ -44,20 +44,17 @@ class EndEvent(Document):
 
 
 class LostEvent(Document):
-    """Says that events behind the one asked for are kept no more (event ``lost``); the present follows."""
+    """Announces that the next events are kept no more (event ``lost``); the present state follows."""
 
     id: str
 
 
 @dataclass(frozen=True)
 class EventId:
-    """Names an event. Whoever has seen it has seen all of the changes before.
+    """Names an event. A client that has seen it has seen all changes before."""
 
-    change: id of the stream's entry. segment: number of the segment that it tells of; the rest of the change
-    comes behind. None: it is the change's last event.
-    """
-
-    change: str
+    change: str  #: id of the stream's entry
+    #: Number of the segment that it is about, before the rest of the change; None: the change's last event.
     segment: int | None = None
 
     @classmethod

@@ -37,7 +37,7 @@ class Note(Document):
 
 
 class Fault(Document):
-    """Tells why a job failed; ``hint`` says what to do about it."""
+    """Describes why a job failed, with what to do about it in ``hint``."""
 
     code: str
     message: str
@@ -89,7 +89,7 @@ class Timings(Document):
 
 
 class JobSegment(Document):
-    """Tells of one segment of a film, in a line; ``captions.json`` has all that is known of it.
+    """Describes one segment of a film, in a line; ``captions.json`` has all that is known of it.
 
     Times are seconds of the film, from its first shown frame.
     """
@@ -102,7 +102,7 @@ class JobSegment(Document):
 
 
 class Estimate(Document):
-    """Tells what captioning a video will cost, as a job with ``validate_only`` found out."""
+    """Estimates what captioning a video will cost, as a job with ``validate_only`` found out."""
 
     seconds: float | None = Field(None, description="Of one worker's time; null where nothing is known.")
     frames: int = Field(description="How many frames will be looked at.")
@@ -130,9 +130,9 @@ class Answer(Document):
     def joined_with(self, later: Answer) -> Answer:
         """Adds what has been found since."""
         parts = [part.timings.model_dump(exclude_unset=True) for part in (self, later) if part.timings]
-        found = {name: getattr(later, name) for name in later.model_fields_set}
+        members = {name: getattr(later, name) for name in later.model_fields_set}
         timings = Timings(**{name: seconds for part in parts for name, seconds in part.items()})
-        return self.model_copy(update={**found, "timings": timings})
+        return self.model_copy(update={**members, "timings": timings})
 
     def as_record(self) -> dict[str, Any]:
         """Makes JSON of it, without what is not known yet."""
@@ -140,7 +140,7 @@ class Answer(Document):
 
 
 class JobProgress(Document):
-    """Tells how far a job is."""
+    """Describes how far a job is."""
 
     id: str
     state: State
@@ -170,7 +170,7 @@ class JobUrls(Document):
 
 
 class JobDocument(Answer, JobProgress):
-    """Tells of one job, as ``GET /jobs/{id}`` answers."""
+    """Describes one job, as ``GET /jobs/{id}`` answers."""
 
     error: Fault | None = None
     metadata: dict[str, Any] | None = Field(None, description="As it was sent with the job.")
@@ -189,7 +189,7 @@ class JobDocument(Answer, JobProgress):
 
 
 class FileDocument(JobDocument):
-    """Tells of a file captioned by the command line: a job's members, no id, and the file's path as it was
+    """Describes a file captioned by the command line: a job's members, no id, and the file's path as it was
     given.
     """
 
@@ -211,14 +211,14 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -
     Args:
         job: as it stands.
         blobs: where the parts of its answer lie that outgrow Redis.
-        position: where it stands in the queue; nothing is said of that without.
+        position: where it stands in the queue; its document has no place without.
 
     Raises:
         RecordUnreadable: this version cannot read its answer.
     """
     try:
-        found = _document(job, _answer(job, blobs), position or QueuePosition())
-        return found.model_copy(update={"urls": urls_of(job, blobs)})
+        document = _document(job, _answer(job, blobs), position or QueuePosition())
+        return document.model_copy(update={"urls": urls_of(job, blobs)})
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
@@ -270,7 +270,7 @@ def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> J
 
 
 def _submission(told: Submission) -> dict[str, Any]:
-    """Makes the members that say what the sender told beside options; of a webhook its host alone."""
+    """Makes the members that were sent beside options; of a webhook its host alone."""
     shown = ("metadata", "source_url", "validate_only", "batch", "recaption_of")
     host = None if told.webhook is None else urlsplit(told.webhook).hostname
     return {**{name: getattr(told, name) for name in shown}, "webhook": host}
@@ -300,8 +300,8 @@ def segment_lines(job: Job, blobs: Blobs, numbers: range) -> list[JobSegment]:
         numbers: which, counted from 0.
     """
     kept = kept_segments(job, blobs) if numbers else None
-    found = [] if kept is None else kept.read(blobs, numbers.start)
-    return [JobSegment.model_validate(_line_of(segment)) for segment in found[: len(numbers)]]
+    segments = [] if kept is None else kept.read(blobs, numbers.start)
+    return [JobSegment.model_validate(_line_of(segment)) for segment in segments[: len(numbers)]]
 
 
 def _whole_answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:

@@ -14,10 +14,10 @@ CAPTION_LENGTH = 300  #: characters of a caption that a summary has
 
 
 class JobSummary(JobProgress):
-    """Tells of one job in a list; ``GET /jobs/{id}`` tells the rest."""
+    """Summarises one job in a list; ``GET /jobs/{id}`` has the rest."""
 
     caption: str | None = Field(None, description=f"Its first {CAPTION_LENGTH} characters.")
-    captioner: str | None = Field(None, description="Who writes, or wrote. Null where nobody is chosen yet.")
+    captioner: str | None = Field(None, description="Who writes, or wrote. Null where none is chosen yet.")
     duration: float | None = Field(None, description="Seconds of the video.")
     error: Fault | None = None
     metadata: dict[str, Any] | None = None
@@ -25,7 +25,7 @@ class JobSummary(JobProgress):
 
 
 class JobList(Document):
-    """Tells of a page of jobs, newest first."""
+    """Holds a page of jobs, newest first."""
 
     jobs: list[JobSummary] = Field(description="May be fewer than the limit while there is a next page.")
     next: str | None = Field(description="The `cursor` of the next page. Null on the last one.")
@@ -57,8 +57,8 @@ def summary_of(job: Job) -> JobSummary:
 
 
 def _members(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = answer.get(name)
-    return found if isinstance(found, dict) else {}
+    members = answer.get(name)
+    return members if isinstance(members, dict) else {}
 
 
 def _fault(error: Mapping[str, str]) -> Fault:

@@ -15,7 +15,7 @@ from models.caption import AttentionDocument, ScoredCaption, Weights
 
 
 class SegmentDocument(Document):
-    """Tells of one segment. Times are seconds of the film, from its first shown frame."""
+    """Describes one segment. Times are seconds of the film, from its first shown frame."""
 
     start: float = Field(ge=0)
     end: float = Field(ge=0)
@@ -32,10 +32,10 @@ class SegmentDocument(Document):
 
 
 class FilmDocument(Document):
-    """Tells of a film: its segments, and what it is about in one line.
+    """Describes a film: its segments, and what it is about in one line.
 
     ``file``: its path as it was given. ``summary``: a caption of the segments' representative frames, as if
-    they were a clip; null where nobody asked for it.
+    they were a clip; null where it was not asked for.
     """
 
     file: str

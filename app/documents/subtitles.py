@@ -54,10 +54,10 @@ def to_json(film: FilmDocument) -> str:
 
 @dataclass(frozen=True)
 class SegmentFormat:
-    """Names a way to write a film's segments. media_type: as HTTP has it."""
+    """Names a way to write a film's segments."""
 
     write: Callable[[FilmDocument], str]
-    media_type: str
+    media_type: str  #: as HTTP has it
 
 
 #: By the name that a command line and a path's ending have.

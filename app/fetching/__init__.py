@@ -1,1 +1,1 @@
-"""Turns an address that somebody gave into bytes, and refuses what lies inside the operator's network."""
+"""Turns an address that a client sent into bytes, and refuses what lies inside the operator's network."""

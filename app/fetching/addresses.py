@@ -24,7 +24,7 @@ INSIDE = [ip_network(each) for each in ("168.63.129.16", "192.0.0.0/24", "64:ff9
 
 
 def read_web_address(text: str) -> httpx.URL:
-    """Reads an http or https address. Raises ValueError, whose sentence says what is wrong with it."""
+    """Reads an http or https address. Raises ValueError with a sentence on what is wrong with it."""
     if len(text) > LONGEST:
         raise ValueError(f"an address has at most {LONGEST} characters")
     if not text.isprintable() or " " in text:
@@ -43,7 +43,7 @@ def read_web_address(text: str) -> httpx.URL:
 
 
 def is_public(address: IpAddress) -> bool:
-    """Tells whether an address is reached by anybody alike, also by those that it carries within."""
+    """Returns whether an address is public, and those that it carries within are."""
     if isinstance(address, IPv6Address):
         carried = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
         if address in NAT64:
@@ -57,7 +57,7 @@ def is_public(address: IpAddress) -> bool:
 
 
 class AllowedHosts:
-    """Tells which hosts may be connected to: public ones, and private ones that the operator names.
+    """Decides which hosts may be connected to: public ones, and private ones that the operator names.
 
     names: host names, addresses, or networks such as 10.0.0.0/8.
     """
@@ -67,7 +67,7 @@ class AllowedHosts:
         self._names = {_plain(name) for name in names if not _is_network(name)}
 
     def allows(self, host: str, address: IpAddress) -> bool:
-        """Tells whether a host may be connected to at an address that it resolves to."""
+        """Returns whether a host may be connected to at an address that it resolves to."""
         is_named = _plain(host) in self._names or any(address in network for network in self._networks)
         return is_named or is_public(address)
 
@@ -82,10 +82,10 @@ class AllowedHosts:
 def resolve(host: str, port: int) -> Sequence[IpAddress]:
     """Lists the addresses of a host. Raises OSError."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:  # a label that no name can have
         raise OSError(f"{host} is no name of a host") from error
-    return [ip_address(str(place[0])) for *_, place in found]
+    return [ip_address(str(place[0])) for *_, place in places]
 
 
 def _is_network(name: str) -> bool:

@@ -41,27 +41,22 @@ STALL_SECONDS = 20.0
 PIECE = 256 * 1024
 ROOM_STEP = 16 * 1024 * 1024  #: bytes between two looks at what is free on the disk
 LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
-AS_IT_IS = {"Accept-Encoding": "identity"}
 GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """Holds what a fetched file may be and take.
+    """Limits what a fetched file may be and take."""
 
-    seconds: for all tries together. min_free: bytes of the disk that stay free. stall_seconds: how long a
-    server may send nothing.
-    """
-
-    max_bytes: int
-    seconds: float
-    min_free: int = 0
-    stall_seconds: float = STALL_SECONDS
+    max_bytes: int  #: of the file
+    seconds: float  #: for all tries together
+    min_free: int = 0  #: bytes of the disk that stay free
+    stall_seconds: float = STALL_SECONDS  #: that a server may send nothing
     hosts: AllowedHosts = field(default_factory=AllowedHosts)
 
 
 def _ignore(_share: float) -> None:
-    """Takes progress that nobody asked for."""
+    """Ignores progress."""
 
 
 async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[float], None] = _ignore) -> int:
@@ -71,11 +66,11 @@ async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[flo
         url: http or https.
         file: is written anew; what is in it after an error means nothing.
         limits: of size, time and hosts.
-        report: told of the share that has come, where the server says how much will.
+        report: takes the share that has come, where the server announces the size.
 
     Raises:
         UrlNotAllowed: the address, or one that it leads to, is of a kind or in a network that is refused.
-        UrlNotFound, UrlRefused: so says the server.
+        UrlNotFound, UrlRefused: the server answers so.
         UrlTooLarge, UrlTimeout: a limit is passed.
         UrlUnreachable: three tries met no server, or one that broke off.
         WorkerFault: there is no room on the disk.
@@ -194,13 +189,13 @@ def _inside(host: str) -> UrlNotAllowed:
 def _check_status(response: httpx.Response) -> None:
     """Raises UrlNotFound, UrlRefused, UrlUnreachable where the answer is no file."""
     status = response.status_code
-    said = f"The server of the video answers {status} {response.reason_phrase}".rstrip() + "."
+    fault = f"The server of the video answers {status} {response.reason_phrase}".rstrip() + "."
     if status in GONE:
-        raise UrlNotFound(said)
+        raise UrlNotFound(fault)
     if status in LATER or status >= 500:
-        raise UrlUnreachable(said)
+        raise UrlUnreachable(fault)
     if status != HTTPStatus.OK:
-        raise UrlRefused(said)
+        raise UrlRefused(fault)
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise UrlRefused("The server of the video sends it encoded, though asked for the file as it is.")
 
@@ -216,5 +211,5 @@ def _flush(output: BinaryIO) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Returns what a library says of it, in few words and without the address, which may hold a signature."""
+    """Returns a library's message, in few words and without the address, which may hold a signature."""
     return str(error).splitlines()[0][:120].rstrip(".") if str(error) else type(error).__name__

@@ -38,8 +38,8 @@ def guarded_client(hosts: AllowedHosts, stall_seconds: float) -> httpx.AsyncClie
 async def find_refused(url: httpx.URL, hosts: AllowedHosts) -> IpAddress | None:
     """Finds, before anything is connected to, an address of the host that is refused; None for none.
 
-    The client alone would open a connection to learn the address, and tell by its error whether anybody
-    listens there.
+    The client alone would open a connection to learn the address, and reveal by its error whether
+    a server listens there.
 
     Args:
         url: whose host.

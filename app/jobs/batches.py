@@ -1,9 +1,9 @@
 """Keeps batches: jobs that were sent together, are counted together, and are accepted all or none.
 
-One Lua script writes the jobs and the batch's record: whoever dies before it leaves no job, only files that
-the sweeper removes as orphans, and whoever dies behind it has accepted all. How many jobs are in which state
-is read from their records, each time: there is no second truth that could differ. A batch is kept as long as
-the last of its jobs (expire_batch in lua/finish.lua).
+One Lua script writes the jobs and the batch's record: a process that dies before it leaves no job, only files
+that the sweeper removes as orphans, and one that dies after it has accepted all. How many jobs are in which
+state is read from their records, each time: there is no second truth that could differ. A batch is kept as
+long as the last of its jobs (expire_batch in lua/finish.lua).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class BatchItem(BaseModel):
 
 
 class JobBatch(BaseModel):
-    """Holds a batch as it was sent; it never changes. created_at: seconds since 1970."""
+    """Holds a batch as it was sent; it never changes."""
 
     model_config = ConfigDict(frozen=True)
 
     id: str
-    created_at: float
-    owner: str | None = None
+    created_at: float  #: seconds since 1970
+    owner: str | None = None  #: id of the key of the API that it was sent with
     metadata: dict[str, Any] | None = None
     items: tuple[BatchItem, ...] = Field(max_length=MOST_ITEMS)
 
@@ -93,7 +93,7 @@ class Batches:
         items = [
             BatchItem(job_id=job.job_id, filename=job.filename, url=job.submission.source_url) for job in jobs
         ]
-        told = {"owner": first.submission.owner, "metadata": first.submission.metadata}
+        terms = {"owner": first.submission.owner, "metadata": first.submission.metadata}
         arguments: list[str | int] = [
             self._jobs.lease_ms,
             *self._jobs.limit_of(first.submission),
@@ -103,10 +103,10 @@ class Batches:
             "items",
             json.dumps([item.model_dump(exclude_defaults=True) for item in items]),
             "told",
-            json.dumps(told),
+            json.dumps(terms),
         ]
-        own = [keys.batch(batch_id), keys.batch_jobs(batch_id), keys.stream(first.priority)]
-        names = [*own, keys.clock, keys.dead]
+        batch_keys = [keys.batch(batch_id), keys.batch_jobs(batch_id), keys.stream(first.priority)]
+        names = [*batch_keys, keys.clock, keys.dead]
         self._jobs.submit_by(self._submit, names, arguments, [job.job_id for job in jobs])
         batch = self.get(batch_id)
         assert batch is not None
@@ -136,8 +136,8 @@ class Batches:
         with unavailable_if_away(), self._jobs.server.pipeline(transaction=True) as pipe:
             for item in batch.items:
                 pipe.hget(self._jobs.keys.job(item.job_id), "state")
-            found = pipe.execute(raise_on_error=False)
-        return BatchStates([_state(each) for each in found])
+            states = pipe.execute(raise_on_error=False)
+        return BatchStates([_state(each) for each in states])
 
 
 def hold_uploads(jobs: Jobs, job_ids: Sequence[str]) -> None:
@@ -159,16 +159,16 @@ def held_uploads(jobs: Jobs) -> set[str]:
             return set()
         now = jobs.server.time()[0]
         jobs.server.zremrangebyscore(key, "-inf", now)
-        found: Any = jobs.server.zrange(key, 0, -1)
-    return set(found)
+        job_ids: Any = jobs.server.zrange(key, 0, -1)
+    return set(job_ids)
 
 
-def _state(found: Any) -> State:
-    """Reads a state; of a record that cannot be read that of the job, which waits for somebody to mend it."""
-    if isinstance(found, redis.ResponseError):
+def _state(value: Any) -> State:
+    """Reads a state; of a record that cannot be read that of the job, which waits to be mended."""
+    if isinstance(value, redis.ResponseError):
         return "queued"
-    if isinstance(found, Exception):
-        raise QueueUnavailable(f"Redis does not answer ({found}).") from found
-    if found is None:
+    if isinstance(value, Exception):
+        raise QueueUnavailable(f"Redis does not answer ({value}).") from value
+    if value is None:
         return "expired"
-    return found if found in STATES else "queued"
+    return value if value in STATES else "queued"

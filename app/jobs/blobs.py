@@ -104,7 +104,7 @@ class Blobs:
         return bytes(data)
 
     def size(self, key: str) -> int:
-        """Tells the bytes of a blob. Raises BlobMissingError."""
+        """Returns the bytes of a blob. Raises BlobMissingError."""
         try:
             return int(self._files.size(self._path(key)))
         except FileNotFoundError as error:
@@ -173,7 +173,7 @@ class Blobs:
             raise BlobMissingError(key) from error
 
     def shares_disk_with_staging(self) -> bool:
-        """Tells whether what is removed here gives room to files that arrive."""
+        """Returns whether what is removed here gives room to files that arrive."""
         if not self.is_local:
             return False
         try:
@@ -221,7 +221,7 @@ class Blobs:
         self._files.invalidate_cache()  # other machines write here too
         try:
             listed = {
-                str(found).rstrip("/").rsplit("/", 1)[1] for found in self._files.ls(path, detail=False)
+                str(entry).rstrip("/").rsplit("/", 1)[1] for entry in self._files.ls(path, detail=False)
             }
             return {name for name in listed if not name.startswith(".")}  # on their way, see _move
         except FileNotFoundError:
@@ -232,7 +232,7 @@ class Blobs:
 
         Args:
             folder: the key.
-            depth: how many parts of a blob's key behind it are told apart.
+            depth: how many parts of a blob's key after it are kept apart.
 
         Returns:
             Those parts, joined by slashes → bytes, without what has none.
@@ -240,8 +240,8 @@ class Blobs:
         path = self._path(folder)
         self._files.invalidate_cache()
         sizes: dict[str, int] = {}
-        for found, facts in self._files.find(path, detail=True).items():
-            parts = found.split(f"{path.strip('/')}/", 1)[-1].split("/")
+        for file, facts in self._files.find(path, detail=True).items():
+            parts = file.split(f"{path.strip('/')}/", 1)[-1].split("/")
             name = "/".join(parts[:depth])
             sizes[name] = sizes.get(name, 0) + int(facts.get("size") or 0)
         return sizes
@@ -261,7 +261,7 @@ def _age(file: Path) -> float:
 
 
 def _is_left(file: Path) -> bool:
-    """Tells whether no process holds the file's lock."""
+    """Returns whether no process holds the file's lock."""
     try:
         handle = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -273,7 +273,7 @@ def _is_left(file: Path) -> bool:
 
 
 def _lock(handle: int) -> bool:
-    """Takes the lock where nobody has it. A file system without locks has nothing but the files' age."""
+    """Takes the lock where it is free. A file system without locks has nothing but the files' age."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

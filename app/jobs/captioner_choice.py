@@ -23,10 +23,10 @@ from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, Ca
 #
 # Both numbers are in the captioners' cards: how good it is on the set of scores that is called after clips,
 # and the seconds from a 10 s clip to its caption as ``python -m benchmarks.captioners`` and ``judge`` measure
-# them. How good is what was judged by eye, where anybody's clips were judged, a caption that is partly right
+# them. How good is what was judged by eye, where its clips were judged, a caption that is partly right
 # counting half: on a few dozen clips of one reference each, CIDEr-D's interval is wider than what separates
 # two captioners. Elsewhere it is CIDEr-D. Captioners without both numbers do not compete, nor do fusion and
-# ensemble, whose members' seconds add up. Where nobody competes it is FALLBACK, or the first by name.
+# ensemble, whose members' seconds add up. Where none competes it is FALLBACK, or the first by name.
 # REELWORD_CAPTIONER overrules all of this.
 
 
@@ -35,10 +35,10 @@ FALLBACK = "stats"
 
 
 def default_captioner(infos: Iterable[CaptionerInfo]) -> str | None:
-    """Finds who writes where a job names nobody; None where there is no captioner."""
+    """Finds who writes where a job names no captioner; None where there is no captioner."""
     alone = sorted((info for info in infos if info.name not in COMBINATIONS), key=lambda info: info.name)
     for score in (clips_judged, clips_cider):
-        rated = {info.name: found for info in alone if (found := _competing(info, score)) is not None}
+        rated = {info.name: rating for info in alone if (rating := _competing(info, score)) is not None}
         if rated:
             return max(rated, key=rated.__getitem__)
     names = [info.name for info in alone]
@@ -49,10 +49,10 @@ def _competing(
     info: CaptionerInfo, score: Callable[[CaptionerInfo], float | None]
 ) -> tuple[float, float] | None:
     """The score, and of equal ones the quicker first; None for who does not compete."""
-    found = score(info)
-    if found is None or info.speed is None or info.speed.seconds > PATIENCE:
+    points = score(info)
+    if points is None or info.speed is None or info.speed.seconds > PATIENCE:
         return None
-    return found, -info.speed.seconds
+    return points, -info.speed.seconds
 
 
 def clips_judged(info: CaptionerInfo) -> float | None:
@@ -92,7 +92,7 @@ class CaptionerChoices:
 
     Args:
         captioners: all of them, fusion and ensemble included.
-        default: who writes where options name nobody; by the rule above where it is not given.
+        default: who writes where options name no captioner; by the rule above where it is not given.
     """
 
     def __init__(self, captioners: Iterable[CaptionerInfo], default: str | None = None) -> None:
@@ -134,7 +134,7 @@ class CaptionerChoices:
 
         Raises:
             PromptNotTaken: a prompt, and who writes takes none.
-            OptionNotTaken: a class of video that nobody of them knows, or a search that a pretrained
+            OptionNotTaken: a class of video that none of them knows, or a search that a pretrained
                 captioner does not have.
         """
         self._check_prompt(choice, options)
@@ -150,14 +150,14 @@ class CaptionerChoices:
     def _check_category(self, choice: CaptionerChoice, category: int | None) -> None:
         if category is None:
             return
-        known = max(self._infos[name].classes for name in choice.writers)
-        if not known:
+        classes = max(self._infos[name].classes for name in choice.writers)
+        if not classes:
             those = sorted(name for name, info in self._infos.items() if info.classes)
             others = f"those that do: {', '.join(those)}" if those else "none here does"
             raise OptionNotTaken(f"{choice.captioner} knows no classes of videos (category); {others}.")
-        if category >= known:
+        if category >= classes:
             raise OptionNotTaken(
-                f"category is {category}, and {choice.captioner} knows the classes 0 to {known - 1}."
+                f"category is {category}, and {choice.captioner} knows the classes 0 to {classes - 1}."
             )
 
     def _check_prompt(self, choice: CaptionerChoice, options: CaptionOptions) -> None:
@@ -185,9 +185,9 @@ class CaptionerChoices:
                 raise self._unknown(member, self.alone)
         self._check_together(choice.captioner, choice.members)
 
-    def _unknown(self, name: str, known: list[str]) -> CaptionerUnknown:
-        said = f"There is no captioner called {name}; there are: {', '.join(known)}."
-        return CaptionerUnknown(said, known)
+    def _unknown(self, name: str, names: list[str]) -> CaptionerUnknown:
+        fault = f"There is no captioner called {name}; there are: {', '.join(names)}."
+        return CaptionerUnknown(fault, names)
 
     def _check_together(self, captioner: str, members: Iterable[str]) -> None:
         """Compares members: an ensemble averages probabilities of words, and members of a batch share
@@ -210,8 +210,8 @@ class CaptionerChoices:
         for info in infos:
             for stream, spec in info.features.items():
                 identity = [spec.get(name) for name in IDENTITY]
-                first, known = specs.setdefault(stream, (info.name, identity))
-                if known != identity:
+                first, expected = specs.setdefault(stream, (info.name, identity))
+                if expected != identity:
                     raise InvalidMembers(
                         f"{first} and {info.name} were trained on different features called {stream}."
                     )

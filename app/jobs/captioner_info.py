@@ -23,7 +23,7 @@ class SpeedInfo(BaseModel):
 
     @property
     def seconds(self) -> float:
-        """Adds up what somebody waits who sends one clip."""
+        """Adds up the seconds of one clip."""
         return self.feature_seconds + self.caption_seconds
 
 
@@ -64,14 +64,14 @@ class CaptionerInfo(BaseModel):
     memory: int | None = None
     #: Whether it can be asked something, or goes on from words that it is given.
     takes_prompt: bool = False
-    #: How many classes of videos it knows, by which it can be told what a video is (``category``).
+    #: How many classes of videos it knows, of which a request can name one (``category``).
     classes: int = 0
 
     @property
     def member_of(self) -> tuple[str, ...]:
         """Names what it may be a member of.
 
-        A pretrained captioner writes parts of words of its own, whose probabilities average with nobody's.
+        A pretrained captioner writes parts of words of its own, whose probabilities average with no other's.
         """
         if self.name in COMBINATIONS:
             return ()

@@ -1,4 +1,4 @@
-"""Keeps what could not be read, with the reason, out of everybody's way, until somebody requeues or drops it.
+"""Keeps what could not be read, with the reason, apart from the jobs, until an operator requeues or drops it.
 
 A letter is a field of one Redis hash. Its name is the job's id, or the entry's where it names no job, or the
 key's where a key held something of another type.
@@ -18,19 +18,16 @@ LONGEST_VALUE = 2000  #: characters kept of a value that could not be read
 
 
 class DeadLetter(BaseModel):
-    """Describes what could not be read.
-
-    kind: what it is. key: where it lies. at: seconds since 1970. fields: the stream entry.
-    """
+    """Describes what could not be read."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str
-    kind: Literal["job", "entry", "key", "letter"]
-    key: str
+    kind: Literal["job", "entry", "key", "letter"]  #: what it is
+    key: str  #: where it lies
     reason: str
-    at: float = 0.0
-    fields: dict[str, str] = {}
+    at: float = 0.0  #: seconds since 1970
+    fields: dict[str, str] = {}  #: of the stream entry
 
 
 class DeadLetters:

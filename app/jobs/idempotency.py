@@ -1,8 +1,8 @@
 """Remembers which job an idempotency key stands for, so that a request may be repeated.
 
 A key is reserved while its first request comes in, and the script that makes the job makes the key stand for
-it in the same step (lua/submit.lua). A reservation lapses soon where nobody renews it: a process that dies in
-the middle blocks nobody for long.
+it in the same step (lua/submit.lua). A reservation lapses soon where it is not renewed: a process that
+dies in the middle blocks the key for seconds.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ LONGEST_QUEUE = 7 * 86400  #: seconds that a job may wait and its key still last
 
 
 class KeyTaken(Exception):
-    """Says that another request has made something of the key meanwhile."""
+    """Another request has made something of the key meanwhile."""
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """Holds a key for one request. fingerprint: of what it asks for, once that is known."""
+    """Holds a key for one request."""
 
     key: str
     token: str
-    fingerprint: str = ""
+    fingerprint: str = ""  #: of what it asks for, once that is known
 
     def of(self, fingerprint: str) -> Reservation:
-        """Says what the request asks for."""
+        """Returns the reservation with the fingerprint of the request."""
         return replace(self, fingerprint=fingerprint)
 
 
@@ -73,26 +73,26 @@ class IdempotencyKeys:
             The reservation, what the key stands for already, or None while another request has it.
         """
         digest = hashlib.sha256(json.dumps([owner, text]).encode()).hexdigest()
-        found = Reservation(self._keys.idempotency(digest), uuid.uuid4().hex)
-        reply = self._ask(found)
+        reservation = Reservation(self._keys.idempotency(digest), uuid.uuid4().hex)
+        reply = self._ask(reservation)
         if reply[0] == "kept":
             return KeptAnswer(reply[1], reply[2])
-        return found if reply[0] == "reserved" else None
+        return reservation if reply[0] == "reserved" else None
 
-    def renew(self, held: Reservation) -> None:
-        """Keeps a key reserved. Where Redis is away, whoever makes the job will see whose the key is."""
+    def renew(self, reservation: Reservation) -> None:
+        """Keeps a key reserved. Where Redis is away, the script that makes the job finds whose it is."""
         with suppress(QueueUnavailable):
-            self._ask(held)
+            self._ask(reservation)
 
-    def release(self, held: Reservation) -> None:
+    def release(self, reservation: Reservation) -> None:
         """Frees a key of which nothing was made."""
         with unavailable_if_away():
-            self._unreserve([held.key, self._keys.clock, self._keys.dead], [held.token])
+            self._unreserve([reservation.key, self._keys.clock, self._keys.dead], [reservation.token])
 
-    def _ask(self, held: Reservation) -> list[str]:
-        arguments = [held.token, round(RESERVED_SECONDS * 1000)]
+    def _ask(self, reservation: Reservation) -> list[str]:
+        arguments = [reservation.token, round(RESERVED_SECONDS * 1000)]
         with unavailable_if_away():
-            reply: Any = self._reserve([held.key, self._keys.clock, self._keys.dead], arguments)
+            reply: Any = self._reserve([reservation.key, self._keys.clock, self._keys.dead], arguments)
         return list(reply)
 
 

@@ -128,7 +128,7 @@ class Keys:
         return f"{self.namespace}:rate"
 
     def active(self, owner: str) -> str:
-        """Names the set of an owner's jobs that were not over when somebody last looked."""
+        """Names the set of an owner's jobs that were not over at the last look."""
         return f"{self.namespace}:active:{owner}"
 
 
@@ -147,7 +147,7 @@ class JobLimits(BaseModel):
 
 
 class Submission(BaseModel):
-    """Holds what is told with a job beside its options; it comes from the request and never changes.
+    """Holds what is sent with a job beside its options; it comes from the request and never changes.
 
     Kept in the record without what is not set, so that older records and workers do without it.
     """
@@ -167,19 +167,13 @@ class Submission(BaseModel):
 
     @property
     def record_version(self) -> int:
-        """Tells which version a record must have: others would miss the file, or write a caption."""
+        """Returns the version that a record must have: others would miss the file, or write a caption."""
         return RECORD_VERSION if self.source_url or self.validate_only else PLAIN_VERSION
 
 
 @validated(frozen=True)
 class Job:
-    """Holds a job as it stood when it was read. Times are seconds since 1970 on Redis's clock.
-
-    waited, took: seconds from acceptance to the first start and to the end, which no setting of a clock
-    changes. answer: what is known of the result (media, sampled, warnings, captions, model, timings); it
-    grows while the job runs. error: code, message and hint of a failed job. results_of: token of the
-    claim that succeeded. worker: the one that took it last.
-    """
+    """Holds a job as it stood when it was read. Times are seconds since 1970 on Redis's clock."""
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     state: State
@@ -192,16 +186,20 @@ class Job:
     ended_at: Moment | None
     stage: Stage | None
     progress: Annotated[float, Field(ge=0, le=1)]
-    attempt: Annotated[int, Field(ge=0, le=10**6)]
+    attempt: Annotated[int, Field(ge=0, le=10**6)]  #: counts those begun
+    #: What is known of the result (media, sampled, warnings, captions, model, timings); grows while it runs.
     answer: Mapping[str, Any]
-    error: Mapping[str, str] | None
+    error: Mapping[str, str] | None  #: code, message and hint of a failed job
     cancel_requested: bool
-    entry: Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
+    entry: Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]  #: of the stream that it waits in
+    #: Token of the claim that succeeded.
     results_of: Annotated[str, Field(pattern=r"^\d{1,20}$")] | None = None
+    #: Seconds from acceptance to the first start, which no setting of a clock changes.
     waited: Annotated[FiniteFloat, Field(ge=0)] | None = None
+    #: Seconds from acceptance to the end, likewise.
     took: Annotated[FiniteFloat, Field(ge=0)] | None = None
     submission: Submission = Submission()
-    worker: str | None = None
+    worker: str | None = None  #: that took it last
 
     @property
     def is_over(self) -> bool:
@@ -223,7 +221,7 @@ class Job:
 
     @classmethod
     def from_record(cls, job_id: str, record: Mapping[str, str]) -> Job:
-        """Reads a record. Raises RecordUnreadable, which says what this version cannot read of it."""
+        """Reads a record. Raises RecordUnreadable, with what this version cannot read of it."""
         try:
             _check_version(record)
             return cls(
@@ -288,7 +286,7 @@ def _duration(record: Mapping[str, str], event: str) -> float | None:
 
 
 def _said(error: BaseException) -> str:
-    """Says the first thing that is wrong, in few words."""
+    """Returns the first thing that is wrong, in few words."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc'])) or 'options'}: {first['msg']}"

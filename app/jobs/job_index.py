@@ -36,33 +36,29 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Says which jobs are wanted: all that is given must be so.
+    """Selects the jobs that match all of its fields; None matches every job."""
 
-    states: any of them; empty for all. captioner: who writes, or wrote. owner: the id of an API key.
-    created_after, created_before: seconds since 1970, themselves not included.
-    """
-
-    states: Sequence[State] = ()
-    captioner: str | None = None
-    batch: str | None = None
-    owner: str | None = None
-    created_after: float | None = None
-    created_before: float | None = None
+    states: Sequence[State] = ()  #: any of them; empty for all
+    captioner: str | None = None  #: that writes, or wrote
+    batch: str | None = None  #: its id
+    owner: str | None = None  #: the id of an API key
+    created_after: float | None = None  #: seconds since 1970, themselves not included
+    created_before: float | None = None  #: likewise
 
 
 @dataclass(frozen=True)
 class JobPage:
-    """Holds a part of a list. next: the cursor of what follows; None at the end."""
+    """Holds a part of a list."""
 
     jobs: Sequence[Job]
-    next: str | None
+    next: str | None  #: the cursor of what follows; None at the end
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Names a job in the list: what follows is older. score: microseconds since 1970."""
+    """Names a job in the list: what follows is older."""
 
-    score: int
+    score: int  #: microseconds since 1970
     job_id: str
 
     @classmethod
@@ -115,9 +111,9 @@ class JobIndex:
         with unavailable_if_away(), self._server.pipeline(transaction=True) as pipe:
             for state in states:
                 pipe.zcard(f"{self._keys.index}:state:{state}")
-            found = pipe.execute(raise_on_error=False)
+            counts = pipe.execute(raise_on_error=False)
         return {
-            state: count if isinstance(count, int) else 0 for state, count in zip(states, found, strict=True)
+            state: count if isinstance(count, int) else 0 for state, count in zip(states, counts, strict=True)
         }
 
     def reindex(self, job_ids: Sequence[str]) -> None:
@@ -151,12 +147,12 @@ class JobIndex:
                 return []
             now: Any = self._server.time()
             before = now[0] - 1  # of the second that ends now some are still there
-            found: Any = self._server.zrange(
+            job_ids: Any = self._server.zrange(
                 self._keys.vanishing, "-inf", before, byscore=True, offset=0, num=AT_A_TIME
             )
-            if found:
-                self._server.zrem(self._keys.vanishing, *found)
-        return list(found)
+            if job_ids:
+                self._server.zrem(self._keys.vanishing, *job_ids)
+        return list(job_ids)
 
     def _next_indexed(self) -> list[str]:
         """Takes the next ids of the index; at its end ``_indexed_at`` is 0."""
@@ -164,9 +160,11 @@ class JobIndex:
             if self._server.type(self._keys.index) != "zset":
                 self._indexed_at = 0
                 return []
-            found: Any
-            self._indexed_at, found = self._server.zscan(self._keys.index, self._indexed_at, count=AT_A_TIME)
-        return [job_id for job_id, _ in found]
+            entries: Any
+            self._indexed_at, entries = self._server.zscan(
+                self._keys.index, self._indexed_at, count=AT_A_TIME
+            )
+        return [job_id for job_id, _ in entries]
 
     def _next_records(self) -> list[str]:
         """Takes the ids of the next records of Redis; at the last one ``_record_at`` is 0."""
@@ -206,8 +204,8 @@ class JobIndex:
             for job_id in ids:
                 pipe.hgetall(self._keys.job(job_id))
             records = pipe.execute(raise_on_error=False)
-        found = (self._job(job_id, record) for job_id, record in zip(ids, records, strict=True))
-        return [job for job in found if job is not None]
+        jobs = (self._job(job_id, record) for job_id, record in zip(ids, records, strict=True))
+        return [job for job in jobs if job is not None]
 
     def _job(self, job_id: str, record: Any) -> Job | None:
         if isinstance(record, redis.ResponseError):

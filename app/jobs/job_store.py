@@ -3,7 +3,7 @@
 Lua scripts are all that writes a record: submit, claim, beat, finish; take, bury and requeue where an entry
 changes hands. Each is one step for everybody else and may be called twice with the same arguments. Leases and
 durations go by a clock of our own (lua/common.lua) that never goes back, whatever the server's does. A claim
-carries a fencing token that only grows: whoever comes late with an old one changes nothing.
+carries a fencing token that only grows: a late attempt with an old one changes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Claim:
-    """Gives the right to run one attempt, while its lease is renewed and nobody has a newer token."""
+    """Gives the right to run one attempt, while its lease is renewed and there is no newer token."""
 
     job: Job
     token: str
@@ -57,9 +57,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Says why a job on offer is not to be run; ``over``, ``canceled`` and ``exhausted`` leave nothing to
-    run, and
-    what is ``unreadable`` has become a dead letter."""
+    """Holds why a job on offer is not to be run.
+
+    ``over``, ``canceled`` and ``exhausted`` leave nothing to run, and what is ``unreadable`` has become a
+    dead letter.
+    """
 
     job_id: str
     reason: Literal["busy", "over", "canceled", "exhausted", "unreadable"]
@@ -90,13 +92,13 @@ class NewJob:
         return [part for pair in fields.items() for part in pair]
 
 
-class EndTold(NamedTuple):
-    """Holds what the script that ends a job is told. measured: for /metrics; segments: done of a film."""
+class EndFields(NamedTuple):
+    """Holds what the script that ends a job writes, each as text."""
 
-    answer: str = ""
-    error: str = ""
-    measured: str = ""
-    segments: int | str = ""
+    answer: str = ""  #: JSON; empty where the job has none
+    error: str = ""  #: JSON; empty where it has not failed
+    measured: str = ""  #: JSON, for /metrics
+    segments: int | str = ""  #: of a film, how many are done
 
 
 class Jobs:
@@ -157,7 +159,7 @@ class Jobs:
             upload: key of the blob that is its file.
             filename: the file's name on its sender's disk, fit for display.
             priority: the queue that it waits in.
-            submission: what else its sender told.
+            submission: what else was sent with it.
             reservation: of the idempotency key that stands for this job from now on.
 
         Raises:
@@ -218,8 +220,8 @@ class Jobs:
 
     def key_of(self, reservation: Reservation | None) -> tuple[str, str, str, int]:
         """Names what scripts need that make an idempotency key stand for what they accept."""
-        held = reservation or Reservation("", "")
-        return held.key, held.token, held.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl)
+        reserved = reservation or Reservation("", "")
+        return reserved.key, reserved.token, reserved.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl)
 
     def limit_of(self, submission: Submission) -> tuple[int, str, str]:
         """Names what scripts need that hold an owner to its number of jobs; 0 is any number."""
@@ -324,7 +326,7 @@ class Jobs:
         Args:
             held: the holder's claim.
             cause: the error to record where no attempt is left.
-            was_shared: whether others were in the batch of a claim that is shared. Nobody knows then whose
+            was_shared: whether others were in the batch of a claim that is shared. It is not known then whose
                 fault it was, and the job goes on within the attempt that it had.
 
         Returns:
@@ -467,25 +469,25 @@ class Jobs:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        told = EndTold(
+        outcome = EndFields(
             text,
             "" if error is None else _error_json(error),
             _measured(error, answer),
             _segments_done(answer),
         )
-        return self._finish_script(job.id, job.priority, token, state, told)
+        return self._finish_script(job.id, job.priority, token, state, outcome)
 
     def _finish_script(
-        self, job_id: str, priority: Priority, token: str, state: State, told: EndTold | None = None
+        self, job_id: str, priority: Priority, token: str, state: State, outcome: EndFields | None = None
     ) -> Ending:
-        told = told or EndTold()
+        outcome = outcome or EndFields()
         record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
                 keys=[record, stream, expiry, self.keys.recent_runs, *others],
                 args=[
-                    GROUP, job_id, token, state, told.answer, told.error, self._result_ttl, self.lease_ms,
-                    told.segments, told.measured,
+                    GROUP, job_id, token, state, outcome.answer, outcome.error, self._result_ttl,
+                    self.lease_ms, outcome.segments, outcome.measured,
                 ],
             )  # fmt: skip
         return ending
@@ -512,7 +514,7 @@ class Jobs:
 
 
 def _segments_done(answer: Mapping[str, Any] | None) -> int | str:
-    """Counts the segments of a film that are done; empty where nothing is said of them."""
+    """Counts the segments of a film that are done; empty where the answer has none."""
     kept = (answer or {}).get("segments")
     return "" if kept is None else int(kept["done"])
 

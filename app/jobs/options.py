@@ -26,11 +26,11 @@ NAMES_PATTERN = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
 """Names with commas between them, as a form has them; that none comes twice no pattern can say."""
 
 
-def _names(given: object) -> object:
+def _names(value: object) -> object:
     """Splits ``g2l,stats``, as the form and the command line have it, into names. Raises ValueError."""
-    names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+    names = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        return given
+        return value
     if not names or not all(names):
         raise ValueError("members are names of captioners with commas between them, and none is empty")
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
@@ -50,13 +50,13 @@ LEAST_SEGMENT, MOST_SEGMENT = 0.5, 86400.0
 """Seconds of a segment, where segments are asked for by their length."""
 
 
-def _segments(given: object) -> object:
+def _segments(value: object) -> object:
     """Reads ``shots``, ``none`` or seconds, as the form has them. Raises ValueError."""
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        given = f"{given:f}"
-    if not isinstance(given, str):
-        return given
-    word = given.strip()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = f"{value:f}"
+    if not isinstance(value, str):
+        return value
+    word = value.strip()
     if not re.fullmatch(SEGMENTS_PATTERN, word):
         raise ValueError("segments are shots, none, or a number of seconds such as 10")
     if word in ("shots", "none"):
@@ -73,18 +73,19 @@ Segments = Annotated[
 ]
 
 
-def _prompt(given: object) -> object:
+def _prompt(value: object) -> object:
     """Takes off the white space around a prompt. Raises ValueError where nothing is left."""
-    if isinstance(given, str) and not (given := given.strip()):
+    if isinstance(value, str) and not (value := value.strip()):
         raise ValueError("a prompt has words; leave it out to ask what the captioner asks by itself")
-    return given
+    return value
 
 
 @dataclass(frozen=True)
 class CaptionerChoice:
-    """Names who writes. members: of fusion or ensemble, in order; empty for a captioner that writes alone."""
+    """Names who writes."""
 
     captioner: str
+    #: Of fusion or ensemble, in order; empty for a captioner that writes alone.
     members: tuple[str, ...] = ()
 
     @property
@@ -161,7 +162,7 @@ class CaptionOptions(DecodingOptions):
 
     @property
     def choice(self) -> CaptionerChoice | None:
-        """Tells who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
+        """Returns who writes; None where that is still to be chosen (app/jobs/captioner_choice.py)."""
         is_open = self.captioner is None or (self.captioner in COMBINATIONS and not self.members)
         return None if is_open else CaptionerChoice(str(self.captioner), self.members or ())
 

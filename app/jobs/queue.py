@@ -29,16 +29,13 @@ FORGOTTEN_AFTER_MS = 3600 * 1000  #: a consumer without entries that has been aw
 
 @dataclass(frozen=True)
 class Offer:
-    """Holds an entry read from a stream; the job's record decides whether it may be run.
+    """Holds an entry read from a stream; the job's record decides whether it may be run."""
 
-    job_id: empty where the entry names none. is_recovered: another worker had it, and may have died of it.
-    fields: all that the entry has.
-    """
-
-    job_id: str
-    entry: str
+    job_id: str  #: empty where the entry names none
+    entry: str  #: its id in the stream
     priority: Priority
-    is_recovered: bool
+    is_recovered: bool  #: another worker had it, and may have died of it
+    #: All that the entry has.
     fields: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
@@ -100,9 +97,7 @@ class Queue:
             except redis.ResponseError as error:
                 if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
                     raise
-                ensure_groups(
-                    self._server, self._keys
-                )  # somebody emptied the server, or put something else there
+                ensure_groups(self._server, self._keys)  # the server was emptied, or has something else there
                 return []
 
     def _leftovers(self, count: int) -> list[Offer]:
@@ -117,15 +112,15 @@ class Queue:
         reply: Any = self._take(
             keys, [GROUP, self._worker, *limits, self._keys.job(""), interval, looks, int(is_ahead)]
         )
-        found = [
+        offers = [
             _offer(entry, _paired(fields), PRIORITIES[number - 1], is_recovered=bool(is_recovered))
             for number, entry, is_recovered, fields in reply
         ]
-        if any(offer.is_recovered for offer in found):
+        if any(offer.is_recovered for offer in offers):
             self._looked_at = NOT_YET  # there may be more
         elif looks:
             self._looked_at = time.monotonic()
-        return found
+        return offers
 
     def _looks(self) -> int:
         """Returns 2 to look for abandoned jobs now, 1 unless another worker has just done so, or 0."""
@@ -137,13 +132,13 @@ class Queue:
         if block <= 0:
             return []
         # One at a time: of several that arrive at once, other workers are to have their share.
-        found = self._read(list(self._streams), 1, max(1, round(block * 1000)))
-        self._leftover = found[count:]  # entries of two priorities arrived in one moment
-        return found[:count]
+        offers = self._read(list(self._streams), 1, max(1, round(block * 1000)))
+        self._leftover = offers[count:]  # entries of two priorities arrived in one moment
+        return offers[:count]
 
     def _read(self, streams: Sequence[str], count: int, block_ms: int) -> list[Offer]:
-        wanted: Any = dict.fromkeys(streams, ">")
-        reply: Any = self._server.xreadgroup(GROUP, self._worker, wanted, count=count, block=block_ms)
+        positions: Any = dict.fromkeys(streams, ">")
+        reply: Any = self._server.xreadgroup(GROUP, self._worker, positions, count=count, block=block_ms)
         return [
             _offer(entry, fields, self._streams[stream], is_recovered=False)
             for stream, entries in reply
@@ -167,7 +162,7 @@ def worker_prefix(pid: int) -> str:
 
 
 def _process_space() -> str:
-    """Eight hex digits of where process ids are this host's alone; zeros where Linux does not tell."""
+    """Returns eight hex digits of where process ids are this host's alone; zeros where Linux has none."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         return hashlib.sha256(f"{boot}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
@@ -228,11 +223,11 @@ def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
 def _in_hand(server: redis.Redis, stream: str) -> int:
     """Counts the entries that some worker was given and did not hand back, however many workers there are."""
     groups: Any = server.xinfo_groups(stream)
-    given = next((int(group["pending"]) for group in groups if group["name"] == GROUP), None)
-    if not given:
+    pending = next((int(group["pending"]) for group in groups if group["name"] == GROUP), None)
+    if not pending:
         return 0
-    handed_back: Any = server.xpending_range(stream, GROUP, "-", "+", given, NOBODY)
-    return given - len(handed_back)
+    handed_back: Any = server.xpending_range(stream, GROUP, "-", "+", pending, NOBODY)
+    return pending - len(handed_back)
 
 
 def _offer(entry: str, fields: Mapping[str, str], priority: Priority, *, is_recovered: bool) -> Offer:

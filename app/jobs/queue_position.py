@@ -1,6 +1,6 @@
-"""Tells where a queued job stands: how many are before it, when it may start, who could run it.
+"""Computes where a queued job stands: how many are before it, when it may start, who could run it.
 
-All jobs are told from one snapshot of the queue (lua/snapshot.lua), which is read a few times a second
+All positions come from one snapshot of the queue (lua/snapshot.lua), which is read a few times a second
 however many ask. The start is estimated from what recent jobs took: each worker is free when the jobs that
 it runs are done, by their progress, and takes those that wait one by one.
 """
@@ -23,33 +23,29 @@ from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 FRESH_SECONDS = 0.25  #: a snapshot is used so long
 EXACT = 1000  #: jobs whose place is counted; of those behind only the last place is known
-TELLING = 0.05  #: progress from which on it tells how long a job still takes
+TELLING = 0.05  #: progress from which on it predicts how long a job still takes
 
 
 @dataclass(frozen=True)
 class QueuePosition:
-    """Says where a job stands.
+    """Holds where a job stands."""
 
-    place: 1 is taken next; None where it does not wait. estimated_seconds: until it starts; None where
-    nothing is known of how long jobs take, or no worker lives. workers: those that live and can run it; None
-    of a job that is over.
-    """
-
-    place: int | None = None
+    place: int | None = None  #: 1 is taken next; None where it does not wait
+    #: Until it starts; None where nothing is known of how long jobs take, or no worker lives.
     estimated_seconds: float | None = None
-    workers: int | None = None
+    workers: int | None = None  #: those that live and can run it; None of a job that is over
 
 
 @dataclass(frozen=True)
 class RunningJob:
-    """Says how far a job is that some worker runs; ``elapsed`` in seconds, ``progress`` from 0 to 1."""
+    """Holds how far a job is that some worker runs; ``elapsed`` in seconds, ``progress`` from 0 to 1."""
 
     worker: str
     elapsed: float
     progress: float
 
     def seconds_left(self, usual: float) -> float:
-        """Estimates what is left by its progress, and by what is usual as long as that tells nothing."""
+        """Estimates what is left by its progress, and by what is usual while that is too small."""
         if self.progress < TELLING:
             return max(0.0, usual - self.elapsed)
         return self.elapsed * (1.0 - self.progress) / self.progress
@@ -57,15 +53,12 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class WaitingLine:
-    """Holds one priority's stream: the last entry given out, how many wait, the place of each job known.
+    """Holds one priority's stream."""
 
-    last_seen: the youngest entry among those whose place is known.
-    """
-
-    given_out: tuple[int, int]
-    total: int
-    places: dict[str, int]
-    last_seen: tuple[int, int]
+    given_out: tuple[int, int]  #: the last entry that a worker has
+    total: int  #: how many wait
+    places: dict[str, int]  #: of each job whose place is known, from 1
+    last_seen: tuple[int, int]  #: the youngest entry among those whose place is known
 
     @classmethod
     def read(cls, reply: Sequence[Any]) -> WaitingLine:
@@ -76,8 +69,8 @@ class WaitingLine:
 
     def place_of(self, job: Job) -> int:
         """Counts from 1; 0 where a worker is just taking it."""
-        if (found := self.places.get(job.id)) is not None:
-            return found
+        if (place := self.places.get(job.id)) is not None:
+            return place
         entry = entry_number(job.entry)
         if entry <= self.given_out:
             return 0
@@ -86,23 +79,19 @@ class WaitingLine:
 
 @dataclass
 class QueueSnapshot:
-    """Holds the queue as it stood at one moment.
-
-    handed_back: jobs that come before all others. lines: by priority. seconds_per_job: that one worker takes;
-    None where unknown.
-    """
+    """Holds the queue as it stood at one moment."""
 
     taken_at: float
-    handed_back: dict[str, int]
-    lines: dict[Priority, WaitingLine]
+    handed_back: dict[str, int]  #: places of the jobs that come before all others
+    lines: dict[Priority, WaitingLine]  #: by priority
     running: list[RunningJob]
     workers: list[WorkerInfo]
-    seconds_per_job: float | None
+    seconds_per_job: float | None  #: that one worker takes; None where unknown
     _starts: list[float] = field(default_factory=list)
     _free: list[float] | None = None
 
     def position_of(self, job: Job) -> QueuePosition:
-        """Tells where a job stands."""
+        """Returns where a job stands."""
         if job.is_over:
             return QueuePosition()
         workers = sum(_can_run(worker, job) for worker in self.workers)
@@ -114,11 +103,11 @@ class QueueSnapshot:
     def _place_of(self, job: Job) -> int:
         if job.id in self.handed_back:
             return self.handed_back[job.id]
-        own = self.lines[job.priority].place_of(job)
-        if own == 0:
+        place = self.lines[job.priority].place_of(job)
+        if place == 0:
             return 1
         urgent = PRIORITIES[: PRIORITIES.index(job.priority)]
-        return len(self.handed_back) + sum(self.lines[priority].total for priority in urgent) + own
+        return len(self.handed_back) + sum(self.lines[priority].total for priority in urgent) + place
 
     def _start_of(self, place: int) -> float | None:
         """Estimates the seconds until the job at this place starts."""
@@ -148,7 +137,7 @@ class QueueSnapshot:
 
 
 class QueuePositions:
-    """Tells positions from a snapshot that is at most ``fresh_seconds`` old. Safe to share between threads.
+    """Computes positions from a snapshot at most ``fresh_seconds`` old. Safe to share between threads.
 
     Args:
         server: the connection to Redis.
@@ -170,7 +159,7 @@ class QueuePositions:
         self._last: QueueSnapshot | None = None
 
     def of(self, job: Job) -> QueuePosition:
-        """Tells where a job stands. Raises QueueUnavailable."""
+        """Returns where a job stands. Raises QueueUnavailable."""
         return QueuePosition() if job.is_over else self.snapshot().position_of(job)
 
     def snapshot(self) -> QueueSnapshot:
@@ -206,7 +195,7 @@ class QueuePositions:
 
 
 def seconds_per_job(runs: Sequence[str]) -> float | None:
-    """Tells how long one worker takes for a job: the seconds in which it had any, divided by how many.
+    """Returns how long one worker takes for a job: the seconds in which it had any, divided by how many.
 
     Jobs that ran together share their seconds.
 
@@ -235,12 +224,14 @@ def _covered(spans: Sequence[tuple[int, int]]) -> int:
 
 def _measured_at_start(workers: Sequence[WorkerInfo]) -> float | None:
     """Finds what a job of the default captioner took when its worker started: before any has ended."""
-    found = (info.seconds for worker in workers for info in worker.captioners if info.name == worker.default)
-    return next((seconds for seconds in found if seconds is not None), None)
+    measured = (
+        info.seconds for worker in workers for info in worker.captioners if info.name == worker.default
+    )
+    return next((seconds for seconds in measured if seconds is not None), None)
 
 
 def _can_run(worker: WorkerInfo, job: Job) -> bool:
-    """Tells whether a worker has what the job's captioner needs; one that is still loading lists nothing."""
+    """Returns whether a worker has what the job's captioner needs; one that still loads lists nothing."""
     names = {info.name for info in worker.captioners}
     writers = job.options.choice.writers if job.options.choice else ()
     return not names or names.issuperset(writers)

@@ -43,8 +43,8 @@ def connect(url: str, patience: float, answer_seconds: float | None = None) -> r
     Every command of ours may be repeated: the scripts know a call that they have seen.
 
     Args:
-        answer_seconds: longest silence of a server that is there. It is then not asked again: whoever
-            waits for this client has been promised an answer. By default SOCKET_TIMEOUT, with retries.
+        answer_seconds: longest silence of a server that is there. It is then not asked again: the request
+            that waits for this client has been promised an answer. By default SOCKET_TIMEOUT, with retries.
     """
     longest_pause = 0.5
     pauses = ExponentialWithJitterBackoff(base=0.02, cap=longest_pause)
@@ -87,7 +87,7 @@ def connect_async(url: str, connections: int) -> AsyncRedis:
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancels tasks that speak to Redis, and waits for their end.
+    """Cancels tasks that use Redis, and waits for their end.
 
     The client may turn a cancellation into an error of the connection that it met, so it is repeated.
     """
@@ -141,7 +141,7 @@ class LuaScript:
         """Adds a run of the script to a pipeline.
 
         Args:
-            pipe: which cannot be told to load a script that the server does not know.
+            pipe: which cannot load a script that the server does not know.
             keys: its KEYS.
             args: its ARGV.
             by_text: sends all of it, for such a server; else its digest, which is 15 KB shorter.
@@ -154,8 +154,8 @@ class LuaScript:
     @classmethod
     def _text(cls, name: str) -> str:
         """Joins the script to what all have in common; its flags (``#!lua …``) have to be the first line."""
-        common, own = ((cls.FOLDER / f"{each}.lua").read_text() for each in ("common", name))
-        flags, line, rest = own.partition("\n") if own.startswith("#!") else ("", "", own)
+        common, script = ((cls.FOLDER / f"{each}.lua").read_text() for each in ("common", name))
+        flags, line, rest = script.partition("\n") if script.startswith("#!") else ("", "", script)
         return flags + line + common + rest
 
 

@@ -25,12 +25,7 @@ FRESH_SECONDS = 1.0
 
 
 class WorkerInfo(BaseModel):
-    """Describes a worker.
-
-    ``is_ready``: its models are loaded and its engine lives. default: of jobs that name none. memory: bytes
-    in RAM by process (worker, decoder, engine), as far as the system tells. engine_started_at: of the one
-    that lives.
-    """
+    """Describes a worker."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,13 +33,14 @@ class WorkerInfo(BaseModel):
     pid: int
     host: str
     version: str
-    is_ready: bool
+    is_ready: bool  #: its models are loaded and its engine lives
     device: str
     started_at: float
     captioners: list[CaptionerInfo]
-    default: str | None = None
+    default: str | None = None  #: captioner of jobs that name none
     engine_restarts: int = 0
-    engine_started_at: float | None = None
+    engine_started_at: float | None = None  #: of the one that lives
+    #: Bytes in RAM by process (worker, decoder, engine), as far as the system has them.
     memory: dict[str, int] = {}
 
 
@@ -84,22 +80,22 @@ class WorkerRegistry:
         An advertisement that this version cannot read counts for nothing and harms no other. Every submission
         asks; a list of many workers, which takes long to read, may be FRESH_SECONDS old.
         """
-        read_at, found = self._last
-        if len(found) <= FEW or time.monotonic() - read_at >= FRESH_SECONDS:
-            self._last = (time.monotonic(), found)  # other threads go on with the old list meanwhile
-            found = self._read()
-            self._last = (time.monotonic(), found)
-        return list(found)
+        read_at, workers = self._last
+        if len(workers) <= FEW or time.monotonic() - read_at >= FRESH_SECONDS:
+            self._last = (time.monotonic(), workers)  # other threads go on with the old list meanwhile
+            workers = self._read()
+            self._last = (time.monotonic(), workers)
+        return list(workers)
 
     def _read(self) -> list[WorkerInfo]:
         keys = [self._keys.workers, self._keys.clock, self._keys.dead]
         with unavailable_if_away():
             reply: Any = self._listed(keys, [self._keys.worker(""), self._lasts_ms])
-        found = (_readable(name, text) for name, text in zip(reply[::2], reply[1::2], strict=True))
-        return sorted((info for info in found if info is not None), key=lambda worker: worker.name)
+        infos = (_readable(name, text) for name, text in zip(reply[::2], reply[1::2], strict=True))
+        return sorted((info for info in infos if info is not None), key=lambda worker: worker.name)
 
     def is_ready(self) -> bool:
-        """Tells whether some worker could take a job now."""
+        """Returns whether some worker could take a job now."""
         return any(worker.is_ready for worker in self.workers())
 
     def captioners(self) -> dict[str, CaptionerInfo]:

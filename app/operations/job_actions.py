@@ -51,7 +51,7 @@ class JobActions:
             raise JobNotRequeued(str(error)) from error
 
     def _has_file(self, job: Job) -> bool:
-        """Tells whether the job could run: its upload is kept, or its worker fetches it again."""
+        """Returns whether the job could run: its upload is kept, or its worker fetches it again."""
         return job.submission.source_url is not None or self._blobs.exists(job.upload)
 
     def _run_revive(self, job: Job) -> str:

@@ -27,15 +27,11 @@ ENDS = ("succeeded", "failed", "canceled")
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """Tells how one priority's queue stands.
+    """Describes how one priority's queue stands."""
 
-    waiting: jobs that no worker has. in_hand: those that some worker was given. oldest: seconds since the one
-    that has waited longest was put into the queue; 0 where none waits.
-    """
-
-    waiting: int = 0
-    in_hand: int = 0
-    oldest: float = 0.0
+    waiting: int = 0  #: jobs that no worker has
+    in_hand: int = 0  #: jobs that some worker has
+    oldest: float = 0.0  #: seconds since the longest waiting job was put in; 0 where none waits
 
 
 @dataclass(frozen=True)
@@ -49,31 +45,28 @@ class SecondsFigures:
     def cumulative(self) -> list[tuple[str, float]]:
         """Adds the buckets up, as Prometheus has them; of a bound that is no longer ours, into the next."""
         bounds = [*map(float, BOUNDS), float("inf")]
-        found = [(float(bound), count) for bound, count in self.buckets.items()]
+        buckets = [(float(bound), count) for bound, count in self.buckets.items()]
         names = (*BOUNDS, "+Inf")
         return [
-            (name, float(sum(count for each, count in found if each <= bound)))
+            (name, float(sum(count for each, count in buckets if each <= bound)))
             for name, bound in zip(names, bounds, strict=True)
         ]
 
 
 @dataclass(frozen=True)
 class EndedFigures:
-    """Holds what has been counted since this Redis is in use.
+    """Holds what has been counted since this Redis is in use."""
 
-    ended: by state. left: of those, the ones that expired or were sent in again. failed: by code.
-    rejected: of those, the ones whose file could not be decoded. webhooks: attempts at deliveries, by what
-    came of them. seconds: by stage.
-    """
-
-    accepted: int = 0
-    retried: int = 0
-    ended: Mapping[str, int] = field(default_factory=dict)
+    accepted: int = 0  #: jobs
+    retried: int = 0  #: attempts that were not a job's first
+    ended: Mapping[str, int] = field(default_factory=dict)  #: by state
+    #: Of those, the ones that expired or were sent in again.
     left: Mapping[str, int] = field(default_factory=dict)
-    failed: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)  #: by code
+    #: Of those, the ones whose file could not be decoded.
     rejected: Mapping[str, int] = field(default_factory=dict)
-    webhooks: Mapping[str, int] = field(default_factory=dict)
-    seconds: Mapping[str, SecondsFigures] = field(default_factory=dict)
+    webhooks: Mapping[str, int] = field(default_factory=dict)  #: attempts at deliveries, by their outcome
+    seconds: Mapping[str, SecondsFigures] = field(default_factory=dict)  #: by stage
 
     def kept(self, state: str) -> int:
         """Counts the jobs that stand in a state in which jobs end."""
@@ -82,13 +75,13 @@ class EndedFigures:
 
 @dataclass(frozen=True)
 class ServiceFigures:
-    """Holds all of it. queues: by priority. dead: dead letters. deliveries: webhooks that are to be sent."""
+    """Holds all figures of the service."""
 
-    queues: Mapping[str, QueueFigures]
+    queues: Mapping[str, QueueFigures]  #: by priority
     ended: EndedFigures
-    workers: list[WorkerInfo]
-    dead: int
-    deliveries: int = 0
+    workers: list[WorkerInfo]  #: those that live
+    dead: int  #: dead letters
+    deliveries: int = 0  #: webhooks that are to be sent
 
 
 def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> ServiceFigures:
@@ -125,18 +118,18 @@ def read_ended(server: redis.Redis, keys: Keys) -> EndedFigures:
     with unavailable_if_away():
         is_there = server.type(keys.counts) == "hash"
         counts: Any = server.hgetall(keys.counts) if is_there else {}
-    found = {name: int(value) for name, value in counts.items()}
-    stages = {name.split(":")[1] for name in found if name.startswith("ms:")}
+    numbers = {name: int(value) for name, value in counts.items()}
+    stages = {name.split(":")[1] for name in numbers if name.startswith("ms:")}
     return EndedFigures(
-        accepted=found.get("accepted", 0),
-        retried=found.get("retried", 0),
-        ended=_below(found, "ended:"),
-        left=_below(found, "left:"),
-        failed=_below(found, "failed:"),
-        rejected=_below(found, "rejected:"),
-        webhooks=_below(found, "webhook:"),
+        accepted=numbers.get("accepted", 0),
+        retried=numbers.get("retried", 0),
+        ended=_below(numbers, "ended:"),
+        left=_below(numbers, "left:"),
+        failed=_below(numbers, "failed:"),
+        rejected=_below(numbers, "rejected:"),
+        webhooks=_below(numbers, "webhook:"),
         seconds={
-            stage: SecondsFigures(_below(found, f"seconds:{stage}:"), found[f"ms:{stage}"] / 1000)
+            stage: SecondsFigures(_below(numbers, f"seconds:{stage}:"), numbers[f"ms:{stage}"] / 1000)
             for stage in sorted(stages)
         },
     )
@@ -171,7 +164,7 @@ def _read_group(server: redis.Redis, stream: str) -> tuple[str | None, int]:
 
 
 def _oldest_entries(server: redis.Redis, stream: str, delivered: str | None) -> list[str]:
-    """Lists the oldest entry that nobody was given yet, and the oldest that was handed back."""
+    """Lists the oldest entry that no worker was given yet, and the oldest that was handed back."""
     fresh: Any = server.xrange(stream, min="-" if delivered is None else f"({delivered}", count=1)
     returned: Any = (
         [] if delivered is None else server.xpending_range(stream, GROUP, "-", "+", 1, consumername=NOBODY)

@@ -3,7 +3,7 @@
     Redis      away, refusing, frozen, loading its file, a replica, full, evicting, unable to write
     workers    none, or none with loaded models
 
-What Redis tells of itself (INFO) is asked first: a server that takes no writes answers that at once.
+Redis's INFO is read first: a server that takes no writes answers that at once.
 """
 
 from __future__ import annotations
@@ -23,32 +23,27 @@ ACCESS_ERRORS = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
 
 @dataclass(frozen=True)
 class Trouble:
-    """Names one thing that is wrong.
+    """Describes one thing that is wrong."""
 
-    code: stable name. message: a sentence about what is wrong. hint: what to do. blocks: no job can be taken
-    or run while it lasts; else it is a warning. detail: addresses and errors, for logs and the operator's
-    terminal.
-    """
-
-    code: str
-    message: str
-    hint: str
-    blocks: bool = True
-    detail: str = ""
+    code: str  #: stable name
+    message: str  #: a sentence about what is wrong
+    hint: str  #: what to do
+    blocks: bool = True  #: no job can be taken or run while it lasts; else it is a warning
+    detail: str = ""  #: addresses and errors, for logs and the operator's terminal
 
     @property
     def advice(self) -> str:
-        """Says all of it, as a command prints it."""
+        """Writes all of it, as a command prints it."""
         detail = f" ({self.detail})" if self.detail else ""
         return f"{self.message.removesuffix('.')}{detail}. {self.hint}"
 
 
 @dataclass(frozen=True)
 class Health:
-    """Holds what was found. workers: those that live, none where Redis could not be asked."""
+    """Holds what was found."""
 
     troubles: list[Trouble]
-    workers: list[WorkerInfo]
+    workers: list[WorkerInfo]  #: those that live, none where Redis could not be asked
 
     @property
     def ready(self) -> int:
@@ -94,7 +89,7 @@ def examine_service(server: redis.Redis, registry: WorkerRegistry) -> Health:
 
 
 def find_redis_troubles(info: Mapping[str, Any]) -> Iterator[Trouble]:
-    """Yields what is wrong by what the server tells of itself.
+    """Yields what is wrong by the server's INFO.
 
     info: the answer to INFO, with its sections server, memory, persistence and replication.
     """
@@ -209,11 +204,11 @@ def _refusing(error: Exception) -> Trouble:
 
 
 def _unable(error: QueueUnavailable) -> Trouble:
-    """INFO was answered and a script was not: writes wait, or are refused."""
+    """Returns what is wrong where INFO was answered and a script was not: writes wait, or are refused."""
     if isinstance(error.__cause__, redis.TimeoutError):
         return Trouble(
             "redis_paused",
-            "Redis answers and lets no write through: somebody paused it, or a script runs for long.",
+            "Redis answers and lets no write through: it is paused, or a script runs for long.",
             "CLIENT UNPAUSE ends a pause, SCRIPT KILL a script.",
         )
     if str(error.__cause__).startswith("MISCONF"):

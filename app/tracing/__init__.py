@@ -1,1 +1,1 @@
-"""Tells a collector of traces what was done when and for which request; loads nothing where none is named."""
+"""Sends a collector of traces what was done when and for which request; loads nothing where none is named."""

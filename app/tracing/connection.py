@@ -8,12 +8,12 @@ from extractors.errors import name_missing_packages
 
 
 def connect_tracing(settings: Settings, process: str, instance: str = "") -> Tracing:
-    """Makes what tells of spans, or what does not.
+    """Makes the sender of spans, or one that sends none.
 
     Args:
         settings: whether there is a collector, and where.
         process: ``api`` or ``worker``.
-        instance: which of them; empty where nothing tells them apart.
+        instance: which of them; empty where there is one.
 
     Raises:
         PackageMissing: a collector is named, and OpenTelemetry is not installed.

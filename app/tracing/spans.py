@@ -1,4 +1,4 @@
-"""Says what a trace is made of, and makes none: what runs where REELWORD_TRACES names no collector.
+"""Defines what a trace is made of, and makes none: what runs where REELWORD_TRACES names no collector.
 
     request          the API, from a client's own trace where it sends one (traceparent)
     └─ submit        the job's record is written; its context goes into the record
@@ -20,23 +20,20 @@ Attribute = str | int | float | bool
 
 @dataclass
 class SpanNotes:
-    """Takes what becomes known of a span while it lasts.
+    """Takes what becomes known of a span while it lasts."""
 
-    name: what it is called; the one that it began with where nothing is said. error: why it failed.
-    """
-
-    name: str = ""
-    error: str | None = None
+    name: str = ""  #: empty: the one that it began with
+    error: str | None = None  #: why it failed
     attributes: dict[str, Attribute] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class FinishedSpan:
-    """Describes a span that is over. start, end: seconds since 1970."""
+    """Describes a span that is over."""
 
     name: str
-    start: float
-    end: float
+    start: float  #: seconds since 1970
+    end: float  #: likewise
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     children: Sequence[FinishedSpan] = ()
     error: str | None = None
@@ -48,7 +45,7 @@ class Tracing:
     is_on = False
 
     @contextmanager
-    def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - says how it is called
+    def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - the tracing one's parameters
         """Spans the answering of a request.
 
         Args:
@@ -70,7 +67,7 @@ class Tracing:
         return None
 
     def record(self, parent: str | None, spans: Sequence[FinishedSpan]) -> None:
-        """Tells of spans that are over.
+        """Sends spans that are over.
 
         parent: the ``traceparent`` of what they are a part of; None begins a trace.
         """

@@ -2,7 +2,7 @@
 
 A delivery is tried at once, then with growing pauses for about a day. Redis holds what is due when, so that
 a restart forgets nothing and several processes share the work. An attempt whose process dies between sending
-and noting that is made once more, with the same id: a receiver is told at least once, and once where nothing
+and noting that is made once more, with the same id: a receiver gets it at least once, and once where nothing
 dies.
 """
 
@@ -31,7 +31,7 @@ from app.webhooks.sender import Sender, SendResult
 BLOCK_MS = 500  #: how long an end is waited for, before what is due is looked at
 AT_ONCE = 16  #: requests under way in one process
 AWAY_SECONDS = 1.0  #: pause while Redis is away
-DRAIN_SECONDS = 5.0  #: for requests under way once the server is told to stop
+DRAIN_SECONDS = 5.0  #: for requests under way once the server is stopped
 DAY = 86400.0
 
 log = structlog.get_logger(__name__)
@@ -39,16 +39,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Schedule:
-    """Says when a delivery is tried again. The pauses make about a day: 5 s, 20 s, … 6 h.
+    """Decides when a delivery is tried again. The pauses make about a day: 5 s, 20 s, … 6 h."""
 
-    attempts: in all. wait: tenacity's strategy.
-    """
-
-    attempts: int = 11
+    attempts: int = 11  #: in all
+    #: Tenacity's strategy.
     wait: wait_base = wait_exponential(multiplier=5, exp_base=4, max=6 * 3600) + wait_random(0, 2)
 
     def pause_after(self, attempt: int, retry_after: float | None) -> float | None:
-        """Tells the seconds until the next attempt; None where there is none.
+        """Returns the seconds until the next attempt; None where there is none.
 
         Args:
             attempt: number of the one that failed, from 1.
@@ -121,7 +119,7 @@ class Deliverer:
         if isinstance(error, (JobError, OSError)):
             log.warning("no webhooks: redis is away", reason=str(error))
         else:
-            log.exception("the delivery of webhooks stumbled and goes on")
+            log.exception("the delivery of webhooks failed once and continues")
 
     async def _make_delivery(self, ended: Ended) -> None:
         job, message = await anyio.to_thread.run_sync(self._message, ended)
@@ -129,7 +127,7 @@ class Deliverer:
             log.info("webhook is due", job=ended.job_id, type=message.type if message else "")
 
     def _message(self, ended: Ended) -> tuple[Job | None, Message | None]:
-        """Reads the job that ended, and writes the message where somebody is to be told."""
+        """Reads the job that ended, and writes the message where it has a webhook."""
         state: State = ended.state  # type: ignore[assignment]
         try:
             job = self._jobs.get(ended.job_id)

@@ -37,10 +37,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class Begun:
-    """Holds an attempt at a delivery that this process makes. attempt: its number, from 1."""
+    """Holds an attempt at a delivery that this process makes."""
 
     job_id: str
-    attempt: int
+    attempt: int  #: its number, from 1
     message_id: str
     url: str
     body: str
@@ -52,7 +52,7 @@ class DeliveryStore:
     Args:
         server: the connection to Redis.
         keys: names in Redis.
-        keep_seconds: how long a delivery that is over is told about.
+        keep_seconds: how long a delivery that is over is kept.
     """
 
     def __init__(self, server: Redis, keys: Keys, keep_seconds: float) -> None:
@@ -64,29 +64,29 @@ class DeliveryStore:
         )
 
     async def ended(self, block_ms: int) -> list[Ended]:
-        """Reads ends that nobody has dealt with; waits for one if there is none."""
+        """Reads ends that are not dealt with; waits for one if there is none."""
         with unavailable_if_away():
             try:
                 left: Any = await self._server.xautoclaim(
                     self._keys.ended, GROUP, CONSUMER, STALE_MS, count=AT_ONCE
                 )
-                found = left[1]
-                if not found:
+                ends = left[1]
+                if not ends:
                     reply: Any = await self._server.xreadgroup(
                         GROUP, CONSUMER, {self._keys.ended: ">"}, count=AT_ONCE, block=block_ms
                     )
-                    found = [entry for _, entries in reply or () for entry in entries]
+                    ends = [entry for _, entries in reply or () for entry in entries]
             except redis.ResponseError as error:
                 if "NOGROUP" not in str(error):
                     raise
                 await self._make_group()
                 return []
         return [
-            Ended(entry, fields.get("job", ""), fields.get("state", "")) for entry, fields in found if fields
+            Ended(entry, fields.get("job", ""), fields.get("state", "")) for entry, fields in ends if fields
         ]
 
     async def _make_group(self) -> None:
-        """Makes the group, which reads from the start: ends of before are told too."""
+        """Makes the group, which reads from the start: earlier ends are read too."""
         try:
             await self._server.xgroup_create(self._keys.ended, GROUP, id="0", mkstream=True)
         except redis.ResponseError as error:
@@ -94,29 +94,29 @@ class DeliveryStore:
                 raise
 
     async def schedule(self, ended: Ended, job: Job | None, message: Message | None) -> bool:
-        """Makes the delivery of an end, and forgets the end; both once, whoever else tries.
+        """Makes the delivery of an end, and forgets the end; both once, however many processes try.
 
         Args:
             ended: the end.
             job: whose it is.
-            message: to be sent to the job's webhook; None where nobody is to be told.
+            message: to be sent to the job's webhook; None where there is no webhook.
 
         Returns:
             True where this call made it.
         """
         fields: list[str] = []
         if job is not None and job.submission.webhook and message is not None:
-            found = {
+            delivery = {
                 "id": message.id,
                 "type": message.type,
                 "url": job.submission.webhook,
                 "body": message.body,
             }
-            fields = [part for pair in found.items() for part in pair]
+            fields = [part for pair in delivery.items() for part in pair]
         keys = [self._keys.ended, self._keys.deliveries, self._keys.delivery(ended.job_id)]
         with unavailable_if_away():
-            made = await self._schedule(keys=keys, args=[GROUP, ended.entry, ended.job_id, *fields])
-        return bool(made)
+            is_new = await self._schedule(keys=keys, args=[GROUP, ended.entry, ended.job_id, *fields])
+        return bool(is_new)
 
     async def begin(self, most: int) -> list[Begun]:
         """Begins attempts at deliveries that are due, each by one process alone."""
@@ -153,7 +153,7 @@ class DeliveryStore:
             return bool(await self._settle(keys=keys, args=args))
 
     async def deliveries(self, job_id: str) -> list[DeliveryDocument]:
-        """Tells of the delivery of a job's end; empty where there is none."""
+        """Returns the delivery of a job's end; empty where there is none."""
         keys = self._keys
         with unavailable_if_away():
             async with self._server.pipeline(transaction=True) as pipe:

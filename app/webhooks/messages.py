@@ -20,14 +20,11 @@ TEST_TYPE = "webhook.test"
 
 @dataclass(frozen=True)
 class Message:
-    """Holds what is sent.
+    """Holds what is sent."""
 
-    id: the same in each attempt, so that a receiver knows what it has had. body: JSON.
-    """
-
-    id: str
+    id: str  #: the same in each attempt, so that a receiver knows what it has had
     type: str
-    body: str
+    body: str  #: JSON
 
 
 def end_message(job: Job, state: State, blobs: Blobs) -> Message:
@@ -40,17 +37,17 @@ def end_message(job: Job, state: State, blobs: Blobs) -> Message:
     """
     document = document_of(job, blobs)
     error = document.error
-    told = document.model_dump(include=set(EndedJob.model_fields)) | {
+    members = document.model_dump(include=set(EndedJob.model_fields)) | {
         "state": state,
         "caption": document.caption and document.caption[:LONGEST_TEXT],
         "error": error and {**error.model_dump(), "message": error.message[:LONGEST_TEXT]},
     }
-    data = EndedJob.model_validate(told).model_dump(mode="json")
+    data = EndedJob.model_validate(members).model_dump(mode="json")
     return _message(f"msg_{job.id}", f"job.{state}", data, document.ended_at)
 
 
 def trial_message(message_id: str) -> Message:
-    """Writes a message by which somebody tries a webhook out."""
+    """Writes a message that tries a webhook out."""
     return _message(message_id, TEST_TYPE, {"message": "This is a test."}, rfc3339(time.time()))
 
 

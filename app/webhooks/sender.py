@@ -1,4 +1,4 @@
-"""Sends one webhook request, and says what its answer means."""
+"""Sends one webhook request, and reads what its answer means."""
 
 from __future__ import annotations
 
@@ -21,17 +21,13 @@ SECONDS = 15.0  #: for a whole attempt
 
 @dataclass(frozen=True)
 class SendResult:
-    """Says how an attempt went.
+    """Describes how an attempt went."""
 
-    status: of the answer; None where none came. error: why it does not count. is_final: no other attempt is
-    to follow. retry_after: seconds that the receiver asks for.
-    """
-
-    seconds: float
-    status: int | None = None
-    error: str | None = None
-    is_final: bool = False
-    retry_after: float | None = None
+    seconds: float  #: that it took
+    status: int | None = None  #: of the answer; None where none came
+    error: str | None = None  #: why it does not count
+    is_final: bool = False  #: no other attempt is to follow
+    retry_after: float | None = None  #: seconds that the receiver asks for
 
     @property
     def is_delivered(self) -> bool:

@@ -13,9 +13,9 @@ from benchmarks.support.rows import Row
 from extractors.engines.engine import Precision
 from models.decoding.decode import DecodingOptions, decode
 from training.batches.loading import move_to
-from training.batches.training_batch import autocast
 from training.optimization.learner import build_learner
 from training.optimization.losses import supervised_loss
+from training.precision import autocast
 
 #: Videos that are captioned together.
 VIDEOS = 64

@@ -91,25 +91,25 @@ class AsyncClient:
         return await self._job(await self._send(calls.submit(video, options, idempotency_key)))
 
     async def job(self, job: Job | str) -> Job:
-        """Asks how a job is."""
+        """Reads a job."""
         return await self._job(await self._send(calls.job(_id(job))))
 
     async def wait(self, job: Job | str, *, timeout: float | None = None) -> Job:
-        """Waits until a job is over, failed or not; the service tells of changes, nobody polls.
+        """Waits until a job is over, failed or not; the service answers when it changes, so none is polled.
 
         Raises NotFinished after ``timeout`` seconds.
         """
         began = time.monotonic()
-        found = await self.job(job) if isinstance(job, str) or job.etag is None else job
-        while not found.is_over:
+        current = await self.job(job) if isinstance(job, str) or job.etag is None else job
+        while not current.is_over:
             left = event_stream.seconds_left(began, timeout)
             if left <= 0:
-                raise NotFinished(found, timeout or 0.0)
-            response = await self._send(calls.job(found.id, found.etag, min(left, calls.LONG_POLL)))
-            found = found if response.status_code == 304 else await self._job(response)
-            if found.etag is None:  # a service that holds no requests
+                raise NotFinished(current, timeout or 0.0)
+            response = await self._send(calls.job(current.id, current.etag, min(left, calls.LONG_POLL)))
+            current = current if response.status_code == 304 else await self._job(response)
+            if current.etag is None:  # a service that holds no requests
                 await asyncio.sleep(min(left, event_stream.POLL_SECONDS))
-        return found
+        return current
 
     async def events(self, job: Job | str, *, after: str | None = None) -> AsyncIterator[Event]:
         """Yields a job's events as they happen, to its end; goes on where a connection broke.
@@ -171,7 +171,7 @@ class AsyncClient:
         )
 
     async def get_batch(self, batch: Batch | str) -> Batch:
-        """Asks how a batch is."""
+        """Reads a batch."""
         return Batch.model_validate((await self._send(calls.batch(_id(batch)))).json())
 
     async def cancel_batch(self, batch: Batch | str) -> Batch:
@@ -181,12 +181,12 @@ class AsyncClient:
     async def wait_batch(self, batch: Batch | str, *, timeout: float | None = None) -> AsyncIterator[Job]:
         """Waits until all jobs of a batch are over, then yields them. Raises TimeoutError."""
         began = time.monotonic()
-        while not (found := await self.get_batch(batch)).is_over:
+        while not (current := await self.get_batch(batch)).is_over:
             left = event_stream.seconds_left(began, timeout)
             if left <= 0:
-                raise TimeoutError(f"Batch {found.id} is not over after {timeout:g} seconds.")
+                raise TimeoutError(f"Batch {current.id} is not over after {timeout:g} seconds.")
             await asyncio.sleep(min(left, event_stream.POLL_SECONDS))
-        async for job in self.batch_results(found):
+        async for job in self.batch_results(current):
             yield job
 
     async def batch_results(self, batch: Batch | str) -> AsyncIterator[Job]:
@@ -205,7 +205,7 @@ class AsyncClient:
         return Models.model_validate((await self._send(calls.models())).json())
 
     async def attention(self, job: Job | str) -> Attention:
-        """Tells where the captioner looked for each word."""
+        """Returns where the captioner looked for each word."""
         return Attention.model_validate((await self._send(calls.job_part(_id(job), "attention"))).json())
 
     async def attention_png(self, job: Job | str) -> bytes:
@@ -218,10 +218,10 @@ class AsyncClient:
 
     async def _job(self, response: httpx.Response) -> Job:
         """Reads a job; an answer to an upload names it only, and is asked for."""
-        found = response.json()
-        if response.status_code == 202 and "progress" not in found:
-            return await self.job(found["id"])
-        return Job.model_validate({**found, "etag": response.headers.get("ETag")})
+        document = response.json()
+        if response.status_code == 202 and "progress" not in document:
+            return await self.job(document["id"])
+        return Job.model_validate({**document, "etag": response.headers.get("ETag")})
 
     async def _send(self, call: Call) -> httpx.Response:
         attempts = self._attempts if call.is_repeatable else 1

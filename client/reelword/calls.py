@@ -1,4 +1,4 @@
-"""Says how each request looks: both clients send these, one blocking, one awaited."""
+"""Makes each request: both clients send these, one blocking, one awaited."""
 
 from __future__ import annotations
 
@@ -55,21 +55,19 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Call:
-    """Holds one request.
-
-    videos: are opened anew for each try, so that a broken upload can be sent again.
-    """
+    """Holds one request."""
 
     method: str
     path: str
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str | list[str]] = field(default_factory=dict)
+    #: Opened anew for each try, so that a broken upload can be sent again.
     videos: Sequence[Video] = ()
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may be sent twice: an open file that cannot be wound back is read once."""
+        """Returns whether it may be sent twice: an open file that cannot be wound back is read once."""
         return all(not _is_file(video) or _file(video).seekable() for video in self.videos)
 
     def arguments(self, stack: ExitStack) -> dict[str, Any]:
@@ -115,7 +113,7 @@ def recaption(job_id: str, options: Options, key: str | None) -> Call:
 
 
 def job(job_id: str, etag: str | None = None, wait: float = 0.0) -> Call:
-    """Asks for a job; with ``etag`` and ``wait`` (seconds) the service answers once it has changed."""
+    """Makes the request for a job; with ``etag`` and ``wait`` (seconds) it is answered after a change."""
     headers = {} if etag is None else {"If-None-Match": etag}
     if wait >= 1:
         headers["Prefer"] = f"wait={min(int(wait), LONG_POLL)}"
@@ -131,8 +129,8 @@ def cancel(job_id: str) -> Call:
 
 
 def jobs(filters: Mapping[str, Any], cursor: str | None) -> Call:
-    given = {**filters, "cursor": cursor}
-    params = {name: _text(value) for name, value in given.items() if value is not None}
+    query = {**filters, "cursor": cursor}
+    params = {name: _text(value) for name, value in query.items() if value is not None}
     return Call("GET", "/jobs", params=params)
 
 

@@ -29,7 +29,7 @@ class Note(Document):
 
 
 class Fault(Document):
-    """Tells why a job failed, and in ``hint`` what to do about it."""
+    """Describes why a job failed, with what to do about it in ``hint``."""
 
     code: str
     message: str
@@ -63,26 +63,26 @@ class ScoredWord(Document):
 
 
 class ScoredCaption(Document):
-    """Holds a caption. score: its log-probability over length ** length_penalty."""
+    """Holds a caption."""
 
     text: str
-    score: float
+    score: float  #: its log-probability over length ** length_penalty
     words: list[ScoredWord] = Field(default_factory=list)
 
 
 class Segment(Document):
-    """Holds a segment of a film. Times in seconds of the film; number: its place, from 0, where known."""
+    """Holds a segment of a film. Times are seconds of the film."""
 
     start: float
     end: float
     representative: float
     caption: str
     score: float | None = None
-    number: int | None = None
+    number: int | None = None  #: its place, from 0, where known
 
 
 class JobSummary(Document):
-    """Tells how far a job is, as the list of jobs has it."""
+    """Describes how far a job is, as the list of jobs has it."""
 
     id: str
     state: State
@@ -103,10 +103,7 @@ class JobSummary(Document):
 
 
 class Job(JobSummary):
-    """Holds a job with its answer, as far as it is.
-
-    etag: what the service marks this state of the job with, to be asked for changes since.
-    """
+    """Holds a job with its answer, as far as it is."""
 
     media: Media | None = None
     sampled: list[float] | None = None
@@ -125,21 +122,22 @@ class Job(JobSummary):
     estimate: dict[str, Any] | None = None
     recaption_of: str | None = None
     urls: dict[str, str | None] | None = None
+    #: The service's mark of this state of the job, to ask for changes since.
     etag: str | None = Field(None, exclude=True)
 
 
 class JobPage(Document):
-    """Holds a page of the list of jobs, newest first. next: the cursor of the page behind it."""
+    """Holds a page of the list of jobs, newest first."""
 
     jobs: list[JobSummary]
-    next: str | None = None
+    next: str | None = None  #: the cursor of the page after it
 
 
 class Batch(Document):
-    """Holds a batch. counts: jobs by state, and ``total``."""
+    """Holds a batch."""
 
     id: str
-    counts: dict[str, int]
+    counts: dict[str, int]  #: jobs by state, and ``total``
     jobs: list[dict[str, Any]] = Field(default_factory=list)
 
     @property
@@ -148,15 +146,15 @@ class Batch(Document):
 
 
 class Event(Document):
-    """Holds one event of a job. kind: ``state``, ``segment``, ``end``, or ``lost`` where some are gone."""
+    """Holds one event of a job."""
 
-    kind: str
+    kind: str  #: ``state``, ``segment``, ``end``, or ``lost`` where some are gone
     id: str | None
     data: dict[str, Any]
 
 
 class Delivery(Document):
-    """Tells of one attempt to deliver a webhook."""
+    """Describes one attempt to deliver a webhook."""
 
     at: datetime | None = None
     status: int | None = None
@@ -176,26 +174,24 @@ class Captioner(Document):
 
 
 class Models(Document):
-    """Lists the captioners of live workers. options: JSON Schema of each option."""
+    """Lists the captioners of live workers."""
 
     captioners: list[Captioner]
     default: str | None = None
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)  #: JSON Schema of each option
 
 
 class Attention(Document):
-    """Tells where the captioner looked for each word.
-
-    times, parts: [moment], start and end in seconds. temporal: [word][moment], each row sums to one; None
-    for a word that had none. spatial: weights within each moment over a grid's cells or over boxes. extras:
-    parts of the kinds moments, weights, text and table, which explain the caption beside the maps.
-    """
+    """Holds where the captioner looked for each word."""
 
     words: list[str]
-    times: list[list[float]]
-    parts: list[list[float]] | None = None
+    times: list[list[float]]  #: [moment], start and end in seconds
+    parts: list[list[float]] | None = None  #: [moment], start and end in seconds
+    #: [word][moment], each row sums to one; None for a word that had none.
     temporal: list[list[float] | None]
     entropy: list[float | None] | None = None
     spread: list[bool] | None = None
+    #: Weights within each moment over a grid's cells or over boxes.
     spatial: dict[str, Any] | None = None
+    #: Parts of the kinds moments, weights, text and table, which explain the caption beside the maps.
     extras: list[dict[str, Any]] = Field(default_factory=list)

@@ -14,11 +14,11 @@ class ClientError(Exception):
 
 
 class Unreachable(ClientError):
-    """Says that the service did not answer, however often it was asked."""
+    """The service did not answer, however often it was asked."""
 
 
 class Refused(ClientError):
-    """Says that the service refused a request.
+    """The service refused a request.
 
     status: of HTTP. code: the problem's stable name. hint: what to do. known: accepted values, where listed.
     """
@@ -34,17 +34,17 @@ class Refused(ClientError):
 
 
 class JobFailed(ClientError):
-    """Says that a job ended without a caption: it failed, was cancelled, or its answer is no longer kept."""
+    """A job ended without a caption: it failed, was cancelled, or its answer is no longer kept."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         fault = job.error
-        said = f"{fault.message} {fault.hint}" if fault else f"The job is {job.state}."
-        super().__init__(said.strip())
+        message = f"{fault.message} {fault.hint}" if fault else f"The job is {job.state}."
+        super().__init__(message.strip())
 
 
 class NotFinished(ClientError):
-    """Says that a job was not over within the time that was given; it goes on."""
+    """A job was not over within the time that was given; it goes on."""
 
     def __init__(self, job: Job, seconds: float) -> None:
         self.job = job
@@ -53,7 +53,7 @@ class NotFinished(ClientError):
 
 def _problem_of(response: httpx.Response) -> dict[str, Any]:
     try:
-        found = response.json()
+        document = response.json()
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

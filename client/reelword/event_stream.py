@@ -1,4 +1,4 @@
-"""Reads server-sent events, and says how a reader goes on where its connection broke."""
+"""Reads server-sent events, and decides how a reader resumes after its connection broke."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says which requests are sent again, and after how long."""
+"""Decides which requests are sent again, and after how long."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def _pause(state: RetryCallState) -> float:
     """Returns the seconds that the service asks for by Retry-After, else a growing, random pause."""
     error = state.outcome.exception() if state.outcome else None
     if isinstance(error, TryAgain):
-        asked = error.response.headers.get("Retry-After", "")
-        if asked.isdecimal():
-            return min(float(asked), LONGEST_PAUSE)
+        pause = error.response.headers.get("Retry-After", "")
+        if pause.isdecimal():
+            return min(float(pause), LONGEST_PAUSE)
     return wait_random_exponential(multiplier=0.2, max=LONGEST_PAUSE)(state)
 
 

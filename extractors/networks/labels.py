@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def _read_names(data_set: str) -> tuple[str, ...]:
@@ -35,20 +30,3 @@ def find_labels(classes: int) -> tuple[str, ...] | None:
     """
     label_sets = (KINETICS_400, IMAGENET, ("background", *IMAGENET))
     return {len(names): names for names in label_sets}.get(classes)
-
-
-def rank_classes(logits: Tensor, names: Sequence[str], count: int = 5) -> list[tuple[str, float]]:
-    """Ranks the classes of a video.
-
-    The rows' logits are averaged before the softmax, as I3D does with its own steps.
-
-    Args:
-        logits: (T, C) of its rows.
-        names: of the C classes.
-        count: how many are returned at most.
-
-    Returns:
-        Classes with their probabilities, the best first.
-    """
-    top = logits.float().mean(0).softmax(0).topk(min(count, len(names)))
-    return [(names[place], share) for share, place in zip(top.values.tolist(), top.indices, strict=True)]

@@ -23,7 +23,7 @@ from training.batches.picture_batches import PictureBatches, TrainingItem
 from training.batches.picture_inputs import SELECTION_SET, PictureInputs, read_cards
 from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole
 from training.batches.teacher_targets import SoftTargets
-from training.batches.training_batch import CPU, training_precision
+from training.precision import CPU, training_precision
 from training.recipes.recipe import Recipe
 from training.scores.cider import CiderD
 from training.sessions.pictures import compute_teacher_targets

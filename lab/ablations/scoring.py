@@ -19,7 +19,7 @@ from lab.ablations.results import EvalSetScores
 from models.memory import StepAttention
 from training.batches.loading import move_to
 from training.batches.pseudo_video import stack_samples
-from training.batches.training_batch import autocast
+from training.precision import autocast
 
 DIGITS = 4
 

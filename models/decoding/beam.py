@@ -16,7 +16,8 @@ from torch import Tensor
 
 from models.captioner import AnyCaptioner
 from models.decoding.constraints import Constraints
-from models.decoding.options import DecodingOptions, LengthPenalty, apply_temperature
+from models.decoding.length_penalty import LengthPenalty
+from models.decoding.options import DecodingOptions, apply_temperature
 from models.decoding.partial_captions import PartialCaptions, SearchResult
 from models.memory import Memory
 from models.vocabulary import EOS
@@ -200,17 +201,15 @@ def _find_largest(values: Tensor, count: int) -> Tensor:
 def _find_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> Tensor:
     """Finds the videos (B,) of which going on could change no returned caption.
 
-    Log-probabilities are at most 0 and divisors never fall with length, so an open beam can at best
-    keep its total up to the greatest length. A finished caption whose score beats that has a greater
-    plain total than every open beam too, and so cannot be pruned any more.
+    A finished caption whose score beats all that open beams can reach has a greater plain total than every
+    one of them too, and so cannot be pruned any more.
     """
     penalty, groups = LengthPenalty.parse(options.length_penalty), videos * options.group_size
     total, finished = beams.total.view(groups, -1), beams.finished.view(groups, -1)
-    length = beams.length.to(total.dtype).view(groups, -1)
-    best = (total / penalty.divisor(length)).masked_fill(~finished, -torch.inf)
+    best = penalty.score(total, beams.length.view(groups, -1)).masked_fill(~finished, -torch.inf)
     kept = best.topk(min(options.num_captions, best.shape[1]), dim=1).values
     open_total = total.masked_fill(finished, -torch.inf).amax(1)
-    reach = open_total / penalty.divisor(total.new_tensor(float(options.max_length)))
+    reach = penalty.highest_score(open_total, options.max_length)
     return ((kept[:, -1] > reach) | (open_total == -torch.inf)).view(videos, -1).all(1)
 
 

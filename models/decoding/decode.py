@@ -2,7 +2,8 @@
 
 The rest of the room, in the order in which a decoding goes through it:
 
-* ``options.py`` says what can be asked for: beams or draws, lengths, how length weighs.
+* ``options.py`` says what can be asked for: beams or draws, lengths.
+* ``length_penalty.py`` weighs captions of different lengths against each other.
 * ``constraints.py`` forbids words, as minus infinity in their scores.
 * ``beam.py`` searches the likeliest captions; ``sampling.py`` takes the likeliest word or draws one at each
   step. Both write rows of ``partial_captions.py``, which finds the attention of a row afterwards.
@@ -25,12 +26,13 @@ from torch import Tensor
 from models.captioner import AnyCaptioner
 from models.decoding.beam import search_beams
 from models.decoding.constraints import Constraints
-from models.decoding.options import DecodingOptions, LengthPenalty
+from models.decoding.length_penalty import LengthPenalty
+from models.decoding.options import DecodingOptions
 from models.decoding.partial_captions import PartialCaptions, SearchResult
 from models.decoding.sampling import sample, search_by_sampling, search_greedily
 from models.memory import Memory, StepAttention
 
-__all__ = ["DecodingOptions", "Hypothesis", "LengthPenalty", "decode", "sample"]
+__all__ = ["DecodingOptions", "Hypothesis", "decode", "sample"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +106,7 @@ def _rank(found: SearchResult, videos: int, options: DecodingOptions) -> list[li
 
 def _normalised_scores(written: PartialCaptions, options: DecodingOptions) -> Tensor:
     """(R,), log-probabilities over the length penalty. Raises ValueError for NaN."""
-    penalty = LengthPenalty.parse(options.length_penalty)
-    score = written.total / penalty.divisor(written.length.to(written.total.dtype))
+    score = LengthPenalty.parse(options.length_penalty).score(written.total, written.length)
     if score.isnan().any():
         raise ValueError("the captioner gave log-probabilities that are not numbers")
     return score

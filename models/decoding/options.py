@@ -1,4 +1,4 @@
-"""Declares what can be asked of decoding: beams or draws, lengths and their weight, temperature.
+"""Declares what can be asked of decoding: beams or draws, lengths, temperature.
 
 This is the one declaration of these options: the HTTP form and the job's record (app/jobs/options.py), the
 options of the command line and the search in a recipe are made of it. It imports no torch, as the API's image
@@ -7,15 +7,14 @@ carries it.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from operator import eq
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from models.decoding.length_penalty import LengthPenalty
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +44,7 @@ class DecodingOptions(BaseModel):
     num_captions: int = Field(1, ge=1, description="How many captions, best first; at most beam_size.")
     # tokens; a caption that has not ended by then is cut, its end unscored
     max_length: int = Field(20, ge=1, description="Most words in a caption.")
-    # or "wu_A", "avg_A": LengthPenalty
+    # or "wu_A", "avg_A": length_penalty.py
     length_penalty: float | str = Field(
         0.7,
         description="Captions are ranked by log-probability / length ** length_penalty.",
@@ -117,42 +116,6 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     fault = error.errors(include_url=False)[0]
     name = str(fault["loc"][0]) if fault["loc"] else ""
     return name, fault["msg"].removeprefix("Value error, ")
-
-
-_NAMED = re.compile(r"(wu|avg)_(\d+(?:\.\d+)?|\.\d+)")
-
-
-@dataclass(frozen=True)
-class LengthPenalty:
-    """Divides log-probabilities by a function of length, so that captions of different lengths compare.
-
-    n counts every token written, the end token included.
-
-    power: n^A (A = 0 ranks by plain log-probability). wu: ((5 + n) / 6)^A, from Wu et al. 2016, eq. 14.
-    avg: n, whatever A says. The last two are self-critical.pytorch's.
-    """
-
-    kind: Literal["power", "wu", "avg"]
-    exponent: float
-
-    @classmethod
-    def parse(cls, option: float | str) -> LengthPenalty:
-        """Reads ``0.5``, ``"wu_0.9"`` or ``"avg_1"``. Raises ValueError for anything else."""
-        if isinstance(option, str):
-            named = _NAMED.fullmatch(option)
-            if named is None:
-                raise ValueError(f'length_penalty must be a number, "wu_A" or "avg_A"; it is {option!r}')
-            return cls("wu" if named[1] == "wu" else "avg", float(named[2]))
-        if isinstance(option, bool) or not math.isfinite(option) or option < 0:
-            raise ValueError(f"length_penalty must be a finite number of at least 0; it is {option!r}")
-        return cls("power", float(option))
-
-    def divisor(self, length: Tensor) -> Tensor:
-        """The divisor of lengths (…), floats of at least 1. It never falls as the length grows."""
-        if self.kind == "avg":
-            return length
-        base = length if self.kind == "power" else (5 + length) / 6
-        return base**self.exponent
 
 
 def apply_temperature(log_probs: Tensor, temperature: float) -> Tensor:

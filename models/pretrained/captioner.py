@@ -18,12 +18,13 @@ from extractors.features import Footage, Frames, FrameSize
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 from models.caption import AttentionDocument, Caption, ScoredWord
+from models.decoding.length_penalty import LengthPenalty
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice, AttentionRecorder
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.errors import NotANumber, OptionRefused
 from models.pretrained.folder import PretrainedInfo
-from models.pretrained.options import SpecialTokens, check_options, generation_config, penalty_exponent
+from models.pretrained.options import SpecialTokens, check_options, generation_config
 from models.pretrained.token_map import TokenMap
 from models.pretrained.words import TokenWords, split_words
 
@@ -301,7 +302,8 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         """One row of the batch, whose lists are padded to the longest."""
         inner = tokens[:-1] if tokens and tokens[-1] in self.tokens.ends else tokens
         words = split_words(self.tokenizer, inner)
-        score = sum(logprobs[: len(tokens)]) / max(1, len(tokens)) ** penalty_exponent(options)
+        exponent = LengthPenalty.parse(options.length_penalty).exponent
+        score = sum(logprobs[: len(tokens)]) / max(1, len(tokens)) ** exponent
         scored = [
             ScoredWord(word=word, logprob=round(logprob, 5))
             for word, logprob in zip(words.words, words.summed(logprobs), strict=True)

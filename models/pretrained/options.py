@@ -12,7 +12,8 @@ from typing import Any
 
 from transformers import GenerationConfig
 
-from models.decoding.options import DecodingOptions, LengthPenalty
+from models.decoding.length_penalty import LengthPenalty
+from models.decoding.options import DecodingOptions
 from models.pretrained.errors import OptionRefused
 
 _WORDS = "is a rule on words, and pretrained captioners write parts of words"
@@ -50,12 +51,6 @@ def check_options(options: DecodingOptions) -> None:
         raise OptionRefused("length_penalty", 'is a number or "avg_A" here; transformers has no "wu_A"')
 
 
-def penalty_exponent(options: DecodingOptions) -> float:
-    """A of score = log-probability / n^A."""
-    penalty = LengthPenalty.parse(options.length_penalty)
-    return 1.0 if penalty.kind == "avg" else penalty.exponent
-
-
 def generation_config(options: DecodingOptions, tokens: SpecialTokens) -> GenerationConfig:
     """The same search in the words of transformers.
 
@@ -82,7 +77,7 @@ def generation_config(options: DecodingOptions, tokens: SpecialTokens) -> Genera
     if options.method == "beam":
         settings |= {
             "num_beams": options.beam_size,
-            "length_penalty": penalty_exponent(options),
+            "length_penalty": LengthPenalty.parse(options.length_penalty).exponent,
             "early_stopping": "never",
         }
     if options.method == "sample":

@@ -52,10 +52,10 @@ class Script:
 
 def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
     def methods(client: type) -> dict[str, list[str]]:
-        found = inspect.getmembers(client, inspect.isfunction)
+        members = inspect.getmembers(client, inspect.isfunction)
         return {
             name: list(inspect.signature(method).parameters)
-            for name, method in found
+            for name, method in members
             if not name.startswith("_")
         }
 
@@ -69,7 +69,7 @@ def test_a_file_and_its_options_go_as_a_form_with_a_key(tmp_path: Path) -> None:
     (tmp_path / "clip.mp4").write_bytes(b"a video")
     script = Script(accepted(), job())
     with script.client(key="rw_1_secret") as client:
-        found = client.submit(
+        sent_job = client.submit(
             tmp_path / "clip.mp4",
             beam_size=8,
             attention=False,
@@ -84,7 +84,7 @@ def test_a_file_and_its_options_go_as_a_form_with_a_key(tmp_path: Path) -> None:
     assert b'filename="clip.mp4"' in body
     for part in (b"a video", b"g2l,stats", b'{"shelf": 3}', b"false", b"\r\n8\r\n"):
         assert part in body
-    assert (found.id, found.state, found.etag) == (JOB, "queued", '"1"')
+    assert (sent_job.id, sent_job.state, sent_job.etag) == (JOB, "queued", '"1"')
 
 
 @pytest.mark.parametrize("video", [b"a video", io.BytesIO(b"a video")])
@@ -122,13 +122,13 @@ def test_an_address_goes_as_one() -> None:
 
 def test_waiting_holds_a_request_until_the_job_changes() -> None:
     unchanged = httpx.Response(304, headers={"ETag": '"1"'})
-    done = job("succeeded", '"2"', caption="a dog runs")
-    script = Script(accepted(), job(), unchanged, done)
+    succeeded = job("succeeded", '"2"', caption="a dog runs")
+    script = Script(accepted(), job(), unchanged, succeeded)
     with script.client() as client:
         assert client.caption(b"a video").caption == "a dog runs"
-    held = script.seen[2:]
-    assert [request.headers["If-None-Match"] for request in held] == ['"1"', '"1"']
-    assert {request.headers["Prefer"] for request in held} == {"wait=30"}
+    requests = script.seen[2:]
+    assert [request.headers["If-None-Match"] for request in requests] == ['"1"', '"1"']
+    assert {request.headers["Prefer"] for request in requests} == {"wait=30"}
 
 
 def test_a_job_without_a_caption_is_an_error_that_says_why() -> None:
@@ -176,14 +176,14 @@ def test_events_go_on_where_the_connection_broke() -> None:
         stream(("3-0", "end", {"state": "succeeded"})),
     )
     with script.client() as client:
-        found = [(event.id, event.kind, event.data["state"]) for event in client.events(JOB)]
-    assert found == [
+        events = [(event.id, event.kind, event.data["state"]) for event in client.events(JOB)]
+    assert events == [
         ("1-0", "state", "queued"),
         ("2-0", "state", "running"),
         ("3-0", "end", "succeeded"),
     ]
-    asked = [request.headers.get("Last-Event-ID") for request in script.seen]
-    assert asked == [None, "2-0", "2-0"]
+    ids = [request.headers.get("Last-Event-ID") for request in script.seen]
+    assert ids == [None, "2-0", "2-0"]
 
 
 def test_all_pages_of_the_list_are_read() -> None:

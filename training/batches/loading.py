@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from training.batches.training_batch import CPU, CaptionedItem, TrainingBatch, TrainingBatches
+from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches
+from training.precision import CPU
 
 ValueT = TypeVar("ValueT")
 

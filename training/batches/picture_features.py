@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,9 +184,6 @@ def _compute_features(
     if isinstance(network, WholePictureNetwork):
         return network.of_stills([picture for _, picture in chunk])
     return network.of_pictures(np.concatenate([cut_views(picture, name, views) for name, picture in chunk]))
-
-
-Float16Array: TypeAlias = "np.memmap[tuple[int, ...], np.dtype[np.float16]]"
 
 
 def _open_array(

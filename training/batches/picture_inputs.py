@@ -24,7 +24,7 @@ from models.stream_set import DEMO_MOTION, StreamSet
 from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
 from training.batches.picture_features import VIEWS
 from training.batches.still_network import StillNetwork
-from training.batches.training_batch import CPU
+from training.precision import CPU
 
 SELECTION_SET = "flickr8k/"
 #: The same for every run, so that no run trains on what another is chosen by.

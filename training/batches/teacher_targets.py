@@ -25,7 +25,8 @@ from models.likelihood import predict_top_words
 from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
 from training.batches.pseudo_video import Pictures, sample_whole, stack_samples
-from training.batches.training_batch import TeacherTargets, autocast
+from training.batches.training_batch import TeacherTargets
+from training.precision import autocast
 
 KEPT = 16
 #: Videos in one reading of the teacher.

@@ -1,4 +1,4 @@
-"""Defines a batch as training steps take it, the order in which batches come, and their precision."""
+"""Defines a batch as training steps take it, and the order in which batches come."""
 
 from __future__ import annotations
 
@@ -8,26 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from models.inputs import Batch, StreamReader, order_inputs
 from models.memory import TensorRows
 from models.vocabulary import Vocabulary
-
-CPU = torch.device("cpu")
-
-
-def training_precision(device: torch.device = CPU) -> torch.dtype:
-    """Returns bfloat16 where the device multiplies it; else float16 on a GPU and float32 on a CPU."""
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.get_device_capability(device)[0] >= 8 else torch.float16
-    return torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
-
-
-def autocast(precision: torch.dtype, device: torch.device = CPU) -> torch.autocast:
-    """Returns a context that computes in ``precision`` on that device; in float32 nothing is cast."""
-    return torch.autocast(device.type, precision, enabled=precision != torch.float32)
 
 
 class CaptionedItem(Protocol):

@@ -27,8 +27,8 @@ from models.feature_sources.stream_checks import check_extractors, optional_stre
 from models.pretrained.installed import InstalledCaptioners
 from models.stream_set import StreamSet, combine_stream_sets
 from training.batches.loading import find_device
-from training.batches.training_batch import CPU
 from training.batches.video_features import FeatureStore
+from training.precision import CPU
 from training.saved_features.feature_folder import FeatureFolder
 
 Branches = Literal["stats", "st", "ts"]

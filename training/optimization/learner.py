@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
@@ -15,12 +15,13 @@ from torch.optim.swa_utils import AveragedModel
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from training.batches.loading import find_device
+from training.optimization.weight_averaging import average_weights
+from training.precision import make_scaler
 from training.recipes.recipe import Recipe
 
 #: What can be trained and saved as a checkpoint.
 TrainedNetwork: TypeAlias = AnyCaptioner | SemanticEmbedding
 NetworkT = TypeVar("NetworkT", bound=TrainedNetwork)
-_Tensors: TypeAlias = tuple[Tensor, ...] | list[Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,24 +88,9 @@ def build_learner(
         network: on the device where it is trained.
         precision: in which losses are computed.
     """
-    average = AveragedModel(network, multi_avg_fn=_make_warm_average(recipe.average_decay))
-    average.module.requires_grad_(False)
-    scaler = GradScaler(find_device(network).type, enabled=precision == torch.float16)
+    average = average_weights(network, recipe.average_decay)
+    scaler = make_scaler(precision, find_device(network))
     return Learner(network, average, build_optimizer(recipe, network), scaler)
-
-
-def _make_warm_average(decay: float) -> Callable[[_Tensors, _Tensors, Tensor | int], None]:
-    """Makes a moving average that forgets its first, untrained weights sooner than ``decay`` would."""
-
-    @torch.no_grad()
-    def update(averaged: _Tensors, current: _Tensors, count: Tensor | int) -> None:
-        # by tensors throughout: a number would have to wait for all that the GPU has still to do
-        share = 1 - torch.as_tensor((1 + count) / (10 + count)).clamp(max=decay)
-        change = torch._foreach_sub(current, averaged)
-        torch._foreach_mul_(change, share)
-        torch._foreach_add_(averaged, change)
-
-    return update
 
 
 def build_optimizer(recipe: Recipe, network: nn.Module) -> Optimizer:

@@ -14,9 +14,9 @@ import torch
 from extractors.files import atomic_write
 from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint
-from training.batches.training_batch import CPU
 from training.batches.video_batches import Notify
 from training.optimization.processes import ALONE, Processes
+from training.precision import CPU
 from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (

@@ -21,10 +21,11 @@ from models.decoding.decode import DecodingOptions, decode, sample
 from models.memory import Memory
 from models.vocabulary import EOS
 from training.batches.loading import find_device
-from training.batches.training_batch import CaptionedItem, TrainingBatch, autocast
+from training.batches.training_batch import CaptionedItem, TrainingBatch
 from training.optimization.losses import caption_loss
 from training.optimization.processes import share_mean
 from training.optimization.rewards import Rewards
+from training.precision import autocast
 from training.recipes.recipe import Recipe
 
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from models.captioner import AnyCaptioner, Captioner
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.loading import BatchLoader, find_device
-from training.batches.training_batch import CPU, CaptionedItem, TrainingBatch, TrainingBatches, autocast
+from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches
 from training.optimization.caption_values import CaptionValues
 from training.optimization.learner import (
     Learner,
@@ -33,6 +33,7 @@ from training.optimization.processes import ALONE, Processes
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
 from training.optimization.validation import Validation, keep_memory
+from training.precision import CPU, autocast
 from training.recipes.recipe import Recipe, TrainingMoment
 
 REPORT_EVERY = 20

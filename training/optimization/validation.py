@@ -15,8 +15,9 @@ from models.inputs import Batch, order_inputs
 from training.batches.loading import find_device, move_to
 from training.batches.picture_batches import TrainingItem
 from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole, stack_samples
-from training.batches.training_batch import ItemT_co, autocast
+from training.batches.training_batch import ItemT_co
 from training.batches.video_batches import CaptionedVideo, VideoInputs
+from training.precision import autocast
 from training.scores.cider import CiderD
 
 #: The pseudo-videos of every validation are the same.

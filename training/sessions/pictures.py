@@ -35,7 +35,6 @@ from training.batches.teacher_targets import (
     average_teachers,
     load_soft_targets,
 )
-from training.batches.training_batch import CPU, training_precision
 from training.optimization.embedding import train_embedding
 from training.optimization.learner import TrainedNetwork
 from training.optimization.phases import train_later_phases
@@ -43,6 +42,7 @@ from training.optimization.processes import ALONE, Processes
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
 from training.optimization.validation import PictureValidation
+from training.precision import CPU, training_precision
 from training.recipes.recipe import Recipe
 
 #: What the held-out items were shown as, when a card's score was measured.

@@ -28,7 +28,6 @@ from models.feature_sources.stream_checks import (
 from models.stream_set import StreamSet
 from models.video_category import CATEGORY, CATEGORY_SPEC, list_extracted
 from models.vocabulary import Vocabulary
-from training.batches.training_batch import CPU, training_precision
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs, load_captioned_videos
 from training.batches.video_features import FeatureStore, VideoFeatures
 from training.datasets.caption_set import MISSING_VIDEO, CaptionSet
@@ -41,6 +40,7 @@ from training.optimization.rewards import check_rewards
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
 from training.optimization.validation import VideoValidation
+from training.precision import CPU, training_precision
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
 from training.saved_features.clock_checks import FeaturesDoNotFit

@@ -60,14 +60,16 @@ class Acceptance:
     service: ApiDependencies  #: what routes need
     caller: Caller  #: who sends them
 
-    def accept_once(self, request: CaptionRequest, upload: Upload, key: str, held: Held) -> tuple[Job, bool]:
+    def accept_once(
+        self, request: CaptionRequest, upload: Upload, key: str, key_state: Held
+    ) -> tuple[Job, bool]:
         """Makes a job, or finds the one that an earlier request with the same idempotency key has made.
 
         Args:
             request: what is asked for.
             upload: the file, or none where the worker is to fetch one.
             key: as the client sent it, empty for none.
-            held: the key's reservation, or what it stands for.
+            key_state: the key's reservation, or what it stands for.
 
         Returns:
             The job, and whether it is an earlier one's.
@@ -78,7 +80,7 @@ class Acceptance:
         return make_once(
             self.service,
             self.caller,
-            (key, held),
+            (key, key_state),
             lambda: fingerprint_of([as_told(request), upload.sha256]),
             lambda reservation: self.accept(request, upload, reservation),
             self.service.jobs.get,
@@ -175,7 +177,7 @@ def make_once(
         caller: who sends the request.
         idempotency: the key as the client sent it, empty for none, and its reservation, or what it stands
             for.
-        fingerprint: names all that the request says and brings.
+        fingerprint: names all that the request has and brings.
         make: makes it, for which the reservation stands from then on.
         find: finds what is there by its id.
 
@@ -186,18 +188,18 @@ def make_once(
         IdempotencyMismatch: the earlier request was another.
         IdempotencyInProgress: another request with the key has overtaken this one.
     """
-    key, held = idempotency
-    if held is None:
+    key, key_state = idempotency
+    if key_state is None:
         return make(None), False
-    asked = fingerprint()
-    if isinstance(held, Reservation):
+    digest = fingerprint()
+    if isinstance(key_state, Reservation):
         try:
-            return make(held.of(asked)), False
+            return make(key_state.of(digest)), False
         except KeyTaken:
-            held = reserve(service, key, caller.owner)
-    if isinstance(held, KeptAnswer):
-        check_same(held, asked)
-        if (earlier := find(held.id)) is not None:
+            key_state = reserve(service, key, caller.owner)
+    if isinstance(key_state, KeptAnswer):
+        check_same(key_state, digest)
+        if (earlier := find(key_state.id)) is not None:
             return earlier, True
     raise problems.IdempotencyInProgress
 
@@ -217,16 +219,16 @@ async def reserved(service: ApiDependencies, key: str | None, owner: str | None)
     Raises:
         IdempotencyInProgress: the first request with the key still comes in.
     """
-    held: Held = None
+    key_state: Held = None
     if key is not None:
-        held = await anyio.to_thread.run_sync(reserve, service, key, owner)
+        key_state = await anyio.to_thread.run_sync(reserve, service, key, owner)
     try:
-        yield held
+        yield key_state
     except BaseException as error:
         # Of a job that was made and of which Redis could not tell, the key is the only trace.
-        if isinstance(held, Reservation) and not isinstance(error, QueueUnavailable):
+        if isinstance(key_state, Reservation) and not isinstance(error, QueueUnavailable):
             with anyio.CancelScope(shield=True), suppress(QueueUnavailable):
-                await anyio.to_thread.run_sync(_keys(service).release, held)
+                await anyio.to_thread.run_sync(_keys(service).release, key_state)
         raise
 
 
@@ -241,10 +243,10 @@ def reserve(service: ApiDependencies, key: str, owner: str | None) -> Reservatio
     Raises:
         IdempotencyInProgress: another request holds it.
     """
-    found = _keys(service).reserve(key, owner)
-    if found is None:
+    key_state = _keys(service).reserve(key, owner)
+    if key_state is None:
         raise problems.IdempotencyInProgress
-    return found
+    return key_state
 
 
 def check_same(kept: KeptAnswer, fingerprint: str) -> None:
@@ -255,18 +257,20 @@ def check_same(kept: KeptAnswer, fingerprint: str) -> None:
         )
 
 
-async def renewed(service: ApiDependencies, held: Held, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def renewed(
+    service: ApiDependencies, key_state: Held, body: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
     """Passes a body on, and keeps the key reserved as long as it comes.
 
     Args:
         service: what routes need.
-        held: the reservation; anything else needs no renewal.
+        key_state: the reservation; anything else needs no renewal.
         body: the request's bytes as they arrive.
     """
     renewed_at = anyio.current_time()
     async for piece in body:
-        if isinstance(held, Reservation) and anyio.current_time() - renewed_at > RENEW_SECONDS:
-            await anyio.to_thread.run_sync(_keys(service).renew, held)
+        if isinstance(key_state, Reservation) and anyio.current_time() - renewed_at > RENEW_SECONDS:
+            await anyio.to_thread.run_sync(_keys(service).renew, key_state)
             renewed_at = anyio.current_time()
         yield piece
 
@@ -276,7 +280,7 @@ def _keys(service: ApiDependencies) -> IdempotencyKeys:
 
 
 def as_told(request: CaptionRequest) -> dict[str, Any]:
-    """Lists all that a request says beside its video, for comparing two."""
+    """Lists all that a request has beside its video, for comparing two."""
     return {
         "options": request.options.model_dump(mode="json", exclude_defaults=True),
         "priority": request.priority,
@@ -285,7 +289,7 @@ def as_told(request: CaptionRequest) -> dict[str, Any]:
 
 
 def check_submission(service: ApiDependencies, submission: Submission) -> None:
-    """Checks what a job is told beside its options. Raises UrlNotSupported, WebhooksOff."""
+    """Checks a job's fields beside its options. Raises UrlNotSupported, WebhooksOff."""
     if submission.source_url is not None and service.settings.urls == "off":
         raise problems.UrlNotSupported("The request has a url.")
     if submission.webhook is not None and service.webhooks.sender is None:

@@ -40,13 +40,13 @@ class BatchAcceptance:
     service: ApiDependencies  #: what routes need
     caller: Caller  #: who sends them
 
-    def accept_once(self, upload: BatchUpload, key: str, held: Held) -> tuple[JobBatch, bool]:
+    def accept_once(self, upload: BatchUpload, key: str, key_state: Held) -> tuple[JobBatch, bool]:
         """Makes a batch, or finds the one that an earlier request with the same idempotency key has made.
 
         Args:
             upload: what came.
             key: as the client sent it, empty for none.
-            held: the key's reservation, or what it stands for.
+            key_state: the key's reservation, or what it stands for.
 
         Returns:
             The batch, and whether it is an earlier one's.
@@ -62,7 +62,7 @@ class BatchAcceptance:
         return make_once(
             self.service,
             self.caller,
-            (key, held),
+            (key, key_state),
             fingerprint,
             lambda reservation: self.accept(upload, reservation),
             self.service.batches.get,
@@ -140,12 +140,12 @@ def _new_job(
 ) -> NewJob:
     """parent: the span that the job is a part of."""
     job_id = uuid4().hex
-    told = {"owner": caller.owner, "limits": caller.limits, "batch": batch_id, "sha256": item.sha256 or None}
+    terms = {"owner": caller.owner, "limits": caller.limits, "batch": batch_id, "sha256": item.sha256 or None}
     return NewJob(
         job_id=job_id,
         options=options,
         upload=f"uploads/{job_id}",
         filename=item.filename or filename_of(request.submission.source_url),
         priority=request.priority,
-        submission=request.submission.model_copy(update={**told, "traceparent": parent}),
+        submission=request.submission.model_copy(update={**terms, "traceparent": parent}),
     )

@@ -37,25 +37,21 @@ AWAY_SECONDS = 1.0  #: pause while Redis is away
 HANG_UP_SECONDS = 1.0  #: between two looks whether the client of a held request is still there
 OPEN_STATES = ("queued", "running")
 ChangeNumber: TypeAlias = tuple[int, int]
-BEGINNING: ChangeNumber = (0, 0)
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class JobChange:
-    """Holds how a job stood after one change.
+    """Holds how a job stood after one change."""
 
-    id: of the stream's entry. segments: numbers of the film's segments that were done since the change
-    before; where none is, ``stop`` still says how many there are.
-    """
-
-    id: str
+    id: str  #: of the stream's entry
     state: State
     stage: Stage | None
-    progress: float
-    attempt: int
+    progress: float  #: from 0 to 1
+    attempt: int  #: its number, from 1; 0 before the first
     is_cancel_requested: bool
+    #: Numbers of the film's segments done since the change before; where none is, ``stop`` counts all.
     segments: range
 
     @property
@@ -69,7 +65,7 @@ class JobChange:
 
     @property
     def is_first(self) -> bool:
-        """Tells whether it is the job's acceptance, as far as it shows: nothing came before."""
+        """Returns whether it is the job's acceptance, as far as it shows: nothing came before."""
         return (self.state, self.attempt, self.progress) == ("queued", 0, 0.0) and not self.segments.stop
 
     @classmethod
@@ -87,18 +83,17 @@ class JobChange:
 
 
 class FollowedJob:
-    """Holds what is new of a job that somebody follows.
-
-    recent: its last changes, all of those after ``floor``. position: where it waits in the queue, as it was
-    last seen, where has_place says that somebody wants to know. is_over: it has ended, as its record or its
-    last change says.
-    """
+    """Holds what is new of a job that clients follow."""
 
     def __init__(self, job: Job, last: ChangeNumber) -> None:
         self.job, self.last, self.floor = job, last, last
+        #: Its last changes, all of those after ``floor``.
         self.recent: deque[JobChange] = deque()
+        #: In the queue, as last seen; read only while ``has_place`` is true.
         self.position = QueuePosition()
+        #: As its record or its last change has it.
         self.is_queued, self.is_over = job.state == "queued", job.is_over
+        #: How many read it, and whether one of them is sent its place in the queue.
         self.followers, self.has_place = 0, False
         self.wake = asyncio.Event()
 
@@ -116,8 +111,8 @@ class FollowedJob:
 
     def move(self, position: QueuePosition) -> None:
         """Notes where it stands, and wakes who follows if that is somewhere else."""
-        told, self.position = self.position, position
-        if (told.place, told.workers) != (position.place, position.workers):
+        before, self.position = self.position, position
+        if (before.place, before.workers) != (position.place, position.workers):
             self.notify()
 
     def notify(self) -> None:
@@ -181,8 +176,8 @@ class JobChanges:
             async with self._server.pipeline(transaction=False) as pipe:
                 for job_id in job_ids:
                     pipe.hget(self._keys.job(job_id), "state")
-                found = await pipe.execute()
-        return dict(zip(job_ids, found, strict=True))
+                states = await pipe.execute()
+        return dict(zip(job_ids, states, strict=True))
 
 
 class EventReader:
@@ -200,7 +195,7 @@ class EventReader:
         self._server, self._positions, self._most = server, positions, most
         self._followed: dict[str, FollowedJob] = {}
         self._has_work = asyncio.Event()
-        self.closing = anyio.Event()  # set when the server is told to stop: who follows is to end
+        self.closing = anyio.Event()  # set when the server is stopped: those who follow are to end
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -278,7 +273,7 @@ class EventReader:
                         raise ClientDisconnect
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
-        """Works again and again while somebody follows; an absence of Redis is waited out."""
+        """Reads changes as long as clients follow jobs; retries while Redis is away."""
         while True:
             await self._has_work.wait()
             try:
@@ -287,15 +282,15 @@ class EventReader:
                 log.warning("jobs cannot be followed: redis is away", reason=str(error))
                 await asyncio.sleep(AWAY_SECONDS)
             except Exception:
-                log.exception("the reader of events stumbled and goes on")
+                log.exception("the reader of events failed once and continues")
                 await asyncio.sleep(AWAY_SECONDS)
             await asyncio.sleep(pause)
 
     async def _read(self) -> None:
         after = {job_id: each.last for job_id, each in self._followed.items() if not each.is_over}
         if after:
-            found = await self.changes.wait(after, BLOCK_MS, MOST)
-            for job_id, changes in found.items():
+            changes_by_job = await self.changes.wait(after, BLOCK_MS, MOST)
+            for job_id, changes in changes_by_job.items():
                 if (followed := self._followed.get(job_id)) is not None:
                     followed.add(changes)
         await asyncio.sleep(PAUSE if after else BLOCK_MS / 1000)
@@ -309,7 +304,7 @@ class EventReader:
                     each.move(snapshot.position_of(each.job))
 
     async def _look_after(self) -> None:
-        """Finds jobs that ended without a change's being told, or whose record is gone."""
+        """Finds jobs that ended without a change in their stream, or whose record is gone."""
         open_jobs = [job_id for job_id, each in self._followed.items() if not each.is_over]
         for job_id, state in (await self.changes.states(open_jobs)).items():
             followed = self._followed.get(job_id)

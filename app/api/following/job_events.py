@@ -1,8 +1,8 @@
 """Makes a job's changes into the events that its followers are sent.
 
-A change is told as the segments that are done since, then the state, or the end. The id of a change's last
-event is the change's own, so that whoever comes back with an id is sent what came behind, nothing twice.
-Who comes without an id, or with one that is kept no more, is told the present first.
+A change is sent as the segments that are done since, then the state, or the end. The id of a change's last
+event is the change's own, so that a client that returns with an id is sent what came after it, nothing twice.
+A client without an id, or with one that is kept no more, is sent the present state first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class JobEvents:
     """Sends one client the events of a job.
 
     Args:
-        reader: tells what is new.
+        reader: reads what is new.
         positions: where jobs stand in the queue.
         blobs: where segments and long answers lie.
         job: as it stands.
@@ -89,20 +89,20 @@ class JobEvents:
                 yield event
 
     async def _missed(self, after: EventId) -> list[tuple[JobChange, range]] | None:
-        """Reads the changes behind an event, each with the numbers of the segments to be told.
+        """Reads the changes after an event, each with the numbers of the segments to be sent.
 
         Returns:
             None where some are kept no more.
         """
-        found = await self._reader.changes.since(self._job.id, after.change)
-        rest = [(each, each.segments) for each in found]
+        changes = await self._reader.changes.since(self._job.id, after.change)
+        rest = [(each, each.segments) for each in changes]
         if after.change == "0-0":
-            return rest if found and found[0].is_first else None
-        if not found or found[0].id != after.change:
+            return rest if changes and changes[0].is_first else None
+        if not changes or changes[0].id != after.change:
             return None
         if after.segment is None:
             return rest[1:]
-        return [(found[0], range(after.segment + 1, found[0].segments.stop)), *rest[1:]]
+        return [(changes[0], range(after.segment + 1, changes[0].segments.stop)), *rest[1:]]
 
     async def _present(self) -> AsyncIterator[ServerSentEvent]:
         """Yields the segments that are done, then the state or the end, as the job's record has them."""
@@ -132,10 +132,10 @@ class JobEvents:
     async def _changes(self, followed: FollowedJob) -> list[JobChange]:
         at = entry_number(self._at)
         if at < followed.floor:
-            found = await self._reader.changes.since(self._job.id, self._at)
+            changes = await self._reader.changes.since(self._job.id, self._at)
         else:
-            found = list(followed.recent)
-        return [change for change in found if change.number > at]
+            changes = list(followed.recent)
+        return [change for change in changes if change.number > at]
 
     async def _events_of(self, change: JobChange, segments: range) -> AsyncIterator[ServerSentEvent]:
         if segments or change.is_end:
@@ -180,10 +180,10 @@ class JobEvents:
         return _event("state", state, EventId(self._at))
 
     def _has_moved(self, position: QueuePosition) -> bool:
-        """Tells whether a place in the queue is news; one that nobody has looked at yet is none."""
-        told = self._told or QueuePosition()
+        """Returns whether a place in the queue is news; one that is not known yet is none."""
+        last_sent = self._told or QueuePosition()
         is_known = position.place is not None
-        return is_known and (position.place, position.workers) != (told.place, told.workers)
+        return is_known and (position.place, position.workers) != (last_sent.place, last_sent.workers)
 
     async def _end(self, state: State) -> ServerSentEvent:
         self._has_ended = True

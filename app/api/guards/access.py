@@ -34,7 +34,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 COOKIE = "reelword_session"
 SESSION_LENGTH = 64  #: hexadecimal digits
 READING = ("GET", "HEAD", "OPTIONS")
-#: What anybody may ask for: whether the service lives, the page, its documentation, and signing in.
+#: What needs no key: whether the service lives, the page, its documentation, and signing in.
 OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
 OPEN_BELOW = ("/static/", "/static-offline-docs/")
 #: What pages of other origins may send beside the simplest, and read of the answers.
@@ -164,8 +164,8 @@ def trusted_hosts(settings: Settings) -> list[str]:
     """Lists the names that this service answers to: loopback's, the address it listens on, and those of the
     settings.
     """
-    own = [] if settings.host in EVERYWHERE else [settings.host]
-    names = [*own, *settings.host_names, *settings.peer_host_names]
+    bound = [] if settings.host in EVERYWHERE else [settings.host]
+    names = [*bound, *settings.host_names, *settings.peer_host_names]
     return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, names)]))
 
 
@@ -183,7 +183,7 @@ def allow_origins(app: Starlette, settings: Settings) -> None:
 
 
 async def _accept(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """Stands for the application behind Starlette's check: says nothing, so that nothing said means trust."""
+    """Stands for the application behind Starlette's check: sends nothing, which then means trust."""
 
 
 async def _no_body() -> Message:

@@ -1,7 +1,7 @@
 """Connections to the API, with an end to everything that a client can leave undone.
 
 uvicorn closes a connection that is idle between two requests, and no other. Here a request's headers have a
-time and a size, what a client still sends of a body that nobody reads has a time, as has an answer that it
+time and a size, what a client still sends of a body that no route reads has a time, as has an answer that it
 does not take, and only so many clients are connected at once. The time of a body that is read is upload.py's.
 """
 
@@ -116,7 +116,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._is_in_request = self._has_begun = False
-        if self.cycle.response_complete:  # the last of a body that nobody read: the connection is idle now
+        if self.cycle.response_complete:  # the last of a body that no route read: the connection is idle now
             self._end_in(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         super().on_message_complete()
 

@@ -1,4 +1,4 @@
-"""Watches each request and its answer: counts, times, audits and spans them, tells browsers what they may do
+"""Watches each request and its answer: counts, times, audits and spans them, sends browsers what they may do
 with the answer, and answers HEAD.
 
 It is the outermost of what stands before the routes (ASGI middleware), so that it sees refusals, too. The
@@ -38,7 +38,7 @@ DOCS = (
 POLICIES = {"/": PAGE, "/docs": DOCS}
 #: The page needs none of what a browser could ask its user for.
 PERMISSIONS = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
-HTTPS_ONLY = "max-age=31536000"  #: for whoever came by https: not again without, for a year
+HTTPS_ONLY = "max-age=31536000"  #: a browser that came by https uses nothing else for a year
 #: Statuses and problems of a reading request that was refused for who asks, not for what.
 REFUSALS = (401, 403, 429)
 REFUSED_NAME = "host_not_allowed"

@@ -55,35 +55,29 @@ class BatchTurns:
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """Says how much is taken, in bytes: of one video, and of all together."""
+    """Limits how much is taken."""
 
-    video_bytes: int
+    video_bytes: int  #: of one video
     batch_bytes: int
 
 
 @dataclass(frozen=True)
 class BatchUpload:
-    """Holds what a request has brought. items: each a file, or an address in its ``fields``.
+    """Holds what a request has brought."""
 
-    fields: what all of them have in common, texts or, where is_json, values.
-    """
-
-    items: list[Upload]
-    fields: Mapping[str, Any]
-    is_json: bool = False
+    items: list[Upload]  #: each a file, or an address in its ``fields``
+    fields: Mapping[str, Any]  #: what all items have in common
+    is_json: bool = False  #: fields are values of their own types; else they are texts
 
 
 @dataclass
 class BatchForm:
-    """Takes the parts of ``POST /batches``: a wrong one is refused as soon as its headers are read.
-
-    blobs, room: where videos are staged. stack: whatever is opened is closed, and removed, with it.
-    """
+    """Takes the parts of ``POST /batches``: a wrong one is refused as soon as its headers are read."""
 
     limits: BatchLimits
-    blobs: Blobs
-    room: Room
-    stack: ExitStack
+    blobs: Blobs  #: where videos are staged
+    room: Room  #: of the disk that they are staged on
+    stack: ExitStack  #: closes, and removes, what is opened
     videos: list[BatchVideoSink] = field(default_factory=list)
     urls: list[OptionSink] = field(default_factory=list)
     video_bytes: int = 0
@@ -169,7 +163,7 @@ async def receive_batch(
         limits: of the videos.
         blobs: where they are staged.
         room: of that disk.
-        stack: removes the staged files that nobody has adopted when it is closed.
+        stack: removes the staged files that no job has adopted when it is closed.
 
     Raises:
         RequestError: one of its leaves, where the body is refused.

@@ -114,8 +114,8 @@ def kind_of(headers: Mapping[str, str]) -> str:
     kind = content_type.partition(";")[0].strip().lower()
     if kind in (FORM, JSON, *RAW) or kind.startswith(RAW_KINDS):
         return kind
-    said = f"The content type is {content_type[:100] or 'none'}"
-    raise problems.NotMultipart(f"{said}, and neither a form's nor a video's nor that of JSON.")
+    fault = f"The content type is {content_type[:100] or 'none'}"
+    raise problems.NotMultipart(f"{fault}, and neither a form's nor a video's nor that of JSON.")
 
 
 async def receive_body(
@@ -250,13 +250,13 @@ async def read_json(body: AsyncIterator[bytes], most_bytes: int = FORM_OVERHEAD)
         if len(text) > most_bytes:
             raise problems.MalformedJson(f"The body has more than {most_bytes:,} bytes.")
     try:
-        found = pydantic_core.from_json(bytes(text), allow_inf_nan=False)
-        json.dumps(found, allow_nan=False)  # 1e400 is read as infinity
+        value = pydantic_core.from_json(bytes(text), allow_inf_nan=False)
+        json.dumps(value, allow_nan=False)  # 1e400 is read as infinity
     except ValueError as error:
         raise problems.MalformedJson(f"The body is no JSON: {str(error)[:100]}.") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise problems.MalformedJson("The body is JSON, but no object.")
-    return found
+    return value
 
 
 async def _receive_raw(
@@ -268,7 +268,7 @@ async def _receive_raw(
     room: Room | None,
 ) -> Upload:
     fields, filename = _query_fields(query)
-    read_request(fields)  # what is wrong there is said before the video is read
+    read_request(fields)  # what is wrong there is answered before the video is read
     filename = filename or _filename_in(headers)
     refuse_by_header(headers, max_video_bytes)
     async with opened(file, headers, room) as output:

@@ -1,4 +1,4 @@
-"""Reads what is told beside a video: how it is to be captioned, and what its sender wants of the job.
+"""Reads the fields beside a video: how it is to be captioned, and what its sender wants of the job.
 
 A form and a query have texts, a JSON body has values of its own types; both become one CaptionRequest.
 """
@@ -53,36 +53,36 @@ ADDRESS_PATTERN = r"^\s*[Hh][Tt][Tt][Pp][Ss]?://"
 BOOLEANS = ("true", "false")
 
 
-def _metadata(given: object, info: ValidationInfo) -> object:
+def _metadata(value: object, info: ValidationInfo) -> object:
     """Reads a JSON object, and that from the text which a form has. Raises ValueError."""
-    if isinstance(given, str) and not (info.context or {}).get("is_json"):
+    if isinstance(value, str) and not (info.context or {}).get("is_json"):
         try:
-            given = pydantic_core.from_json(given, allow_inf_nan=False)
+            value = pydantic_core.from_json(value, allow_inf_nan=False)
         except ValueError as error:
             raise ValueError(f"metadata is a JSON object: {error}") from error
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise ValueError('metadata is a JSON object such as {"order": 7}')
     try:
-        size = len(_compact(given).encode())
+        size = len(_compact(value).encode())
     except ValueError as error:
         raise ValueError("metadata has a number without end or a letter that is none") from error
     if size > METADATA_BYTES:
         raise ValueError(f"metadata has {size:,} bytes as JSON, more than {METADATA_BYTES:,}")
-    return given
+    return value
 
 
-def _web_address(given: str) -> str:
-    return str(read_web_address(given.strip()))
+def _web_address(value: str) -> str:
+    return str(read_web_address(value.strip()))
 
 
-def _flag(given: object, info: ValidationInfo) -> object:
+def _flag(value: object, info: ValidationInfo) -> object:
     """Reads true or false, also from a form's text. Raises ValueError for anything else."""
-    found = given
-    if isinstance(given, str) and not (info.context or {}).get("is_json"):
-        found = {"true": True, "false": False}.get(given.strip().lower())
-    if not isinstance(found, bool):
+    flag = value
+    if isinstance(value, str) and not (info.context or {}).get("is_json"):
+        flag = {"true": True, "false": False}.get(value.strip().lower())
+    if not isinstance(flag, bool):
         raise ValueError("it is true or false")
-    return found
+    return flag
 
 
 Flag = Annotated[bool, BeforeValidator(_flag), WithJsonSchema({"type": "boolean"})]
@@ -98,7 +98,7 @@ WebAddress = Annotated[
 
 
 class JobFields(BaseModel):
-    """Holds what a sender says of the job itself."""
+    """Holds the fields of the job itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -121,11 +121,11 @@ REQUEST_FIELDS = (*FORM_FIELDS, *JobFields.model_fields)
 
 @dataclass(frozen=True)
 class CaptionRequest:
-    """Holds what a request asks for. submission: without what the service itself adds to it."""
+    """Holds what a request asks for."""
 
     options: CaptionOptions
     priority: Priority
-    submission: Submission
+    submission: Submission  #: without what the service itself adds to it
 
 
 def read_request(fields: Mapping[str, Any], *, is_json: bool = False) -> CaptionRequest:
@@ -141,11 +141,11 @@ def read_request(fields: Mapping[str, Any], *, is_json: bool = False) -> Caption
     """
     if unknown := next((name for name in fields if name not in REQUEST_FIELDS), None):
         raise problems.UnknownField(f"There is no field called {unknown[:64]}.", known=REQUEST_FIELDS)
-    given = {name: value for name, value in fields.items() if value is not None}
-    beside = _validated(JobFields, {k: v for k, v in given.items() if k in JobFields.model_fields}, is_json)
-    options = _validated(CaptionOptions, {k: v for k, v in given.items() if k in FORM_FIELDS}, is_json)
-    told = beside.model_dump(exclude={"priority", "url"})
-    return CaptionRequest(options, beside.priority, Submission(source_url=beside.url, **told))
+    present = {name: value for name, value in fields.items() if value is not None}
+    beside = _validated(JobFields, {k: v for k, v in present.items() if k in JobFields.model_fields}, is_json)
+    options = _validated(CaptionOptions, {k: v for k, v in present.items() if k in FORM_FIELDS}, is_json)
+    submission = beside.model_dump(exclude={"priority", "url"})
+    return CaptionRequest(options, beside.priority, Submission(source_url=beside.url, **submission))
 
 
 def _validated(model: type[ModelT], fields: Mapping[str, Any], is_json: bool) -> ModelT:
@@ -157,13 +157,13 @@ def _validated(model: type[ModelT], fields: Mapping[str, Any], is_json: bool) ->
 
 def _invalid(error: ValidationError, fields: Mapping[str, Any]) -> problems.InvalidOption:
     first = error.errors(include_url=False)[0]
-    name, said = str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
+    name, fault = str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
     if not name:
-        return problems.InvalidOption(f"{said}.")
-    known = BOOLEANS if first["type"].startswith("bool") or name == "validate_only" else None
+        return problems.InvalidOption(f"{fault}.")
+    names = BOOLEANS if first["type"].startswith("bool") or name == "validate_only" else None
     value = fields[name]
     shown = value[:64] if isinstance(value, str) else value
-    return problems.InvalidOption(f"{name} is {repr(shown)[:66]}: {said}.", known=known)
+    return problems.InvalidOption(f"{name} is {repr(shown)[:66]}: {fault}.", known=names)
 
 
 def _compact(value: object) -> str:

@@ -24,17 +24,17 @@ PART_COUNT = 32  #: parts of one form
 BOUNDARY_BYTES = 200  #: RFC 2046 allows 70
 PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
 
-# It warns of each form that cannot be read. The client is told; the log would be an attacker's to fill.
+# It warns of each form that cannot be read. The client has the answer; an attacker could fill the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class FormPart:
-    """Holds a part's headers. filename: as sent, None where the part holds text."""
+    """Holds a part's headers."""
 
     name: str
-    filename: str | None
+    filename: str | None  #: as sent, None where the part holds text
 
 
 class Sink(Protocol):
@@ -81,7 +81,7 @@ class MultipartForm:
         self._header_bytes = self._parts = 0
         self._is_complete = False
         self._parser = MultipartParser(boundary, max_header_count=HEADER_COUNT, max_header_size=HEADER_BYTES)
-        # The parser takes no preamble. Behind the headers of a part that nobody sees, it is that part's data.
+        # The parser takes no preamble. Behind the headers of an invisible part, it is that part's data.
         self._parser.write(b"--" + boundary + b"\r\n\r\n\r\n")
         self._parser.callbacks = {
             "on_part_begin": self._begin_part,

@@ -19,10 +19,10 @@ PLAIN_FORM = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True)
 class OptionBody:
-    """Holds a body's fields. is_json: their values have types of their own; else they are texts."""
+    """Holds a body's fields."""
 
     fields: Mapping[str, Any]
-    is_json: bool = False
+    is_json: bool = False  #: fields are values of their own types; else they are texts
 
 
 class OptionForm:

@@ -126,7 +126,7 @@ def too_large(limit: int) -> problems.UploadTooLarge:
 
 
 def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead: int = 0) -> None:
-    """Says 413 before a byte is read where the client announced too many.
+    """Refuses with 413, before a byte is read, a body announced as too long.
 
     Args:
         headers: the request's.
@@ -141,7 +141,7 @@ def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead:
 async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
     """Passes the pieces on, at least PACE bytes of them in any ``seconds`` of waiting for the client."""
     pieces = aiter(body)
-    left, wanted = seconds, PACE
+    left, missing = seconds, PACE
     while True:
         began = anyio.current_time()
         try:
@@ -153,14 +153,14 @@ async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator
             raise problems.UploadStalled(
                 f"Fewer than {problems.in_units(PACE)} have come in {seconds:g} seconds."
             ) from error
-        left, wanted = left - (anyio.current_time() - began), wanted - len(piece)
-        if wanted <= 0:
-            left, wanted = seconds, PACE
+        left, missing = left - (anyio.current_time() - began), missing - len(piece)
+        if missing <= 0:
+            left, missing = seconds, PACE
         yield piece
 
 
 async def in_pieces(body: AsyncIterator[bytes], take: Callable[[bytes], object]) -> None:
-    """Hands a body on in a thread, a piece at a time: a slow disk delays nobody else."""
+    """Hands a body on in a thread, a piece at a time: a slow disk delays no other request."""
     piece = bytearray()
     async for chunk in body:
         piece += chunk
@@ -240,7 +240,7 @@ class Room:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Waits for its turn: between looking at what is free and taking it nobody else may look."""
+        """Waits for its turn: between looking at what is free and taking it no other upload may look."""
         handle = os.open(self._folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -282,6 +282,6 @@ class ReservedFile(io.BufferedWriter):
 
 
 def announced_bytes(headers: Mapping[str, str]) -> int:
-    """Returns the length of a body as its header says, 0 where it says none."""
+    """Returns the length of a body as its header has it, 0 without one."""
     length = headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdecimal() and len(length) < 20 else 0

@@ -84,13 +84,15 @@ async def submit_batch(
     most = caller.upload_limit(service.settings.max_upload_bytes)
     limits = BatchLimits(most, service.settings.max_batch_bytes)
     accept = BatchAcceptance(service, caller).accept_once
-    async with reserved(service, idempotency_key, caller.owner) as held:
-        if not isinstance(held, KeptAnswer):
+    async with reserved(service, idempotency_key, caller.owner) as key_state:
+        if not isinstance(key_state, KeptAnswer):
             await anyio.to_thread.run_sync(_check_room, service, caller, request.headers)
         with service.batch_turns.take(), ExitStack() as stack:
-            body = renewed(service, held, request.stream())
+            body = renewed(service, key_state, request.stream())
             upload = await receive_batch(body, request.headers, limits, service.blobs, service.room, stack)
-            batch, is_replayed = await anyio.to_thread.run_sync(accept, upload, idempotency_key or "", held)
+            batch, is_replayed = await anyio.to_thread.run_sync(
+                accept, upload, idempotency_key or "", key_state
+            )
     document = await anyio.to_thread.run_sync(_document, service, batch)
     headers = {"Location": document.urls.self, "Retry-After": "1"}
     if is_replayed:
@@ -135,15 +137,15 @@ def batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response
 )
 def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
     """Cancels those jobs of a batch that are not over; results of the others are kept."""
-    found = find_batch(service, batch_id, caller)
-    for item in found.items:
+    batch = find_batch(service, batch_id, caller)
+    for item in batch.items:
         try:
             ending = service.jobs.cancel(item.job_id)
         except RecordUnreadable:
-            continue  # nobody runs it, and its operator has been told
+            continue  # no worker runs it, and the log has it for the operator
         if ending == "done":
             service.blobs.remove(f"uploads/{item.job_id}")
-    document = _document(service, found)
+    document = _document(service, batch)
     return _answer(document, 202 if document.counts.running else 200)
 
 
@@ -157,15 +159,15 @@ def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> R
 )
 def batch_results(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
     """Hands out the jobs of a batch that are over, a line each, in its order; also while others run."""
-    found = find_batch(service, batch_id, caller)
-    name = f'attachment; filename="{found.id}.jsonl"'
+    batch = find_batch(service, batch_id, caller)
+    name = f'attachment; filename="{batch.id}.jsonl"'
     headers = {"Cache-Control": "no-store", "Content-Disposition": name}
-    return StreamingResponse(_lines(service, found), media_type=JSONL, headers=headers)
+    return StreamingResponse(_lines(service, batch), media_type=JSONL, headers=headers)
 
 
-def _lines(service: ApiDependencies, found: JobBatch) -> Iterator[str]:
+def _lines(service: ApiDependencies, batch: JobBatch) -> Iterator[str]:
     """Reads one job at a time, so that memory does not grow with the batch."""
-    for item in found.items:
+    for item in batch.items:
         try:
             job = service.jobs.get(item.job_id)
             if job is not None and job.is_over:
@@ -185,14 +187,14 @@ def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBa
     Raises:
         UnknownBatch: there is none, or it is not the caller's.
     """
-    found = service.batches.get(batch_id) if BATCH_ID.fullmatch(batch_id) else None
-    if found is None or (caller.only is not None and found.owner != caller.only):
+    batch = service.batches.get(batch_id) if BATCH_ID.fullmatch(batch_id) else None
+    if batch is None or (caller.only is not None and batch.owner != caller.only):
         raise problems.UnknownBatch(f"There is no batch {batch_id[:64]}.")
-    return found
+    return batch
 
 
-def _document(service: ApiDependencies, found: JobBatch) -> BatchDocument:
-    return batch_document_of(found, service.batches.states(found))
+def _document(service: ApiDependencies, batch: JobBatch) -> BatchDocument:
+    return batch_document_of(batch, service.batches.states(batch))
 
 
 def _answer(document: BatchDocument, status: int = 200) -> Response:

@@ -40,9 +40,9 @@ def captions(job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep) 
     """
     job = find(service, job_id, caller)
     _check_is_captioned(job, service)
-    wanted = FORMATS[kind]
-    text = wanted.write(film_of(job, service.blobs))
-    return Response(text.encode(), media_type=wanted.media_type, headers=_caching(job))
+    subtitles = FORMATS[kind]
+    text = subtitles.write(film_of(job, service.blobs))
+    return Response(text.encode(), media_type=subtitles.media_type, headers=_caching(job))
 
 
 @router.get(
@@ -53,7 +53,7 @@ def captions(job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep) 
     ),
 )
 def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
-    """Tells where the captioner looked for each word of a segment's best caption, on the film's clock."""
+    """Returns where the captioner looked for each word of a segment's best caption, on the film's clock."""
     job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)
     try:

@@ -15,7 +15,7 @@ from app.api.routes.jobs import JOB_ID, JobId
 from app.documents.events import EVENT_ID, EventId
 
 MEDIA_TYPE = "text/event-stream"
-DRAIN_SECONDS = 2.0  #: for the last events once the server is told to stop
+DRAIN_SECONDS = 2.0  #: for the last events once the server is stopped
 PING_SECONDS = 15  #: between two comments that keep a quiet connection open
 PATTERN = f"^{EVENT_ID}$"
 
@@ -54,8 +54,8 @@ async def events(
     job, last = await service.events.changes.now(job_id) if JOB_ID.fullmatch(job_id) else (None, "")
     if job is None or not caller.sees(job):
         raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
-    known = last_event_id or after
-    begin = EventId.parse(known) if known else None
+    last_seen = last_event_id or after
+    begin = EventId.parse(last_seen) if last_seen else None
     if job.is_over and begin == EventId(last):
         return Response(status_code=204)
     if "without_body" in request.scope:

@@ -27,11 +27,11 @@ MOST, USUAL = 200, 50  #: jobs of a page
 router = APIRouter(tags=["jobs"])
 
 
-def _rfc3339(given: object) -> object:
+def _rfc3339(value: object) -> object:
     """Takes a time as RFC 3339 has it, and no other that pydantic would read. Raises ValueError."""
-    if isinstance(given, str) and not re.match(RFC3339, given):
+    if isinstance(value, str) and not re.match(RFC3339, value):
         raise ValueError("a time is written as RFC 3339 has it: 2026-11-29T09:00:00Z")
-    return given
+    return value
 
 
 Time = Annotated[AwareDatetime, BeforeValidator(_rfc3339)]
@@ -79,17 +79,17 @@ class JobListQuery(BaseModel):
 
     def link_to(self, cursor: str) -> str:
         """Makes the Link header (RFC 8288) of the page that begins at this cursor."""
-        asked = self.model_dump(exclude_unset=True, exclude_none=True) | {"cursor": cursor}
-        for name in {"created_after", "created_before"} & asked.keys():
-            asked[name] = asked[name].astimezone(UTC).isoformat().replace("+00:00", "Z")
-        return f'</jobs?{urlencode(asked)}>; rel="next"'
+        query = self.model_dump(exclude_unset=True, exclude_none=True) | {"cursor": cursor}
+        for name in {"created_after", "created_before"} & query.keys():
+            query[name] = query[name].astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return f'</jobs?{urlencode(query)}>; rel="next"'
 
 
-def _read_states(given: str | None) -> list[State]:
+def _read_states(value: str | None) -> list[State]:
     """Reads states with commas between them; none for all. Raises InvalidOption."""
-    if given is None:
+    if value is None:
         return []
-    names = given.split(",")
+    names = value.split(",")
     if wrong := next((name for name in names if name not in STATES), None):
         raise problems.InvalidOption(f"state: there is no state called {wrong[:64]}.", known=STATES)
     if "" in names:

@@ -64,41 +64,41 @@ async def job(
     """Shows the job as it stands. Members that are not known (yet) are null. With `If-None-Match`, answers
     304 while it is unchanged, and with `Prefer: wait=N` beside it waits up to N seconds for a change.
     """
-    known = if_none_match.split(",") if if_none_match else []
-    wait = preferred_wait(prefer) if known else None
+    etags = if_none_match.split(",") if if_none_match else []
+    wait = preferred_wait(prefer) if etags else None
     if wait is None:
         _, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
-        return _unless_known(response, known)
-    response = await _change(request, service, job_id, caller, known, wait)
+        return _unless_known(response, etags)
+    response = await _change(request, service, job_id, caller, etags, wait)
     response.headers["Preference-Applied"] = f"wait={wait:.0f}"
     return response
 
 
 async def _change(
-    request: Request, service: ApiDependencies, job_id: str, caller: Caller, known: list[str], seconds: float
+    request: Request, service: ApiDependencies, job_id: str, caller: Caller, etags: list[str], seconds: float
 ) -> Response:
     """Waits for a job to be other than the client knows it, ``seconds`` at most, and shows it."""
     await anyio.to_thread.run_sync(find, service, job_id, caller)
     async with aclosing(service.events.looks(job_id, seconds, request)) as looks:
         async for is_last in looks:
-            found, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
-            if found.is_over or is_last or not _is_known(response, known):
-                return _unless_known(response, known)
+            shown, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
+            if shown.is_over or is_last or not _is_known(response, etags):
+                return _unless_known(response, etags)
     raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
 
 
 def _show(service: ApiDependencies, job_id: str, caller: Caller) -> tuple[Job, Response]:
-    found = find(service, job_id, caller)
-    return found, _document(found, service)
+    shown = find(service, job_id, caller)
+    return shown, _document(shown, service)
 
 
-def _is_known(response: Response, known: list[str]) -> bool:
-    return response.headers["ETag"] in (tag.strip() for tag in known) or "*" in known
+def _is_known(response: Response, etags: list[str]) -> bool:
+    return response.headers["ETag"] in (tag.strip() for tag in etags) or "*" in etags
 
 
-def _unless_known(response: Response, known: list[str]) -> Response:
+def _unless_known(response: Response, etags: list[str]) -> Response:
     """Answers 304 where the client has this state of the job already."""
-    if not _is_known(response, known):
+    if not _is_known(response, etags):
         return response
     kept = ("ETag", "Retry-After", "Cache-Control")
     return Response(None, 304, {name: response.headers[name] for name in kept if name in response.headers})
@@ -121,10 +121,10 @@ def delete(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
     """Cancels a job: at once where it waits, within two seconds where it runs. Deletes the result of one that
     is over, which is `expired` then.
     """
-    found = find(service, job_id, caller)
-    ending = service.jobs.cancel(found.id)
+    target = find(service, job_id, caller)
+    ending = service.jobs.cancel(target.id)
     if ending == "done":
-        service.blobs.remove(found.upload)
+        service.blobs.remove(target.upload)
     if ending == "over":
         _delete_result(find(service, job_id, caller), service)
     return _document(find(service, job_id, caller), service, 202 if ending == "asked" else 200)
@@ -144,7 +144,7 @@ def _delete_result(job: Job, service: ApiDependencies) -> None:
     "/attention", response_model=AttentionDocument, responses=problems.openapi_responses(*NO_ATTENTION)
 )
 def attention(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
-    """Tells where the captioner looked for each word of the best caption."""
+    """Returns where the captioner looked for each word of the best caption."""
     return Response(
         _attention(service, find(service, job_id, caller)), media_type="application/json", headers=KEEP
     )
@@ -227,8 +227,8 @@ def _attention(service: ApiDependencies, job: Job) -> bytes:
     try:
         return service.blobs.read(f"{job.results}/attention.json")
     except BlobMissingError as error:
-        asked = "validate_only=true" if job.submission.validate_only else "attention=false"
-        raise problems.JobHasNoAttention(f"The job was sent with {asked}.") from error
+        option = "validate_only=true" if job.submission.validate_only else "attention=false"
+        raise problems.JobHasNoAttention(f"The job was sent with {option}.") from error
 
 
 def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
@@ -242,5 +242,5 @@ def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
 
 
 def how_it_ended(job: Job) -> str:
-    """Says, behind ``has``, how a job ended."""
+    """Returns, to follow ``has``, how a job ended."""
     return {"canceled": "been cancelled", "expired": "expired"}.get(job.state, job.state)

@@ -31,7 +31,7 @@ from app.documents.job import Accepted, JobDocument
 from app.jobs.job import Job
 from app.jobs.options import FORM_FIELDS
 
-#: What may be said of the new job: all but what is said of a video.
+#: The fields that the new job may have: all but those of a video.
 FIELDS = tuple(name for name in REQUEST_FIELDS if name not in ("url", "validate_only"))
 #: Options that belong to a captioner, and are not another one's.
 CAPTIONERS_OWN = ("members", "segment_captioner", "prompt", "fusion_rule", "category")
@@ -96,16 +96,16 @@ def request_over(job: Job, body: OptionBody) -> CaptionRequest:
         body: the fields that are given.
 
     Returns:
-        The request; what belongs to a captioner is the job's only where nobody else is to write.
+        The request; what belongs to a captioner is the job's only where no other captioner is to write.
 
     Raises:
         InvalidOption: names the first field that is wrong.
     """
-    own: Mapping[str, Any] = {
+    inherited: Mapping[str, Any] = {
         **job.options.model_dump(include=set(FORM_FIELDS), exclude_defaults=True),
         "metadata": job.submission.metadata,
         "priority": job.priority,
     }
     if "captioner" in body.fields:
-        own = {name: value for name, value in own.items() if name not in CAPTIONERS_OWN}
-    return read_request({**own, **body.fields}, is_json=body.is_json)
+        inherited = {name: value for name, value in inherited.items() if name not in CAPTIONERS_OWN}
+    return read_request({**inherited, **body.fields}, is_json=body.is_json)

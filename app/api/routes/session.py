@@ -27,7 +27,7 @@ router = APIRouter(prefix="/session", tags=["session"])
 
 
 class SessionDocument(BaseModel):
-    """Says who asks, for a page that decides whether to ask for a key."""
+    """Describes whose key was sent, for a page that decides whether to ask for a key."""
 
     required: bool = Field(description="Whether the service asks for a key.")
     name: str | None = Field(description="Whom the key is for; null where there is none, or none that opens.")
@@ -54,7 +54,7 @@ def _form_schema() -> dict[str, Any]:
 
 @router.get("")
 async def session(request: Request, service: ServiceDep) -> SessionDocument:
-    """Tells whether a key is needed, and whose this request was sent with."""
+    """Returns whether a key is needed, and whose this request was sent with."""
     if not service.settings.needs_key:
         return SessionDocument.of(service, None)
     try:

@@ -1,4 +1,4 @@
-"""Tells how the service is: what it can do, whether it lives, whether it can work, and its numbers."""
+"""Reports how the service is: what it can do, whether it lives, whether it can work, and its numbers."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class CaptionerDocument(BaseModel):
 
     @classmethod
     def of(cls, info: CaptionerInfo, workers: int) -> CaptionerDocument:
-        known = info.model_dump(exclude={"members", "vocabulary", "speed", "source", "licence"})
+        members = info.model_dump(exclude={"members", "vocabulary", "speed", "source", "licence"})
         return cls(
-            **known,
+            **members,
             members=list(info.members) or None,
             member_of=list(info.member_of),
             vocabulary=info.vocabulary or None,
@@ -99,16 +99,16 @@ def models(service: ServiceDep) -> ModelsDocument:
 
 @router.get("/livez")
 async def livez() -> Alive:
-    """Tells that this process answers.
+    """Reports that this process answers.
 
-    Says nothing of Redis or workers: restarting the API would not help them.
+    Reports nothing of Redis or workers: restarting the API would not help them.
     """
     return Alive()
 
 
 @router.get("/readyz", responses=problems.openapi_responses(problems.NotReady))
 def readyz(service: ServiceDep) -> Ready:
-    """Tells whether jobs can be taken and run, and if not what is wrong: Redis in all its ways, no worker."""
+    """Reports whether jobs can be taken and run, and if not what is wrong with Redis or the workers."""
     health = examine_service(service.jobs.server, service.registry)
     if health.blocking:
         log.warning("not ready", causes=[f"{trouble.code}: {trouble.advice}" for trouble in health.blocking])
@@ -122,7 +122,7 @@ def _cause(trouble: Trouble) -> problems.Cause:
 
 @router.get("/metrics", response_class=Response)
 def exposition(service: ServiceDep) -> Response:
-    """Tells all numbers in Prometheus's text format."""
+    """Reports all numbers in Prometheus's text format."""
     figures: ServiceFigures | None = None
     with suppress(QueueError):
         figures = read_figures(service.jobs.server, service.jobs.keys, service.registry)

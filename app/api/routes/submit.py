@@ -102,19 +102,19 @@ async def caption(
     """
     kind_of(request.headers)
     limit = caller.upload_limit(service.settings.max_upload_bytes)
-    async with reserved(service, idempotency_key, caller.owner) as held:
-        if not isinstance(held, KeptAnswer):
+    async with reserved(service, idempotency_key, caller.owner) as key_state:
+        if not isinstance(key_state, KeptAnswer):
             await anyio.to_thread.run_sync(check_room, service, request.headers)
             await anyio.to_thread.run_sync(service.jobs.check_concurrency, caller.owner, caller.limits)
         with service.blobs.staged() as file:
-            body = renewed(service, held, request.stream())
+            body = renewed(service, key_state, request.stream())
             upload = await receive_body(
                 body, request.headers, request.query_params, file, limit, service.room
             )
-            asked = read_request(upload.fields, is_json=upload.is_json)
+            submission = read_request(upload.fields, is_json=upload.is_json)
             accept = Acceptance(service, caller).accept_once
             job, is_replayed = await anyio.to_thread.run_sync(
-                accept, asked, upload, idempotency_key or "", held
+                accept, submission, upload, idempotency_key or "", key_state
             )
     response = await answer(request, service, job, preferred_wait(prefer))
     if is_replayed:
@@ -128,8 +128,8 @@ def preferred_wait(prefer: str | None) -> float | None:
 
     What cannot be read is passed over, as the RFC asks.
     """
-    found = re.search(r'(?:^|[,;])\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])', prefer or "", re.IGNORECASE)
-    return None if found is None else min(float(found[1]), LONGEST_WAIT)
+    match = re.search(r'(?:^|[,;])\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])', prefer or "", re.IGNORECASE)
+    return None if match is None else min(float(match[1]), LONGEST_WAIT)
 
 
 def check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
@@ -147,7 +147,7 @@ async def answer(request: Request, service: ApiDependencies, job: Job, wait: flo
         request: whose sender may hang up.
         service: what routes need.
         job: as it was accepted.
-        wait: seconds to wait for its end; None where nobody asked for that.
+        wait: seconds to wait for its end; None where the client does not ask for that.
 
     Returns:
         202 with its address, or 200 with the whole job where it ended in time.
@@ -167,8 +167,8 @@ async def _wait(request: Request, service: ApiDependencies, job: Job, seconds: f
     """Waits for a job's end, ``seconds`` at most, and returns it as it stands. Raises ClientDisconnect."""
     async with aclosing(service.events.looks(job.id, seconds, request, has_place=False)) as looks:
         async for _ in looks:
-            found: Job | None = await anyio.to_thread.run_sync(service.jobs.get, job.id)
-            job = found or job
+            current: Job | None = await anyio.to_thread.run_sync(service.jobs.get, job.id)
+            job = current or job
             if job.is_over:
                 break
     return job

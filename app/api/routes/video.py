@@ -1,6 +1,6 @@
 """Serves ``/jobs/{id}/video``: the file that was sent, whole or in part, so that a page can play it.
 
-Its type is told by its first bytes, never by what its sender called it: what is no video or picture that is
+Its type is known by its first bytes, never by what its sender called it: what is no video or picture that is
 known here is offered for download as plain bytes.
 """
 
@@ -21,7 +21,7 @@ from app.api.routes.jobs import KEEP, JobId, find
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 
-HEAD_BYTES = 64  #: of a file, that its type is told by
+HEAD_BYTES = 64  #: of a file, that decide its type
 UNKNOWN = "application/octet-stream"
 #: The type of a file that begins like this.
 TYPES_BY_START: Mapping[bytes, str] = {
@@ -107,8 +107,8 @@ def video(
     except BlobMissingError as error:
         raise problems.VideoNotKept(_why_there_is_none(job)) from error
     tag = f'"{job.id}"'
-    asked = range if if_range in (None, tag) else None
-    part = requested_part(asked, size)
+    header = range if if_range in (None, tag) else None
+    part = requested_part(header, size)
     whole = ByteRange(0, size)
     headers = {
         **KEEP,
@@ -127,7 +127,7 @@ def video(
 
 
 def media_type(head: bytes) -> str:
-    """Tells the type of a file by its first bytes; UNKNOWN where they are none of a known kind."""
+    """Returns the type of a file by its first bytes; UNKNOWN where they are none of a known kind."""
     if head[4:8] == b"ftyp":
         brand = head[8:12]
         return next((kind for start, kind in TYPES_BY_BRAND.items() if brand.startswith(start)), MP4)
@@ -156,15 +156,15 @@ def requested_part(header: str | None, size: int) -> ByteRange | None:
     Raises:
         RangeNotSatisfied: the file has none of the bytes.
     """
-    found = re.fullmatch(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", header or "", re.IGNORECASE)
-    if found is None or not (found[1] or found[2]):
+    match = re.fullmatch(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", header or "", re.IGNORECASE)
+    if match is None or not (match[1] or match[2]):
         return None
-    if not found[1]:  # the last so many bytes
-        part = ByteRange(max(0, size - int(found[2])), size)
+    if not match[1]:  # the last so many bytes
+        part = ByteRange(max(0, size - int(match[2])), size)
     else:
-        if found[2] and int(found[2]) < int(found[1]):
+        if match[2] and int(match[2]) < int(match[1]):
             return None
-        part = ByteRange(int(found[1]), min(int(found[2]) + 1, size) if found[2] else size)
+        part = ByteRange(int(match[1]), min(int(match[2]) + 1, size) if match[2] else size)
     if part.start >= size:
         raise problems.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
     return part

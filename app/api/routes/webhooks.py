@@ -49,7 +49,7 @@ async def deliveries(job_id: JobId, service: ServiceDep, caller: CallerDep) -> D
     responses=problems.openapi_responses(problems.WebhooksOff),
 )
 async def try_webhook(asked: WebhookTest, service: ServiceDep) -> TestedWebhook:
-    """Sends a signed message of the type `webhook.test` once, and tells how it was answered."""
+    """Sends a signed message of the type `webhook.test` once, and returns how it was answered."""
     sender = service.webhooks.sender
     if sender is None:
         raise problems.WebhooksOff()

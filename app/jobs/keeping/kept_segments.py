@@ -27,7 +27,7 @@ Segment: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class KeptSegments:
-    """Says on a job's record where its segments lie and how many are done."""
+    """Holds, on a job's record, where its segments lie and how many are done."""
 
     folder: str
     done: int
@@ -43,8 +43,8 @@ class KeptSegments:
             first: number of the first that is wanted; only the parts from there on are read.
         """
         part, skipped = divmod(first, PART)
-        found = _all_in(blobs, self.folder, part)
-        return list(islice(found, skipped, max(skipped, self.done - part * PART)))
+        segments = _all_in(blobs, self.folder, part)
+        return list(islice(segments, skipped, max(skipped, self.done - part * PART)))
 
     def at_the_end(self, blobs: Blobs) -> KeptSegments:
         """Counts all that was left of a film that ended in the middle: nothing joins its last one now."""
@@ -52,24 +52,21 @@ class KeptSegments:
 
 
 def kept_by(answer: Mapping[str, Any]) -> KeptSegments | None:
-    """Finds what a record's answer says of segments; None where the job has none."""
+    """Reads the segments' members of a record's answer; None where the job has none."""
     kept = answer.get("segments")
     return None if kept is None else KeptSegments(str(kept["folder"]), int(kept["done"]))
 
 
 @dataclass(eq=False)
 class SegmentFolder:
-    """Writes the segments of one attempt.
-
-    folder: key that all goes below, the attempt's own. basis: names all that decides what the segments are;
-    those of an attempt on another basis are not taken over. open: the segment behind those that are done,
-    which may still grow, and in ``"state"`` what decides whether it does.
-    """
+    """Writes the segments of one attempt."""
 
     blobs: Blobs
-    folder: str
+    folder: str  #: key that all goes below, the attempt's own
+    #: Names all that decides what the segments are; those of an attempt on another basis are not taken over.
     basis: str
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)  #: those that are done
+    #: The segment after those, which may still grow, and in ``"state"`` what decides whether it does.
     open: Mapping[str, Any] | None = None
 
     @property
@@ -78,7 +75,7 @@ class SegmentFolder:
 
     @property
     def last_end(self) -> float:
-        """Tells up to which second the film is done."""
+        """Returns up to which second the film is done."""
         last = self.segments[-1:] if self.open is None else [self.open["segment"]]
         return float(last[0]["end"]) if last else 0.0
 
@@ -87,7 +84,7 @@ class SegmentFolder:
 
         Args:
             segment: its document, as JSON.
-            state: JSON that tells the next attempt whether it grows.
+            state: JSON by which the next attempt decides whether it grows.
         """
         self.open = {"segment": segment, "state": state}
         text = json.dumps({"basis": self.basis, "number": len(self.segments), **self.open})
@@ -132,10 +129,10 @@ class SegmentFolder:
         """Reads what another attempt has left, nothing where it stood on another basis."""
         parts = [part for part in _parts(self.blobs, folder) if part["basis"] == self.basis]
         segments = [segment for part in parts for segment in part["segments"]]
-        held = _open_behind(self.blobs, folder, len(segments))
-        if held is None or held["basis"] != self.basis:
+        open_segment = _open_behind(self.blobs, folder, len(segments))
+        if open_segment is None or open_segment["basis"] != self.basis:
             return SegmentFolder(self.blobs, folder, self.basis, segments)
-        left = {name: held[name] for name in ("segment", "state")}
+        left = {name: open_segment[name] for name in ("segment", "state")}
         return SegmentFolder(self.blobs, folder, self.basis, segments, left)
 
     def _copy(self, key: str, to: str) -> None:
@@ -167,25 +164,25 @@ def _part_key(folder: str, part: int) -> str:
 
 def _all_in(blobs: Blobs, folder: str, part: int = 0) -> Iterator[dict[str, Any]]:
     """Reads the segments that are done, from a part on, and behind them the one that may still grow."""
-    done = part * PART
+    count = part * PART
     for each in _parts(blobs, folder, part):
         yield from each["segments"]
-        done += len(each["segments"])
-    if (held := _open_behind(blobs, folder, done)) is not None:
-        yield held["segment"]
+        count += len(each["segments"])
+    if (open_segment := _open_behind(blobs, folder, count)) is not None:
+        yield open_segment["segment"]
 
 
 def _open_key(folder: str) -> str:
     return f"{folder}/segments/open.json"
 
 
-def _open_behind(blobs: Blobs, folder: str, done: int) -> dict[str, Any] | None:
+def _open_behind(blobs: Blobs, folder: str, count: int) -> dict[str, Any] | None:
     """Reads the segment behind so many that are done; one that has been counted since is none."""
     try:
-        held: dict[str, Any] = json.loads(blobs.read(_open_key(folder)))
+        open_segment: dict[str, Any] = json.loads(blobs.read(_open_key(folder)))
     except BlobMissingError:
         return None
-    return held if held["number"] == done else None
+    return open_segment if open_segment["number"] == count else None
 
 
 def _parts(blobs: Blobs, folder: str, number: int = 0) -> Iterator[dict[str, Any]]:

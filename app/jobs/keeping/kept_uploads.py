@@ -41,7 +41,7 @@ class KeptUploads:
         """Removes uploads until there is room on the disk that new ones arrive on.
 
         Args:
-            missing: tells how many bytes must become free; asked again after each removal.
+            missing: returns how many bytes must become free; called again after each removal.
 
         Returns:
             Whether there is room now. False, and nothing is removed, where all of them together would not
@@ -69,10 +69,10 @@ class KeptUploads:
         first = 0
         while True:
             with unavailable_if_away():
-                found: Any = self._jobs.server.zrange(self._jobs.keys.expiry, first, first + AT_A_TIME - 1)
-            if not found:
+                job_ids: Any = self._jobs.server.zrange(self._jobs.keys.expiry, first, first + AT_A_TIME - 1)
+            if not job_ids:
                 return
-            yield list(found)
+            yield list(job_ids)
             first += AT_A_TIME
 
     def _succeeded(self, ids: Sequence[str]) -> list[str]:
@@ -81,9 +81,9 @@ class KeptUploads:
             for job_id in ids:
                 pipe.hmget(self._jobs.keys.job(job_id), "state", "ended_at")
             records = pipe.execute(raise_on_error=False)
-        found = [
+        ends = [
             (float(record[1] or 0), job_id)
             for job_id, record in zip(ids, records, strict=True)
             if not isinstance(record, Exception) and record[0] == "succeeded"
         ]
-        return [job_id for _, job_id in sorted(found)]
+        return [job_id for _, job_id in sorted(ends)]

@@ -83,7 +83,7 @@ class Sweeper:
             except QueueUnavailable as error:
                 log.info("no sweep: redis is away", reason=str(error))
             except Exception:
-                log.exception("the sweep met an error and is tried again")
+                log.exception("the sweep failed and is tried again")
             self._over.wait(self._settings.sweep_seconds)
 
     def sweep(self) -> None:
@@ -116,7 +116,7 @@ class Sweeper:
             log.info("results expired", count=count)
 
     def _is_turn(self) -> bool:
-        """Tells whether this process sweeps the blobs: one does, while it lives, since two rounds need its
+        """Returns whether this process sweeps the blobs: one does, while it lives, since two rounds need its
         memory.
         """
         key, milliseconds = self._key("sweeper"), round(self._settings.sweep_seconds * MINE_ROUNDS * 1000)
@@ -136,49 +136,49 @@ class Sweeper:
                 self._jobs.server.delete(key)
 
     def _owns_blobs(self) -> bool:
-        """Tells whether these blobs are of this namespace of this Redis, or of one that has been emptied
+        """Returns whether these blobs are of this namespace of this Redis, or of one that has been emptied
         since.
 
         The owner's name is in the blobs and in Redis. Each round writes a new number behind the name in the
         blobs: a Redis that knows no name yet may be a second one beside a living first, and takes over only
-        what this very process has swept so far, or what nobody has swept for ADOPTED_AFTER.
+        what this very process has swept so far, or what no process has swept for ADOPTED_AFTER.
         """
         key = self._key("blobs")
         with unavailable_if_away():
-            known: Any = self._jobs.server.get(key)
+            redis_owner: Any = self._jobs.server.get(key)
         try:
-            found = self._blobs.read(OWNER).decode()
+            mark = self._blobs.read(OWNER).decode()
         except BlobMissingError:
-            found = ""
-        owner = " ".join(found.split()[:2]) or known or f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
-        if owner != known and found and not (known is None and self._may_adopt(found)):
+            mark = ""
+        owner = " ".join(mark.split()[:2]) or redis_owner or f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
+        if owner != redis_owner and mark and not (redis_owner is None and self._may_adopt(mark)):
             log.warning("the blobs belong to another Redis or namespace and are not swept", owner=owner)
             return False
         self._written = f"{owner} {uuid.uuid4().hex}"
         self._blobs.write(OWNER, self._written.encode())
-        if known is None:
+        if redis_owner is None:
             with unavailable_if_away():
                 self._jobs.server.set(key, owner)
         return True
 
-    def _may_adopt(self, found: str) -> bool:
-        if found != self._met[0]:
-            self._met = (found, time.monotonic())
+    def _may_adopt(self, mark: str) -> bool:
+        if mark != self._met[0]:
+            self._met = (mark, time.monotonic())
         is_left = time.monotonic() - self._met[1] > ADOPTED_AFTER
-        return found.split()[0] == self._jobs.keys.namespace and (found == self._written or is_left)
+        return mark.split()[0] == self._jobs.keys.namespace and (mark == self._written or is_left)
 
     def _sweep_orphans(self, sizes: Mapping[str, int]) -> None:
         """Removes what was an orphan in the last round already."""
-        found = [
+        orphans = [
             *self._orphans("uploads", UPLOAD_DONE),
             *self._late_uploads(),
             *self._orphans("results", RESULTS_DONE),
             *self._late_results(sizes),
         ]
-        gone = [key for key in found if key in self._seen]
+        gone = [key for key in orphans if key in self._seen]
         for key in gone:
             self._blobs.remove(key)
-        self._seen = set(found) - set(gone)
+        self._seen = set(orphans) - set(gone)
         if gone:
             log.info("orphans removed", count=len(gone), examples=gone[:3])
 
@@ -211,7 +211,7 @@ class Sweeper:
         for name in sizes:
             job_id, _, part = name.partition("/")
             parts[job_id].append(part)
-        several = [job_id for job_id, found in parts.items() if len(found) > 1]
+        several = [job_id for job_id, tokens in parts.items() if len(tokens) > 1]
         for start in range(0, len(several), AT_A_TIME):
             for job_id, token in self._read(several[start : start + AT_A_TIME], "results"):
                 if token is not None:

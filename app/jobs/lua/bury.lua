@@ -2,7 +2,7 @@
 -- Takes an entry out of its queue and leaves a dead letter for it. The record stays, its attempt not counted.
 -- KEYS  1 record   2 stream   3 events   4 clock   5 dead letters
 -- ARGV  1 group   2 entry   3 name of the letter   4 the letter, JSON
--- Returns 1, or 0 where somebody has done it, or requeued it since.
+-- Returns 1, or 0 where it was buried before, or requeued since.
 
 local record, stream = KEYS[1], KEYS[2]
 expect(DEAD, 'hash')

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Takes a job for one attempt, which is counted here, before any work: a job that kills whoever runs it
--- is still counted.
+-- Takes a job for one attempt, which is counted here, before any work: a job that kills its
+-- worker is still counted.
 -- KEYS  1 record   2 stream   3 expiry   4 events   5 all ends   6 clock   7 dead letters
 -- ARGV  1 group   2 worker   3 stream entry   4 job id   5 lease, ms   6 attempts allowed
 --       7 nonce: the same for the retries of one call, so that a lost reply costs nothing
@@ -69,7 +69,7 @@ if redis.call('HGET', record, 'cancel') then
   return {'canceled'}
 end
 
--- A batch that died is run again job by job within the attempt it had: nobody knows yet whose fault it was.
+-- A batch that died is run again job by job within the attempt it had: whose fault it was is not known yet.
 local is_same_attempt = is_holder and shared == '0' and ARGV[13] == '1'
   and redis.call('HGET', record, 'shared') == '1'
 -- One that brought its job nearer to the end is not counted: the job comes to an end, however often it begins.

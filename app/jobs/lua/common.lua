@@ -52,8 +52,8 @@ local function tell(events, record, segments)
   end
 end
 
--- Tells of a job's end, once: whoever follows it, and whoever reads all ends, a consumer group that removes
--- what it has read. Where nobody reads, the youngest are kept.
+-- Writes a job's end, once, to the job's own stream and to that of all ends, whose consumer group removes
+-- what it has read. Where no group reads, the youngest are kept.
 local function tell_end(events, ended, record, id, segments)
   tell(events, record, segments)
   -- A stream takes 4 KiB in advance, which one that grows no more gives back when it is written anew.
@@ -113,8 +113,8 @@ end
 
 -- The server's clock may be set, and durations and leases must not notice: a clock of our own goes on from call
 -- to call by what the server's has advanced since the last one, and never back. Workers call each second or
--- more often. After a longer pause (the server was frozen, its clock was set forward, or nobody was there)
--- leases seem to have lapsed that nobody could renew; `settles` is until when those who live may do so.
+-- more often. After a longer pause (the server was frozen, its clock was set forward, or no worker ran)
+-- leases seem to have lapsed that no worker could renew; `settles` is until when those that live may do so.
 -- lease: ms. Returns seconds since 1970 as text and as number, our clock in ms, and whether it still settles.
 local LONGEST_SILENCE = 2000
 local function tick(lease)
@@ -135,7 +135,7 @@ local function tick(lease)
     ms = elapsed, is_settling = elapsed < settles}
 end
 
--- Counts something for /metrics, in the very step in which it happens: once, whoever asks and however many ask.
+-- Counts something for /metrics, in the very step in which it happens: once, however many workers ask.
 local function count(name, amount)
   expect(COUNTS, 'hash')
   redis.call('HINCRBY', COUNTS, name, amount or 1)
@@ -160,7 +160,7 @@ local function count_since_created(record, stage, ms)
 end
 
 -- Counts a job that ends now; ms: by our clock. measured: '' or JSON, `seconds` by stage and whether the error is
--- `about_media`. Jobs that somebody canceled say nothing of how long jobs take.
+-- `about_media`. How long canceled jobs took is not counted.
 local function count_end(record, state, ms, reason, measured)
   count('ended:' .. state)
   if state == 'canceled' then

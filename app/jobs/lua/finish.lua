@@ -118,9 +118,9 @@ if target == 'queued' then
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered', 'gained')
   redis.call('HINCRBY', record, 'attempt', -1)
   redis.call('HINCRBY', record, 'token', 1)
-  -- Nobody's: the next worker that looks takes it, ahead of the backlog.
+  -- It has no worker: the next one that looks takes it, ahead of the backlog.
   redis.pcall('XCLAIM', stream, group, 'nobody', 0, entry, 'IDLE', string.format('%d', lease), 'JUSTID')
-  if #redis.call('XRANGE', stream, entry, entry) == 0 then  -- somebody emptied the stream
+  if #redis.call('XRANGE', stream, entry, entry) == 0 then  -- the stream was emptied
     redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
   end
   index_job(record, id)

@@ -3,7 +3,7 @@
 -- KEYS  1…n-3 streams, the most urgent first   n-2 names of workers   n-1 clock   n dead letters
 -- ARGV  1 group   2 worker   3 most jobs   4 lease, ms   5 attempts allowed
 --       6 what a job's key begins with   7 how often abandoned jobs are looked for by all workers together, ms
---       8 2 to look for them now, 1 where nobody has for so long, 0 not to
+--       8 2 to look for them now, 1 where no worker has for so long, 0 not to
 --       9 1 where the worker is at work, and takes jobs to be read ahead
 -- Returns {{stream's number, entry, 1 where another had it, {field, value, …}}, …}
 
@@ -13,7 +13,7 @@ local streams = #KEYS - 3
 local ready = KEYS[streams + 1] .. ':ready'  -- lua/advertise.lua
 local is_ahead = ARGV[9] == '1'
 local PAGE = 100
-local FEW = 64  -- workers; among more, what a dead one has in hand weighs little, and nobody is asked one by one
+local FEW = 64  -- workers; among more, what a dead one has in hand weighs little, and they are not asked one by one
 
 for k = 1, streams do
   expect(KEYS[k], 'stream')
@@ -166,7 +166,7 @@ local function loads_of_all()
 end
 
 -- As many as bring this worker to what all would have in hand if those that wait were dealt out evenly; one
--- at least where it is idle. What is left over goes to whoever is free first.
+-- at least where it is idle. What is left over goes to the worker that is free first.
 local function share_of_waiting()
   if waiting == 0 or not is_ahead and (waiting == 1 or most == 1) then
     return 1

@@ -1,7 +1,7 @@
--- Takes an end out of the stream of all ends and, where somebody is to be told of it, makes a delivery of it.
--- Both or neither, and once: whoever comes second finds the end gone.
+-- Takes an end out of the stream of all ends and, where its job has a webhook, makes a delivery of it.
+-- Both or neither, and once: a second process finds the end gone.
 -- KEYS  1 all ends   2 deliveries by due time   3 the job's delivery
--- ARGV  1 group   2 entry   3 job   4… field, value, … of the delivery; none where nobody is to be told
+-- ARGV  1 group   2 entry   3 job   4… field, value, … of the delivery; none without a webhook
 -- Returns 1 where this call made the delivery, else 0.
 
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])

@@ -36,10 +36,10 @@ def test_redis_holds_no_secret(store: KeyStore, server: redis.Redis, keys: Keys)
     key, token = _add(store)
     secret = token.rpartition("_")[2]
     cookie, _ = store.open_session(key)
-    held = [str(server.hgetall(keys.api_keys))]
-    held += [str((name, server.get(name))) for name in server.keys(f"{keys.namespace}:session:*")]
-    assert len(held) == 2
-    assert not any(secret in text or cookie in text for text in held)
+    values = [str(server.hgetall(keys.api_keys))]
+    values += [str((name, server.get(name))) for name in server.keys(f"{keys.namespace}:session:*")]
+    assert len(values) == 2
+    assert not any(secret in text or cookie in text for text in values)
     assert store.key_of_session(cookie) == key.id
 
 
@@ -137,8 +137,8 @@ def test_redis_is_not_asked_for_each_request(store: KeyStore) -> None:
 
     async def ask() -> None:
         ring = KeyRing(store)
-        found = [await ring.find(token) for _ in range(20)]
-        assert found == [key] * 20
+        answers = [await ring.find(token) for _ in range(20)]
+        assert answers == [key] * 20
         assert reads.count == 1
         unknown = make_key("eve")[1]
         async with anyio.create_task_group() as asking:

@@ -31,8 +31,8 @@ def test_a_rate_is_shared_by_processes_and_not_by_keys(server: redis.Redis, keys
 def test_reading_and_writing_are_counted_apart(server: redis.Redis, keys: Keys) -> None:
     key, _ = make_key("ada", rate="1/minute", read_rate="2/minute")
     rates = Rates(server, keys)
-    found = [rates.take(key, is_writing=writes) for writes in (True, False, False, True, False)]
-    assert [state is not None and state.is_within for state in found] == [True, True, True, False, False]
+    states = [rates.take(key, is_writing=writes) for writes in (True, False, False, True, False)]
+    assert [state is not None and state.is_within for state in states] == [True, True, True, False, False]
 
 
 def test_a_key_without_a_rate_costs_redis_nothing() -> None:
@@ -57,8 +57,8 @@ def test_the_window_moves(server: redis.Redis, keys: Keys) -> None:
 def test_without_redis_each_process_counts_by_itself() -> None:
     rates = Rates(connect("redis://127.0.0.1:1", patience=0.1), Keys())
     key, _ = make_key("ada", rate="2/minute")
-    found = [rates.take(key, is_writing=True) for _ in range(3)]
-    assert [state is not None and state.is_within for state in found] == [True, True, False]
+    states = [rates.take(key, is_writing=True) for _ in range(3)]
+    assert [state is not None and state.is_within for state in states] == [True, True, False]
 
 
 def test_headers_are_those_of_the_draft(server: redis.Redis, keys: Keys) -> None:

@@ -47,8 +47,8 @@ def test_an_upload_becomes_a_job(api: LiveApi, jobs: Jobs) -> None:
     assert int(response.headers["retry-after"]) >= 1
     job = jobs.get(body["id"])
     assert job is not None
-    wanted = {"beam_size": 3, "num_captions": 2, "max_length": 12, "attention": False}
-    assert job.options.model_dump(include=set(wanted)) == wanted
+    options = {"beam_size": 3, "num_captions": 2, "max_length": 12, "attention": False}
+    assert job.options.model_dump(include=set(options)) == options
     assert api.service.blobs.read(job.upload) == b"the bytes"
     assert api.staged == []
 
@@ -72,9 +72,9 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str, list[str] | None]] = [
 
 def test_wrong_options_are_refused_with_the_known_ones(api: LiveApi, worker: ScriptedWorker) -> None:
     worker.advertise("stats", "g2l")
-    for options, code, known in WRONG_OPTIONS:
+    for options, code, names in WRONG_OPTIONS:
         body = assert_problem(send(api, **options), 422, code)
-        assert body.get("known") == known
+        assert body.get("known") == names
         assert next(iter(options)) in body["detail"]
     assert (api.staged, api.uploads) == ([], [])
 
@@ -108,9 +108,9 @@ def test_members_that_cannot_write_together_are_refused(api: LiveApi, worker: Sc
 def test_a_pretrained_captioner_is_a_member_of_fusion_alone(api: LiveApi, worker: ScriptedWorker) -> None:
     git = CaptionerInfo(name="git", kind="git", weights_sha256="0" * 64, features={}, source="owner/git")
     worker.advertise("stats", git, "fusion", "ensemble")
-    known = {one["name"]: one["member_of"] for one in api.client.get("/models").json()["captioners"]}
+    member_of = {one["name"]: one["member_of"] for one in api.client.get("/models").json()["captioners"]}
     both = ["fusion", "ensemble"]
-    assert known == {"stats": both, "git": ["fusion"], "fusion": [], "ensemble": []}
+    assert member_of == {"stats": both, "git": ["fusion"], "fusion": [], "ensemble": []}
     assert send(api, captioner="fusion", members="stats,git").status_code == 202
     body = assert_problem(send(api, captioner="ensemble", members="stats,git"), 422, "invalid_members")
     assert "git is a pretrained captioner" in body["detail"]
@@ -363,7 +363,7 @@ def test_openapi_names_every_problem(api: LiveApi) -> None:
 
 def test_openapi_refers_only_to_what_it_defines(api: LiveApi) -> None:
     document = api.client.get("/openapi.json").json()
-    wanted = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
-    assert wanted <= set(document["components"]["schemas"])
-    assert "Problem" in wanted
-    assert "HTTPValidationError" not in wanted
+    schemas = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
+    assert schemas <= set(document["components"]["schemas"])
+    assert "Problem" in schemas
+    assert "HTTPValidationError" not in schemas

@@ -45,8 +45,8 @@ def test_nothing_is_found_that_the_description_does_not_tell(
     worker = ScriptedWorker(jobs, open_api.service.blobs)
     worker.advertise("stats", "g2l")
     with working(worker, "stats", "g2l"):
-        said = schemathesis_finds(open_api, tmp_path)
-    assert not said, said
+        findings = schemathesis_finds(open_api, tmp_path)
+    assert not findings, findings
 
 
 def test_nothing_is_found_about_a_job_that_has_everything(
@@ -57,7 +57,7 @@ def test_nothing_is_found_about_a_job_that_has_everything(
     job_id = finished(open_api, worker).rpartition("/")[2]
     (tmp_path / "schemathesis.toml").write_text(f'[parameters]\njob_id = "{job_id}"\nnumber = 1\n')
     with working(worker, "stats", "g2l"):
-        said = schemathesis_finds(
+        findings = schemathesis_finds(
             open_api, tmp_path, "--include-path-regex", "^/jobs/", "--exclude-method", "DELETE"
         )
-    assert not said, said
+    assert not findings, findings

@@ -103,8 +103,8 @@ def test_jobs_leave_the_state_that_they_expire_from(api: LiveApi, worker: Script
     api.client.delete(gone)
     api.client.delete(gone)
     samples = read(api)
-    found = {state: value(samples, "reelword_jobs", state=state) for state in ("queued", "running")}
-    assert found == {"queued": 1, "running": 1}
+    counts = {state: value(samples, "reelword_jobs", state=state) for state in ("queued", "running")}
+    assert counts == {"queued": 1, "running": 1}
     assert value(samples, "reelword_jobs", state="succeeded") == 1
     assert value(samples, "reelword_jobs_ended_total", state="succeeded") == 2
     assert api.client.get(kept).json()["state"] == "succeeded"
@@ -211,9 +211,9 @@ def test_real_workers_are_measured(crew: Service, api: LiveApi, tmp_path: Path) 
 
 def test_the_manual_lists_each_metric_and_no_other(api: LiveApi, root: Path) -> None:
     families = text_string_to_metric_families(api.client.get("/metrics").text)
-    told = {
+    names = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in families
         if family.name.startswith("reelword_") and not family.name.endswith("_created")
     }
-    assert told == set(re.findall(r"^\| `(reelword_\w+)`", (root / "docs/operate.md").read_text(), re.M))
+    assert names == set(re.findall(r"^\| `(reelword_\w+)`", (root / "docs/operate.md").read_text(), re.M))

@@ -55,13 +55,13 @@ class Links(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.addresses += [given[name] for name in ("src", "href") if given.get(name)]
-        self.ids += [given["id"]] if "id" in given else []
-        self.inline += [name for name in given if name.startswith("on") or name == "style"]
-        if (tag == "script" and "src" not in given) or tag == "style":
+        attributes = {name: value or "" for name, value in attrs}
+        self.addresses += [attributes[name] for name in ("src", "href") if attributes.get(name)]
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.inline += [name for name in attributes if name.startswith("on") or name == "style"]
+        if (tag == "script" and "src" not in attributes) or tag == "style":
             self.inline.append(tag)
-        self.labelled |= {given[name] for name in ("for", "aria-labelledby") if name in given}
+        self.labelled |= {attributes[name] for name in ("for", "aria-labelledby") if name in attributes}
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +150,8 @@ def test_the_page_draws_a_part_of_each_kind(tmp_path: Path) -> None:
         "const caption = views.captionView(job, attention).map(String);"
         "console.log(JSON.stringify([caption, words, views.keyMoments(attention, 0)]));"
     )
-    said = subprocess.run(["node", "main.js"], cwd=tmp_path, capture_output=True, check=True, text=True)
-    caption, (first, second), marked = json.loads(said.stdout)
+    process = subprocess.run(["node", "main.js"], cwd=tmp_path, capture_output=True, check=True, text=True)
+    caption, (first, second), marked = json.loads(process.stdout)
     assert caption[:2] == ["Looked twice", "So. What changed is marked."]
     assert "a cat" in caption[2]
     assert "Then" in caption[2]
@@ -229,9 +229,11 @@ def test_the_scripts_use_only_ids_that_the_page_has(page: Links) -> None:
 def test_the_scripts_load_only_modules_and_names_that_exist() -> None:
     for address, script in SCRIPTS.items():
         for names, path in re.findall(r'import \{ ([^}]*) \} from "([^"]*)"', script):
-            found = (STATIC / address).parent.joinpath(path).resolve().relative_to(STATIC)
-            told = set(re.findall(r"export (?:async )?(?:function|const|class) (\w+)", SCRIPTS[str(found)]))
-            assert set(names.split(", ")) <= told, address
+            module = (STATIC / address).parent.joinpath(path).resolve().relative_to(STATIC)
+            exported = set(
+                re.findall(r"export (?:async )?(?:function|const|class) (\w+)", SCRIPTS[str(module)])
+            )
+            assert set(names.split(", ")) <= exported, address
 
 
 def test_the_scripts_make_nothing_of_text_that_could_run() -> None:
@@ -251,19 +253,19 @@ def test_the_scripts_make_nothing_of_text_that_could_run() -> None:
 def test_the_scripts_ask_for_routes_that_exist(api: LiveApi) -> None:
     documented = api.client.get("/openapi.json").json()["paths"]
     server = SCRIPTS["jobs/server.js"]
-    asked = set(re.findall(r'"(/(?:caption|models|session))"', server))
+    called = set(re.findall(r'"(/(?:caption|models|session))"', server))
     for script in SCRIPTS.values():
         rests = re.findall(r"jobPath\((?:job\.)?id(?:, [`\"](/[^`\"]*)[`\"])?\)", script)
-        asked |= {"/jobs/*" + re.sub(r"\$\{[^}]*\}", "*", rest) for rest in rests}
-    known = {re.sub(r"\{[^}]*\}", "*", path) for path in documented}
+        called |= {"/jobs/*" + re.sub(r"\$\{[^}]*\}", "*", rest) for rest in rests}
+    routes = {re.sub(r"\{[^}]*\}", "*", path) for path in documented}
     assert {
         "/caption",
         "/session",
         "/jobs/*/recaption",
         "/jobs/*/attention",
         "/jobs/*/segments/*/frame.jpg",
-    } <= asked
-    assert asked <= known
+    } <= called
+    assert called <= routes
 
 
 def test_the_sample_film_and_the_scripts_are_small() -> None:
@@ -303,14 +305,14 @@ def test_page_and_picture_put_cells_in_the_same_places(spatial: dict[str, object
         f"console.log(JSON.stringify([edges, edges.map((each) => betweenMiddles(each, {heatmap.FINE}))]));"
     )
     (tmp_path / "main.mjs").write_text(script)
-    said = subprocess.run(["node", "main.mjs"], cwd=tmp_path, capture_output=True, check=True, text=True)
-    edges, places = json.loads(said.stdout)
+    process = subprocess.run(["node", "main.mjs"], cwd=tmp_path, capture_output=True, check=True, text=True)
+    edges, places = json.loads(process.stdout)
     document = {"kind": "grid", "weights": [], **spatial}
     ours = GridAttention.model_validate(document).edges()
-    for its, their_places, own in zip(edges, places, ours, strict=True):
-        assert its == pytest.approx(own)
+    for its, their_places, expected in zip(edges, places, ours, strict=True):
+        assert its == pytest.approx(expected)
         for (low, high, part), ((first, _), (second, share)) in zip(
-            their_places, heatmap._interpolate_middles(own), strict=True
+            their_places, heatmap._interpolate_middles(expected), strict=True
         ):
             assert (low, high) == (first, second)
             assert part == pytest.approx(share)

@@ -65,7 +65,7 @@ def test_sizes_are_said_in_units(size: int, words: str) -> None:
 
 def test_a_queue_s_trouble_is_the_operator_s_to_read() -> None:
     error = QueueUnavailable("Redis does not answer (Error 111 connecting to /srv/reel/redis.sock).")
-    said = problems.describe_job_error(error, "/jobs/1").model_dump_json()
-    assert "redis.sock" not in said
-    assert "REDIS_URL" not in said
+    text = problems.describe_job_error(error, "/jobs/1").model_dump_json()
+    assert "redis.sock" not in text
+    assert "REDIS_URL" not in text
     assert "REDIS_URL" in error.advice

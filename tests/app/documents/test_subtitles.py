@@ -50,15 +50,15 @@ def one_line(text: str) -> str:
 def read_by_ffmpeg(text: str, path: Path) -> list[tuple[float, float, str]]:
     """(start, end, shown text) of each cue, by the demuxers and decoders of FFmpeg."""
     path.write_text(text, encoding="utf-8")
-    found = []
+    cues = []
     with av.open(str(path)) as container:
         for packet in container.demux(container.streams.subtitles[0]):
             if packet.pts is None or packet.duration is None:
                 continue
             shown = "".join(_dialogue(each) for each in packet.decode())
             start = float(packet.pts * packet.time_base)
-            found.append((start, start + float(packet.duration * packet.time_base), shown))
-    return found
+            cues.append((start, start + float(packet.duration * packet.time_base), shown))
+    return cues
 
 
 def _dialogue(subtitle: object) -> str:
@@ -68,11 +68,11 @@ def _dialogue(subtitle: object) -> str:
 
 @pytest.mark.parametrize("ending", ["vtt", "srt"])
 def test_ffmpeg_shows_each_caption_at_its_time(tmp_path: Path, ending: str) -> None:
-    found = read_by_ffmpeg(FORMATS[ending].write(film(*TEXTS)), tmp_path / f"film.{ending}")
-    assert [(round(start, 3), round(end, 3)) for start, end, _ in found] == [
+    cues = read_by_ffmpeg(FORMATS[ending].write(film(*TEXTS)), tmp_path / f"film.{ending}")
+    assert [(round(start, 3), round(end, 3)) for start, end, _ in cues] == [
         (2.5 * k, 2.5 * k + 2.5) for k in range(len(TEXTS))
     ]
-    shown = [text.replace("‹", "<").replace("›", ">") for _, _, text in found]
+    shown = [text.replace("‹", "<").replace("›", ">") for _, _, text in cues]
     assert shown == [one_line(text) for text in TEXTS]
 
 
@@ -126,9 +126,9 @@ def test_json_is_the_whole_document() -> None:
 
 
 def test_a_segment_without_a_caption_has_no_cue() -> None:
-    told = film("first", " \n", "third")
-    assert to_vtt(told).count("-->") == to_srt(told).count("-->") == 2
-    assert to_csv(told).count("\n") == 4
+    captioned = film("first", " \n", "third")
+    assert to_vtt(captioned).count("-->") == to_srt(captioned).count("-->") == 2
+    assert to_csv(captioned).count("\n") == 4
 
 
 def test_a_film_without_segments_is_still_a_file() -> None:

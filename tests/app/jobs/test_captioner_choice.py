@@ -136,9 +136,9 @@ def test_what_is_not_measured_does_not_compete() -> None:
 
 def test_a_choice_that_was_made_is_not_made_again() -> None:
     """The record has the choice; whoever reads it has only to check that everybody is there."""
-    asked = CaptionOptions(captioner="fusion")
-    assert (CaptionOptions().choice, asked.choice) == (None, None)
-    chosen = asked.with_choice(menu().resolve(asked))
+    options = CaptionOptions(captioner="fusion")
+    assert (CaptionOptions().choice, options.choice) == (None, None)
+    chosen = options.with_choice(menu().resolve(options))
     assert chosen.choice == CaptionerChoice("fusion", ("g2l", "stats"))
     assert CaptionOptions.model_validate_json(chosen.model_dump_json()) == chosen
     menu().check(chosen.choice)
@@ -172,12 +172,12 @@ def test_what_who_writes_does_not_have_is_refused_by_name(given: dict[str, Any],
 
 def test_what_who_writes_has_is_taken() -> None:
     offered = menu(info("classed", classes=20), pretrained("git"))
-    for given in (
+    for options in (
         {"captioner": "classed", "category": 0},
         {"captioner": "fusion", "members": "stats,classed", "category": 19, "fusion_rule": "relevance"},
         {"captioner": "git", "method": "sample", "temperature": 0.5},
         {"block_trigrams": True, "method": "greedy", "name_once": False},
     ):
-        offered.resolve(CaptionOptions.model_validate(given))
+        offered.resolve(CaptionOptions.model_validate(options))
     with pytest.raises(OptionNotTaken, match="none here does"):
         menu().resolve(CaptionOptions(category=1))

@@ -159,8 +159,8 @@ def test_an_answer_that_makes_no_document_is_said_by_name(
     worker.succeed(worker.take())
     for answer in ('{"caption": 5}', '{"media": []}', '{"timings": 3}', '{"blob": "../x"}', '{"blob": 7}'):
         jobs.server.hset(jobs.keys.job(job_id), "answer", answer)
-        found = api.client.get(f"/jobs/{job_id}")
-        assert (found.status_code, found.json()["code"]) == (409, "record_unreadable"), answer
+        response = api.client.get(f"/jobs/{job_id}")
+        assert (response.status_code, response.json()["code"]) == (409, "record_unreadable"), answer
 
 
 def test_letters_are_listed_shown_requeued_and_dropped(

@@ -105,19 +105,19 @@ def test_the_newest_job_comes_first(jobs: Jobs) -> None:
 
 
 def test_jobs_are_listed_by_their_states_as_these_change(jobs: Jobs, queue: Queue) -> None:
-    waiting, running, done, failed, stopped, gone = (submit(jobs) for _ in range(6))
+    waiting, running, succeeded, failed, stopped, gone = (submit(jobs) for _ in range(6))
     claim(jobs, running)
-    jobs.succeed(claim(jobs, done), answer())
+    jobs.succeed(claim(jobs, succeeded), answer())
     jobs.fail(claim(jobs, failed), CAUSE)
     jobs.cancel(stopped)
     jobs.fail(claim(jobs, gone), CAUSE)
     jobs.expire(gone)
-    found = {state: listed(jobs.index, JobFilter(states=[state])) for state in jobs.index.counts()}  # type: ignore[list-item]
-    assert found == {
-        "queued": [waiting], "running": [running], "succeeded": [done],
+    by_state = {state: listed(jobs.index, JobFilter(states=[state])) for state in jobs.index.counts()}  # type: ignore[list-item]
+    assert by_state == {
+        "queued": [waiting], "running": [running], "succeeded": [succeeded],
         "failed": [failed], "canceled": [stopped], "expired": [gone],
     }  # fmt: skip
-    assert jobs.index.counts() == dict.fromkeys(found, 1)
+    assert jobs.index.counts() == dict.fromkeys(by_state, 1)
     two = JobFilter(states=["failed", "queued"])
     assert listed(jobs.index, two, limit=1) == [failed, waiting]
     claimed = claim(jobs, waiting)
@@ -188,8 +188,8 @@ def test_jobs_of_the_same_microsecond_are_listed_once_each(jobs: Jobs) -> None:
         jobs.server.hset(jobs.keys.job(job_id), "created_at", "1700000000.000001")
     jobs.index.reindex(list(sent))
     for limit in (1, 2, 3, 7):
-        found = listed(jobs.index, limit=limit)
-        assert (len(found), set(found)) == (7, sent)
+        ids = listed(jobs.index, limit=limit)
+        assert (len(ids), set(ids)) == (7, sent)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -203,11 +203,11 @@ def test_each_old_job_is_on_one_page_while_jobs_come_and_change(
     )
     owner = uuid.uuid4().hex if data.draw(st.booleans()) else None
     old = [submit(jobs, owner=owner) for _ in range(data.draw(st.integers(0, 9)))]
-    limit, cursor, found = data.draw(st.integers(1, 4)), None, []
-    wanted = JobFilter(states=states, owner=owner)
+    limit, cursor, ids = data.draw(st.integers(1, 4)), None, []
+    job_filter = JobFilter(states=states, owner=owner)
     while True:
-        page = jobs.index.page(wanted, limit, cursor)
-        found += ids_of(page)
+        page = jobs.index.page(job_filter, limit, cursor)
+        ids += ids_of(page)
         if (cursor := page.next) is None:
             break
         for _ in range(data.draw(st.integers(0, 3))):
@@ -216,8 +216,8 @@ def test_each_old_job_is_on_one_page_while_jobs_come_and_change(
             job = jobs.get(data.draw(st.sampled_from(old)))
             if job is not None and job.state == "queued":
                 claim(jobs, job.id)
-    assert len(found) == len(set(found))
-    assert [job_id for job_id in found if job_id in old] == old[::-1]
+    assert len(ids) == len(set(ids))
+    assert [job_id for job_id in ids if job_id in old] == old[::-1]
 
 
 def test_a_page_looks_at_a_bounded_number_of_records(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,8 +225,8 @@ def test_a_page_looks_at_a_bounded_number_of_records(jobs: Jobs, monkeypatch: py
     rare = submit(jobs, "g2l")
     for _ in range(7):
         submit(jobs, "stats")
-    found = [[job.id for job in page] for page in pages(jobs.index, JobFilter(captioner="g2l"), limit=5)]
-    assert found == [[], [], [rare]]
+    ids = [[job.id for job in page] for page in pages(jobs.index, JobFilter(captioner="g2l"), limit=5)]
+    assert ids == [[], [], [rare]]
 
 
 def test_what_vanished_is_passed_over_and_taken_out(jobs: Jobs) -> None:

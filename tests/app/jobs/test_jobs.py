@@ -66,19 +66,24 @@ def test_from_offer_to_answer(jobs: Jobs, queue: Queue, server: redis.Redis, key
     job_id = submit(jobs)
     (offer,) = queue.take(4)
     assert (offer.job_id, offer.priority, offer.is_recovered) == (job_id, "normal", False)
-    held = claim(jobs, job_id)
-    assert jobs.beat(held, "extract", 0.5, {"sampled": [0.5]}) == "go"
+    attempt = claim(jobs, job_id)
+    assert jobs.beat(attempt, "extract", 0.5, {"sampled": [0.5]}) == "go"
     running = jobs.get(job_id)
     assert running is not None
     assert (running.state, running.stage, running.progress) == ("running", "extract", 0.5)
     assert running.answer == {"sampled": [0.5]}
-    assert jobs.succeed(held, {"caption": "a dog", "timings": {"decode": 0.1}})
-    done = jobs.get(job_id)
-    assert done is not None
-    assert (done.state, done.stage, done.progress, done.attempt) == ("succeeded", None, 1, 1)
-    assert done.answer["caption"] == "a dog"
-    assert done.timings["decode"] == 0.1
-    assert done.timings["total"] == pytest.approx(done.timings["queue"], abs=5)
+    assert jobs.succeed(attempt, {"caption": "a dog", "timings": {"decode": 0.1}})
+    succeeded = jobs.get(job_id)
+    assert succeeded is not None
+    assert (succeeded.state, succeeded.stage, succeeded.progress, succeeded.attempt) == (
+        "succeeded",
+        None,
+        1,
+        1,
+    )
+    assert succeeded.answer["caption"] == "a dog"
+    assert succeeded.timings["decode"] == 0.1
+    assert succeeded.timings["total"] == pytest.approx(succeeded.timings["queue"], abs=5)
     assert server.xlen(keys.stream("normal")) == 0
     assert queue.take(4, block=0.01) == []
 
@@ -102,9 +107,9 @@ def test_an_old_token_changes_nothing(jobs: Jobs, queue: Queue) -> None:
 
 def test_the_reply_to_finish_may_be_lost(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
-    held = claim(jobs, job_id)
-    assert jobs.succeed(held, {"caption": "once"})
-    assert jobs.succeed(held, {"caption": "twice"})
+    attempt = claim(jobs, job_id)
+    assert jobs.succeed(attempt, {"caption": "once"})
+    assert jobs.succeed(attempt, {"caption": "twice"})
     job = jobs.get(job_id)
     assert job is not None
     assert job.answer["caption"] == "once"
@@ -112,10 +117,10 @@ def test_the_reply_to_finish_may_be_lost(jobs: Jobs, queue: Queue) -> None:
 
 def test_a_good_lease_keeps_others_out(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
-    held = claim(jobs, job_id)
+    attempt = claim(jobs, job_id)
     for _ in range(4):
         time.sleep(jobs.lease / 2)
-        assert jobs.beat(held, "decode", 0.1) == "go"
+        assert jobs.beat(attempt, "decode", 0.1) == "go"
         assert try_claim(jobs, job_id, "w2") == Refusal(job_id, "busy")
 
 
@@ -124,11 +129,11 @@ def test_beats_hold_off_recovery_and_silence_brings_it(
 ) -> None:
     job_id = submit(jobs)
     queue.take(1)
-    held = claim(jobs, job_id)
+    attempt = claim(jobs, job_id)
     other = Queue(server, "w2", lease=jobs.lease, keys=keys)
     for _ in range(3):
         time.sleep(jobs.lease * 0.6)
-        jobs.beat(held, "decode", 0.1)
+        jobs.beat(attempt, "decode", 0.1)
         assert other.take(1, block=0.01) == []
     time.sleep(jobs.lease + 0.55)
     submit(jobs)  # a backlog does not delay recovery
@@ -139,13 +144,13 @@ def test_beats_hold_off_recovery_and_silence_brings_it(
 def test_attempts_are_bounded(jobs: Jobs, queue: Queue, server: redis.Redis, keys: Keys) -> None:
     job_id = submit(jobs)
     queue.take(1)
-    held = claim(jobs, job_id)
+    last = claim(jobs, job_id)
     for attempt in (2, 3):
-        again = jobs.claim_again(held, CAUSE)
+        again = jobs.claim_again(last, CAUSE)
         assert isinstance(again, Claim)
         assert again.job.attempt == attempt
-        held = again
-    assert jobs.claim_again(held, CAUSE) == Refusal(job_id, "exhausted")
+        last = again
+    assert jobs.claim_again(last, CAUSE) == Refusal(job_id, "exhausted")
     job = jobs.get(job_id)
     assert job is not None
     assert (job.state, job.attempt) == ("failed", 3)
@@ -155,40 +160,40 @@ def test_attempts_are_bounded(jobs: Jobs, queue: Queue, server: redis.Redis, key
 
 def test_attempts_that_gained_something_are_not_counted(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
-    held = claim(jobs, job_id)
+    last = claim(jobs, job_id)
     for _ in range(5):
-        assert jobs.beat(held, "caption", 0.2, has_gained=True) == "go"
-        again = jobs.claim_again(held, CAUSE)
+        assert jobs.beat(last, "caption", 0.2, has_gained=True) == "go"
+        again = jobs.claim_again(last, CAUSE)
         assert isinstance(again, Claim)
         assert again.job.attempt == 1
-        held = again
+        last = again
     for attempt in (2, 3):
-        assert jobs.beat(held, "caption", 0.2) == "go"
-        counted = jobs.claim_again(held, CAUSE)
+        assert jobs.beat(last, "caption", 0.2) == "go"
+        counted = jobs.claim_again(last, CAUSE)
         assert isinstance(counted, Claim)
         assert counted.job.attempt == attempt
-        held = counted
-    assert jobs.claim_again(held, CAUSE) == Refusal(job_id, "exhausted")
+        last = counted
+    assert jobs.claim_again(last, CAUSE) == Refusal(job_id, "exhausted")
 
 
 def test_a_last_attempt_that_gained_something_is_followed_by_another(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
-    held: Claim | Refusal = claim(jobs, job_id)
+    attempt: Claim | Refusal = claim(jobs, job_id)
     for _ in range(2):
-        assert isinstance(held, Claim)
-        held = jobs.claim_again(held, CAUSE)
-    assert isinstance(held, Claim)
-    assert jobs.beat(held, "caption", 0.2, has_gained=True) == "go"
-    last = jobs.claim_again(held, CAUSE)
+        assert isinstance(attempt, Claim)
+        attempt = jobs.claim_again(attempt, CAUSE)
+    assert isinstance(attempt, Claim)
+    assert jobs.beat(attempt, "caption", 0.2, has_gained=True) == "go"
+    last = jobs.claim_again(attempt, CAUSE)
     assert isinstance(last, Claim)
     assert last.job.attempt == 3
 
 
 def test_one_that_gained_something_and_is_handed_back_begins_as_the_first(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
-    held = claim(jobs, job_id)
-    assert jobs.beat(held, "caption", 0.2, has_gained=True) == "go"
-    assert jobs.hand_back(held)
+    attempt = claim(jobs, job_id)
+    assert jobs.beat(attempt, "caption", 0.2, has_gained=True) == "go"
+    assert jobs.hand_back(attempt)
     assert claim(jobs, job_id, "w2").job.attempt == 1
 
 
@@ -209,10 +214,10 @@ def test_a_job_handed_back_is_next_and_loses_no_attempt(
 ) -> None:
     job_id = submit(jobs)
     queue.take(1)
-    held = claim(jobs, job_id)
+    attempt = claim(jobs, job_id)
     submit(jobs)
-    assert jobs.hand_back(held)
-    assert jobs.beat(held, "decode", 0.1) == "lost"
+    assert jobs.hand_back(attempt)
+    assert jobs.beat(attempt, "decode", 0.1) == "lost"
     (offer,) = Queue(server, "w2", lease=jobs.lease, keys=keys).take(4)
     assert (offer.job_id, offer.is_recovered) == (job_id, True)
     assert claim(jobs, job_id, "w2").job.attempt == 1
@@ -230,11 +235,11 @@ def test_canceling_a_waiting_job(jobs: Jobs, queue: Queue) -> None:
 
 def test_canceling_a_running_job(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
-    held = claim(jobs, job_id)
+    attempt = claim(jobs, job_id)
     assert jobs.cancel(job_id) == "asked"
-    assert jobs.beat(held, "extract", 0.3) == "canceled"
-    assert jobs.stop(held)
-    assert not jobs.succeed(held, {"caption": "too late"})
+    assert jobs.beat(attempt, "extract", 0.3) == "canceled"
+    assert jobs.stop(attempt)
+    assert not jobs.succeed(attempt, {"caption": "too late"})
     job = jobs.get(job_id)
     assert job is not None
     assert job.state == "canceled"
@@ -273,9 +278,9 @@ def test_high_goes_before_low(jobs: Jobs, queue: Queue) -> None:
 
 
 def test_a_large_answer_is_refused(jobs: Jobs, queue: Queue) -> None:
-    held = claim(jobs, submit(jobs))
+    attempt = claim(jobs, submit(jobs))
     with pytest.raises(ValueError, match="belongs into a blob"):
-        jobs.succeed(held, {"caption": "x" * 70_000})
+        jobs.succeed(attempt, {"caption": "x" * 70_000})
 
 
 def test_an_emptied_server_gets_its_groups_again(
@@ -288,7 +293,7 @@ def test_an_emptied_server_gets_its_groups_again(
 
 
 def test_a_job_that_is_not_on_disk_is_not_accepted(tmp_path: Path) -> None:
-    with RedisServer(tmp_path) as own, connect(own.url, patience=5) as client:
+    with RedisServer(tmp_path) as server, connect(server.url, patience=5) as client:
         client.config_set("appendfsync", "no")
         jobs = Jobs(client, attempts=3, lease=1, result_ttl=60)
         with pytest.raises(errors.NotOnDisk):

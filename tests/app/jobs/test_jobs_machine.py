@@ -133,19 +133,19 @@ class JobMachine(RuleBasedStateMachine):
     def claimed(self, taken: Any, before: dict[str, str], *, may_take_over: bool) -> list[Claim]:
         if not isinstance(taken, Claim):
             return []
-        told = self.told[taken.job.id]
+        history = self.told[taken.job.id]
         assert may_take_over or before["state"] == "queued" or before["lease"] == "0"
-        assert int(taken.token) > told.token, "a token was given out twice"
-        told.token = int(taken.token)
-        told.starts += 1
+        assert int(taken.token) > history.token, "a token was given out twice"
+        history.token = int(taken.token)
+        history.starts += 1
         return [taken]
 
     @rule(claim=claims, progress=st.floats(0, 1))
     def beat(self, claim: Claim, progress: float) -> None:
         record = self.record(claim.job.id)
         is_good = record["state"] == "running" and record["token"] == claim.token
-        wanted = ("canceled" if "cancel" in record else "go") if is_good else "lost"
-        assert self.jobs.beat(claim, "extract", progress) == wanted
+        expected = ("canceled" if "cancel" in record else "go") if is_good else "lost"
+        assert self.jobs.beat(claim, "extract", progress) == expected
 
     @rule(claim=claims, how=st.sampled_from(["succeed", "fail", "stop", "hand back"]))
     def finish(self, claim: Claim, how: str) -> None:
@@ -173,8 +173,8 @@ class JobMachine(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         job_id = data.draw(st.sampled_from(sorted(self.told)))
         state = self.record(job_id)["state"]
-        wanted = {"queued": "done", "running": "asked"}.get(state, "over")
-        assert self.jobs.cancel(job_id) == wanted
+        expected = {"queued": "done", "running": "asked"}.get(state, "over")
+        assert self.jobs.cancel(job_id) == expected
 
     @precondition(lambda self: self.told)
     @rule(data=st.data())
@@ -198,15 +198,15 @@ class JobMachine(RuleBasedStateMachine):
 
     @invariant()
     def an_ending_is_written_once(self) -> None:
-        for job_id, told in self.told.items():
+        for job_id, history in self.told.items():
             record = self.record(job_id)
             if record["state"] in ("queued", "running"):
-                assert told.ending is None, f"{job_id} came back from {told.ending}"
-            elif told.ending is None:
-                told.ending = record
+                assert history.ending is None, f"{job_id} came back from {history.ending}"
+            elif history.ending is None:
+                history.ending = record
             else:
-                assert record == told.ending, f"{job_id} ended twice"
-            assert told.endings_acknowledged <= 1
+                assert record == history.ending, f"{job_id} ended twice"
+            assert history.endings_acknowledged <= 1
 
     @invariant()
     def nothing_is_lost_and_nothing_lingers(self) -> None:
@@ -214,8 +214,8 @@ class JobMachine(RuleBasedStateMachine):
         for job_id in self.told:
             record = self.record(job_id)
             stream = self.keys.stream(record["priority"])  # type: ignore[arg-type]
-            found: Any = self.server.xrange(stream, record["entry"], record["entry"])
-            assert len(found) == (record["state"] in ("queued", "running"))
+            entries: Any = self.server.xrange(stream, record["entry"], record["entry"])
+            assert len(entries) == (record["state"] in ("queued", "running"))
             if record["state"] == "running":
                 entry = record["entry"]
                 assert self.server.xpending_range(stream, GROUP, entry, entry, 1)
@@ -225,11 +225,11 @@ class JobMachine(RuleBasedStateMachine):
         """To those who follow the job, and to those who read all ends; and what was told last is so."""
         entries: Any = self.server.xrange(self.keys.ended)
         ended = Counter(fields["job"] for _, fields in entries)
-        for job_id, told in self.told.items():
+        for job_id, history in self.told.items():
             record = self.record(job_id)
             is_over = record["state"] not in ("queued", "running")
             assert ended[job_id] == is_over
-            assert (told.ends or self.end_events(job_id)) == is_over
+            assert (history.ends or self.end_events(job_id)) == is_over
             if record["state"] != "expired":
                 newest: Any = self.server.xrevrange(self.keys.events(job_id), count=1)
                 last = newest[0][1]
@@ -243,11 +243,11 @@ class JobMachine(RuleBasedStateMachine):
 
     @invariant()
     def attempts_are_bounded(self) -> None:
-        for job_id, told in self.told.items():
+        for job_id, history in self.told.items():
             attempt = int(self.record(job_id)["attempt"])
             assert 0 <= attempt <= ATTEMPTS
             # twice: an attempt in a batch that died goes on alone, once
-            assert told.starts <= 2 * (ATTEMPTS + told.hand_backs)
+            assert history.starts <= 2 * (ATTEMPTS + history.hand_backs)
 
     def teardown(self) -> None:
         """Whatever happened: one good worker brings every job to its end."""

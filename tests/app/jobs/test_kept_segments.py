@@ -127,8 +127,8 @@ def test_one_that_was_counted_before_the_writer_died_is_counted_once(blobs: Blob
 def test_at_the_end_all_that_was_left_counts(blobs: Blobs) -> None:
     folder = written(blobs, "1", 3)
     folder.hold({"start": 3.0, "end": 4.0}, {})
-    told = KeptSegments(folder.folder, 2)  # by the last beat
-    assert told.at_the_end(blobs).read(blobs) == [*segments(3), {"start": 3.0, "end": 4.0}]
+    kept = KeptSegments(folder.folder, 2)  # by the last beat
+    assert kept.at_the_end(blobs).read(blobs) == [*segments(3), {"start": 3.0, "end": 4.0}]
 
 
 def test_what_may_still_grow_on_another_basis_is_not_taken_over(blobs: Blobs) -> None:

@@ -29,8 +29,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def small(settings: Settings, disk: Path) -> Iterator[LiveApi]:
-    given = {"data": disk, "min_free_bytes": FLOOR, "max_upload_bytes": 64 * MIB, "max_backlog": 100}
-    with live_api(settings.model_copy(update=given)) as running:
+    limits = {"data": disk, "min_free_bytes": FLOOR, "max_upload_bytes": 64 * MIB, "max_backlog": 100}
+    with live_api(settings.model_copy(update=limits)) as running:
         yield running
 
 

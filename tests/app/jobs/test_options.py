@@ -35,8 +35,8 @@ def test_rare_options_stand_in_a_record_only_where_they_are_set() -> None:
     """What was written before they were there reads the same, and so do films that were begun then."""
     assert not RARE.keys() & CaptionOptions().model_dump().keys()
     options = CaptionOptions(method="sample", top_p=0.9, seed=3, name_once=False, category=4)
-    told = options.model_dump(mode="json")
-    assert {name: told[name] for name in RARE if name in told} == {
+    record = options.model_dump(mode="json")
+    assert {name: record[name] for name in RARE if name in record} == {
         "method": "sample",
         "top_p": 0.9,
         "seed": 3,
@@ -152,15 +152,15 @@ def test_options_survive_a_job_record() -> None:
     ],
 )
 def test_names_are_what_their_schema_says(field: str, value: str, is_right: bool) -> None:
-    given = {field: value} | ({"captioner": "fusion"} if field == "members" else {})
+    fields = {field: value} | ({"captioner": "fusion"} if field == "members" else {})
     schema = form_schema()[field]
     fits = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
     assert (fits and re.search(schema.get("pattern", ""), value) is not None) is is_right
     if is_right:
-        CaptionOptions.model_validate(given)
+        CaptionOptions.model_validate(fields)
     else:
         with pytest.raises(ValidationError):
-            CaptionOptions.model_validate(given)
+            CaptionOptions.model_validate(fields)
 
 
 def test_no_field_has_a_default_that_a_form_cannot_send() -> None:

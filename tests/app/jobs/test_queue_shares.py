@@ -331,7 +331,7 @@ def test_progress_never_goes_back(crowd: Crowd, jobs: Jobs) -> None:
     crowd.join("ann")
     (job_id,) = submit(jobs, 1)
     crowd.work("ann")
-    (held,) = crowd.claims["ann"]
+    (attempt,) = crowd.claims["ann"]
     seen = []
 
     def look() -> None:
@@ -339,9 +339,9 @@ def test_progress_never_goes_back(crowd: Crowd, jobs: Jobs) -> None:
         assert job is not None
         seen.append(job.progress)
 
-    jobs.beat(held, "caption", 0.8)
+    jobs.beat(attempt, "caption", 0.8)
     look()
-    again = jobs.claim_again(held, WorkerLost(""))
+    again = jobs.claim_again(attempt, WorkerLost(""))
     assert isinstance(again, Claim)
     look()
     jobs.beat(again, "decode", 0.1)

@@ -190,17 +190,17 @@ def test_a_second_redis_beside_a_living_first_removes_nothing(
     """Two machines share the blobs, and REDIS_URL was forgotten on one: its own Redis knows no job at all."""
     put_result(blobs, put_job(jobs, blobs))
     sweeper.sweep()
-    before, own = all_blobs(blobs), server.get(f"{jobs.keys.namespace}:blobs")
+    before, first_owner = all_blobs(blobs), server.get(f"{jobs.keys.namespace}:blobs")
     stranger = Sweeper(jobs, blobs, settings)
     for _ in range(4):
         for key in server.scan_iter(f"{jobs.keys.namespace}:*"):  # what the second Redis has
             server.delete(key)
         stranger.sweep()
         assert server.get(f"{jobs.keys.namespace}:blobs") is None
-        assert isinstance(own, str)
+        assert isinstance(first_owner, str)
         server.delete(f"{jobs.keys.namespace}:sweeper")
-        server.set(f"{jobs.keys.namespace}:blobs", own)  # what the first has
-        blobs.write("owner", f"{own} {uuid.uuid4().hex}".encode())
+        server.set(f"{jobs.keys.namespace}:blobs", first_owner)  # what the first has
+        blobs.write("owner", f"{first_owner} {uuid.uuid4().hex}".encode())
     assert all_blobs(blobs) == before
 
 
@@ -326,10 +326,10 @@ def test_results_of_older_versions_are_kept_where_they_lie(
     jobs.server.delete(f"{jobs.keys.namespace}:sweeper")
     for _ in range(2):
         sweeper.sweep()
-    found = jobs.get(job_id)
-    assert found is not None
-    assert blobs.exists(f"{found.results}/attention.json")
-    assert blobs.exists(f"{found.results}/frames/0.jpg")
+    job = jobs.get(job_id)
+    assert job is not None
+    assert blobs.exists(f"{job.results}/attention.json")
+    assert blobs.exists(f"{job.results}/frames/0.jpg")
 
 
 def test_without_redis_nothing_is_taken(blobs: Blobs, settings: Settings, keys: Keys, tmp_path: Path) -> None:

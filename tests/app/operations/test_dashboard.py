@@ -27,8 +27,8 @@ FUNCTIONS = {"max", "sum", "by", "rate", "increase", "histogram_quantile", "time
 
 
 def dashboard(root: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((root / "docker/grafana/reelword.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((root / "docker/grafana/reelword.json").read_text())
+    return document
 
 
 def panels(root: Path) -> list[dict[str, Any]]:
@@ -58,17 +58,17 @@ def told(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) -> dict[str, set[str]
     )  # fmt: skip
     WorkerRegistry(jobs.server, jobs.keys).advertise(info)
     api.client.get("/jobs/unknown")
-    found = defaultdict[str, set[str]](set)
+    labels = defaultdict[str, set[str]](set)
     for family in text_string_to_metric_families(api.client.get("/metrics").text):
         for sample in family.samples:
-            found[sample.name] |= set(sample.labels)
-    return dict(found)
+            labels[sample.name] |= set(sample.labels)
+    return dict(labels)
 
 
 def test_each_expression_asks_for_what_is_told(root: Path, told: dict[str, set[str]]) -> None:
-    asked = list(expressions(root))
-    assert len(asked) > 25
-    for expression in asked:
+    queries = list(expressions(root))
+    assert len(queries) > 25
+    for expression in queries:
         names = set(re.findall(r"\b(?:reelword|process)_\w+|\bup\b", expression))
         assert names or expression == "vector(0)"
         assert names - OWN_NAMES <= set(told), expression
@@ -93,10 +93,10 @@ def test_counters_are_asked_for_their_rate_and_shared_ones_for_the_maximum(root:
         for name in re.findall(r"reelword_\w+", expression):
             if name.endswith(("_total", "_bucket", "_sum")):
                 assert re.search(rf"(rate|increase)\({name}", expression), expression
-            own = name.startswith(
+            is_per_process = name.startswith(
                 ("reelword_requests", "reelword_request_", "reelword_problems", "reelword_up")
             )
-            assert own or "max" in expression, expression
+            assert is_per_process or "max" in expression, expression
 
 
 def test_the_legend_s_labels_are_kept_by_the_expression(root: Path) -> None:

@@ -125,12 +125,12 @@ def test_everything_lies_in_one_namespace(documents: list[Document]) -> None:
 
 
 def test_settings_are_settings(documents: list[Document]) -> None:
-    known = {variable for name in Settings.model_fields for variable in Settings.variables(name)}
+    variables = {variable for name in Settings.model_fields for variable in Settings.variables(name)}
     (config,) = of_kind(documents, "ConfigMap")
     named = set(config["data"])
     for _, container in containers(documents):
         named |= {each["name"] for each in container.get("env", []) if not each["name"].startswith("POD_")}
-    assert named <= known, named - known
+    assert named <= variables, named - variables
     Settings.model_validate({name.lower().removeprefix("reelword_"): v for name, v in config["data"].items()})
 
 
@@ -152,16 +152,16 @@ def test_pods_are_asked_how_they_are_and_are_bounded(documents: list[Document]) 
         assert container["resources"]["limits"]["memory"]
         ports = {port["name"] for port in container.get("ports", [])}
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            asked = container.get(probe, {}).get("httpGet") or container.get(probe, {}).get("tcpSocket")
-            assert asked is None or asked["port"] in ports
+            target = container.get(probe, {}).get("httpGet") or container.get(probe, {}).get("tcpSocket")
+            assert target is None or target["port"] in ports
 
 
 def test_what_is_mounted_is_there(documents: list[Document]) -> None:
     claims = {claim["metadata"]["name"] for claim in of_kind(documents, "PersistentVolumeClaim")}
     for workload in workloads(documents):
         pod = workload["spec"]["template"]["spec"]
-        own = {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
-        volumes = own | {volume["name"] for volume in pod.get("volumes", [])}
+        claimed = {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
+        volumes = claimed | {volume["name"] for volume in pod.get("volumes", [])}
         mounts = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
         assert mounts == volumes
         for volume in pod.get("volumes", []):
@@ -177,20 +177,20 @@ def test_selectors_find_their_pods(documents: list[Document]) -> None:
     for document in [*workloads(documents), *of_kind(documents, "PodDisruptionBudget")]:
         assert document["spec"]["selector"]["matchLabels"] in labels
     for document in of_kind(documents, "NetworkPolicy"):
-        wanted = document["spec"]["podSelector"]
-        assert wanted.get("matchLabels", labels[0]) in labels
-        assert set(wanted.get("matchExpressions", [{"values": []}])[0]["values"]) <= set(names)
+        selector = document["spec"]["podSelector"]
+        assert selector.get("matchLabels", labels[0]) in labels
+        assert set(selector.get("matchExpressions", [{"values": []}])[0]["values"]) <= set(names)
     for document in of_kind(documents, "HorizontalPodAutoscaler", "ScaledObject"):
         assert document["spec"]["scaleTargetRef"]["name"] in names
 
 
 def test_redis_and_images_are_those_of_compose(documents: list[Document], root: Path) -> None:
     compose = YAML(typ="safe").load((root / "docker-compose.yml").read_text())["services"]
-    found = {container["name"]: container for _, container in containers(documents)}
-    assert found["redis"]["command"] == compose["redis"]["command"]
+    by_name = {container["name"]: container for _, container in containers(documents)}
+    assert by_name["redis"]["command"] == compose["redis"]["command"]
     for name in ("redis", "api", "worker"):
         usual = re.sub(r"\$\{\w+:-([^}]+)\}", r"\1", compose[name]["image"])
-        assert found[name]["image"] == usual, name
+        assert by_name[name]["image"] == usual, name
     (service,) = [each for each in of_kind(documents, "Service") if each["metadata"]["name"] == "redis"]
     (config,) = of_kind(documents, "ConfigMap")
     assert config["data"]["REDIS_URL"] == f"redis://redis:{service['spec']['ports'][0]['port']}/0"
@@ -198,19 +198,19 @@ def test_redis_and_images_are_those_of_compose(documents: list[Document], root: 
 
 def test_probes_are_let_in(documents: list[Document], api: LiveApi) -> None:
     """The API answers only to its own names, and the kubelet asks by address unless it is told a name."""
-    found = {container["name"]: container for _, container in containers(documents)}
+    by_name = {container["name"]: container for _, container in containers(documents)}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        asked = found["api"][probe]["httpGet"]
-        headers = {header["name"]: header["value"] for header in asked["httpHeaders"]}
-        assert api.client.get(asked["path"], headers=headers).status_code == 200
-        refused = api.client.get(asked["path"], headers={"Host": "10.1.2.3:8000"})
+        request = by_name["api"][probe]["httpGet"]
+        headers = {header["name"]: header["value"] for header in request["httpHeaders"]}
+        assert api.client.get(request["path"], headers=headers).status_code == 200
+        refused = api.client.get(request["path"], headers={"Host": "10.1.2.3:8000"})
         assert refused.status_code == 400, "without the header this test would tell nothing"
 
 
 def test_autoscaling_asks_for_metrics_that_there_are(documents: list[Document], api: LiveApi) -> None:
-    told = {family.name for family in text_string_to_metric_families(api.client.get("/metrics").text)}
+    metrics = {family.name for family in text_string_to_metric_families(api.client.get("/metrics").text)}
     (scaled,) = of_kind(documents, "ScaledObject")
     for trigger in scaled["spec"]["triggers"]:
         names = set(re.findall(r"reelword_\w+", trigger["metadata"]["query"]))
         assert names
-        assert names <= told
+        assert names <= metrics

@@ -139,9 +139,9 @@ def test_eviction_of_jobs_is_no_readiness(own_api: LiveApi, own: redis.Redis, po
     own.config_set("maxmemory-policy", policy)
     assert warnings(own_api) == ["redis_evicts"], "nothing is deleted while there is no limit"
     own.config_set("maxmemory", "1gb")
-    found = causes(own_api)
-    assert list(found) == ["redis_evicts"]
-    assert policy in found["redis_evicts"]
+    troubles = causes(own_api)
+    assert list(troubles) == ["redis_evicts"]
+    assert policy in troubles["redis_evicts"]
 
 
 def test_eviction_of_what_lapses_is_a_warning(own_api: LiveApi, own: redis.Redis) -> None:
@@ -214,15 +214,15 @@ def test_a_server_that_reads_its_file_is_named(tmp_path: Path, settings: Setting
     slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"]
     with _run([*command, *slowly], port):
         registry = WorkerRegistry(connect(f"redis://127.0.0.1:{port}", 0.1, 2.5), Keys(settings.namespace))
-        found = health_of(f"redis://127.0.0.1:{port}", registry)
-        assert [trouble.code for trouble in found.troubles] == ["redis_loading"]
+        health = health_of(f"redis://127.0.0.1:{port}", registry)
+        assert [trouble.code for trouble in health.troubles] == ["redis_loading"]
 
 
 def test_workers_are_not_asked_for_where_redis_had_not_read_its_file(server: redis.Redis) -> None:
     """It may be through by the next command: the list would be empty, and nobody had registered yet."""
     with mock.patch.object(server, "info", return_value={"loading": 1, "loading_eta_seconds": 1}):
-        found = examine_service(server, WorkerRegistry(server, Keys("nobody")))
-    assert [trouble.code for trouble in found.troubles] == ["redis_loading"]
+        health = examine_service(server, WorkerRegistry(server, Keys("nobody")))
+    assert [trouble.code for trouble in health.troubles] == ["redis_loading"]
 
 
 def health_of(url: str, registry: WorkerRegistry) -> Health:
@@ -257,15 +257,15 @@ class _run:  # noqa: N801 - used like a function
 def test_doctor_says_the_same(own_server: RedisServer, own: redis.Redis, settings: Settings) -> None:
     own.config_set("maxmemory-policy", "allkeys-lru")
     own.config_set("maxmemory", "1gb")
-    found = list(check_redis(settings.model_copy(update={"redis_url": own_server.url})))
-    assert [finding.subject for finding in found][1:] == [
+    findings = list(check_redis(settings.model_copy(update={"redis_url": own_server.url})))
+    assert [finding.subject for finding in findings][1:] == [
         "redis_evicts",
         "no_worker",
         "workers",
         "access",
     ]
-    assert "maxmemory-policy allkeys-lru" in str(found[1].trouble)
-    assert "CONFIG SET maxmemory-policy noeviction" in str(found[1].trouble)
+    assert "maxmemory-policy allkeys-lru" in str(findings[1].trouble)
+    assert "CONFIG SET maxmemory-policy noeviction" in str(findings[1].trouble)
 
 
 def test_the_manual_lists_each_code(root: Path) -> None:

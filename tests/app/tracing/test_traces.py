@@ -252,7 +252,10 @@ def test_nothing_of_it_is_loaded_where_traces_are_off(root: Path) -> None:
 
 def test_what_is_not_installed_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "app.tracing.open_telemetry", raising=False)
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    # Another test's process may have loaded its modules, which would be found without the package above them.
+    loaded = [name for name in sys.modules if name.startswith("opentelemetry.")]
+    for name in ("opentelemetry", *loaded):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(PackageMissing, match="opentelemetry") as raised:
         connect_tracing(settings.model_copy(update={"traces": "http://127.0.0.1:9"}), "api")
     assert "make setup-tracing" in raised.value.advice

@@ -68,14 +68,14 @@ def submit(jobs: Jobs, webhook: str | None, **told: Any) -> str:
 
 def settled(api: LiveApi, job_id: str, state: str = "delivered") -> dict[str, Any]:
     """A delivery once it is so."""
-    found: list[dict[str, Any]] = []
+    deliveries: list[dict[str, Any]] = []
 
     def is_so() -> bool:
-        found[:] = api.client.get(f"/jobs/{job_id}/deliveries").json()["deliveries"]
-        return bool(found) and found[0]["state"] == state
+        deliveries[:] = api.client.get(f"/jobs/{job_id}/deliveries").json()["deliveries"]
+        return bool(deliveries) and deliveries[0]["state"] == state
 
     eventually(is_so, 20)
-    return found[0]
+    return deliveries[0]
 
 
 def test_an_end_is_told_once_and_signed(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
@@ -109,10 +109,10 @@ def test_failures_and_cancellations_are_told_too(hooked: LiveApi, jobs: Jobs, ta
         hooked.client.delete(f"/jobs/{canceled}")
         settled(hooked, failed)
         settled(hooked, canceled)
-    told = {got.message["data"]["id"]: got.message for got in receiver.received}
-    assert told[failed]["type"] == "job.failed"
-    assert told[failed]["data"]["error"]["code"] == "engine_crashed"
-    assert told[canceled]["type"] == "job.canceled"
+    messages = {got.message["data"]["id"]: got.message for got in receiver.received}
+    assert messages[failed]["type"] == "job.failed"
+    assert messages[failed]["data"]["error"]["code"] == "engine_crashed"
+    assert messages[canceled]["type"] == "job.canceled"
     assert len(receiver.received) == 2
 
 
@@ -159,10 +159,10 @@ def test_gone_ends_it_and_so_does_the_last_attempt(
         ids = [submit(jobs, gone.url), submit(jobs, broken.url)]
         for _ in ids:
             taker.succeed(taker.take())
-        found = [settled(hooked, job_id, "failed") for job_id in ids]
+        deliveries = [settled(hooked, job_id, "failed") for job_id in ids]
         time.sleep(0.3)
         assert (len(gone.received), len(broken.received)) == (1, FAST.attempts)
-    assert [len(delivery["attempts"]) for delivery in found] == [1, FAST.attempts]
+    assert [len(delivery["attempts"]) for delivery in deliveries] == [1, FAST.attempts]
     assert jobs.server.zcard(jobs.keys.deliveries) == 0
     assert jobs.server.ttl(jobs.keys.delivery(ids[0])) > 0
     assert jobs.server.ttl(jobs.keys.delivery_attempts(ids[0])) > 0
@@ -287,10 +287,10 @@ def test_attempts_are_made_over_about_a_day() -> None:
     schedule = Schedule()
     pauses = [schedule.pause_after(attempt, None) for attempt in range(1, schedule.attempts + 1)]
     assert pauses[-1] is None
-    known = [pause for pause in pauses if pause is not None]
-    assert known == sorted(known[:7]) + known[7:]
-    assert 5 <= known[0] <= 7
-    assert 0.9 * DAY < sum(known) < 1.2 * DAY
+    finite = [pause for pause in pauses if pause is not None]
+    assert finite == sorted(finite[:7]) + finite[7:]
+    assert 5 <= finite[0] <= 7
+    assert 0.9 * DAY < sum(finite) < 1.2 * DAY
     assert (schedule.pause_after(1, 3600.0), schedule.pause_after(1, 10 * DAY)) == (3600.0, DAY)
 
 

@@ -17,7 +17,6 @@ from extractors.features import Frames, Stream
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
 from extractors.networks.i3d import I3D, scale_pixels
-from extractors.networks.labels import rank_classes
 from extractors.networks.raft import Raft, quantise_flow
 from extractors.preprocessing.images import crop_middle, shrink_or_enlarge
 from extractors.pretrained.load import WeightsChoice, build_seeded
@@ -169,6 +168,6 @@ def test_the_packaged_weights_name_the_action_of_a_clip(shared: Path) -> None:
     extractor = made("i3d_rgb", Windows(32, 32, extraction_fps=25), weights="published")
     (streams,) = extractor.extract([Frames(whole.pixels[:32], whole.pts[:32], 32 / 25)])
     assert extractor.classes is not None
-    (best, share), *_ = rank_classes(streams["i3d_rgb_logits"].values, extractor.classes)
-    assert best == "arm wrestling"
-    assert share > 0.5
+    shares = streams["i3d_rgb_logits"].values.float().mean(0).softmax(0)
+    assert extractor.classes[int(shares.argmax())] == "arm wrestling"
+    assert shares.max() > 0.5

@@ -13,7 +13,7 @@ from extractors.catalog.imagenet import PLANS
 from extractors.extractor import create
 from extractors.features import Frames
 from extractors.networks.imagenet import LAYOUTS, InceptionV4, ResNet
-from extractors.networks.labels import IMAGENET, find_labels, rank_classes
+from extractors.networks.labels import IMAGENET, find_labels
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import build_seeded
 from extractors.pretrained.parameters import randomize
@@ -125,9 +125,3 @@ def test_labels_are_those_of_the_class() -> None:
     kinetics = find_labels(400)
     assert kinetics is not None
     assert list(kinetics) == sorted(kinetics)
-    logits = torch.zeros(2, 400)
-    logits[:, kinetics.index("archery")] = 9
-    logits[0, kinetics.index("cleaning pool")] = 12
-    (first, share), (second, _) = rank_classes(logits, kinetics, 2)
-    assert (first, second) == ("archery", "cleaning pool")
-    assert share == pytest.approx(0.92, abs=0.03)

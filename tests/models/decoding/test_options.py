@@ -13,7 +13,8 @@ import torch
 from pydantic import ValidationError
 
 from models.decoding.constraints import BAD_ENDINGS
-from models.decoding.options import DecodingOptions, LengthPenalty, first_fault
+from models.decoding.length_penalty import LengthPenalty
+from models.decoding.options import DecodingOptions, first_fault
 
 
 def test_length_penalties() -> None:

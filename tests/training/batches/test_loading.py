@@ -11,15 +11,8 @@ from torch import nn
 from models.inputs import Batch
 from models.vocabulary import Vocabulary
 from training.batches.loading import BatchLoader, find_device, map_tensors, move_to
-from training.batches.training_batch import (
-    CPU,
-    CaptionedItem,
-    TeacherTargets,
-    TrainingBatch,
-    TrainingBatches,
-    autocast,
-    training_precision,
-)
+from training.batches.training_batch import CaptionedItem, TeacherTargets, TrainingBatch, TrainingBatches
+from training.precision import CPU, autocast, training_precision
 
 META = torch.device("meta")
 

@@ -152,12 +152,12 @@ def test_who_is_late_finds_the_other_s_job(api: LiveApi, keys_of: IdempotencyKey
     late = keys_of.reserve("4f2c", None)
     assert isinstance(late, Reservation)
     jobs.server.delete(late.key)
-    made = send(api, headers=KEY).json()["id"]
+    job_id = send(api, headers=KEY).json()["id"]
     with pytest.raises(idempotency.KeyTaken):
-        jobs.submit("late", jobs.get(made).options, "uploads/late", reservation=late.of("x"))  # type: ignore[union-attr]
+        jobs.submit("late", jobs.get(job_id).options, "uploads/late", reservation=late.of("x"))  # type: ignore[union-attr]
     assert jobs.get("late") is None
     keys_of.release(late)
-    assert send(api, headers=KEY).json()["id"] == made
+    assert send(api, headers=KEY).json()["id"] == job_id
 
 
 def test_a_key_lasts_as_long_as_its_result(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) -> None:
@@ -171,8 +171,8 @@ def test_a_key_lasts_as_long_as_its_result(api: LiveApi, worker: ScriptedWorker,
 
 
 def test_keys_of_two_owners_are_two(keys_of: IdempotencyKeys) -> None:
-    held = [keys_of.reserve("4f2c", owner) for owner in (None, "a", "b")]
-    assert all(isinstance(each, Reservation) for each in held)
+    reservations = [keys_of.reserve("4f2c", owner) for owner in (None, "a", "b")]
+    assert all(isinstance(each, Reservation) for each in reservations)
     assert keys_of.reserve("4f2c", "a") is None
 
 

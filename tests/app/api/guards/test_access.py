@@ -67,9 +67,9 @@ def test_two_hosts_are_none(api: LiveApi) -> None:
 
 def test_pages_from_elsewhere_may_not_write(api: LiveApi) -> None:
     location = send(api).headers["location"]
-    own = f"http://127.0.0.1:{api.port}"
+    origin_here = f"http://127.0.0.1:{api.port}"
     foreign = [
-        "https://evil.example", "null", "http://localhost:1", "http://[", "", f"{own}.evil.example", "file://",
+        "https://evil.example", "null", "http://localhost:1", "http://[", "", f"{origin_here}.evil.example", "file://",
         f"http://evil.example@127.0.0.1:{api.port}",
     ]  # fmt: skip
     for origin in foreign:
@@ -79,15 +79,15 @@ def test_pages_from_elsewhere_may_not_write(api: LiveApi) -> None:
         ):
             assert_problem(response, 403, "origin_not_allowed")
         assert api.client.get(location, headers={"Origin": origin}).json()["state"] == "queued"
-    both = api.client.delete(location, headers=[("Origin", own), ("Origin", "https://evil.example")])
+    both = api.client.delete(location, headers=[("Origin", origin_here), ("Origin", "https://evil.example")])
     assert_problem(both, 403, "origin_not_allowed")
 
 
 def test_the_services_own_page_and_named_ones_may_write(api: LiveApi) -> None:
-    own = f"http://127.0.0.1:{api.port}"
+    origin_here = f"http://127.0.0.1:{api.port}"
     for origin in (
-        own,
-        own.upper().replace("HTTP", "http"),
+        origin_here,
+        origin_here.upper().replace("HTTP", "http"),
         "https://reel.example",
         "http://reel.example:8080",
     ):

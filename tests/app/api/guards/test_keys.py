@@ -115,12 +115,12 @@ def test_scopes_are_by_method(
     locked: LiveApi, scopes: tuple[str, ...], may_read: bool, may_write: bool, may_count: bool
 ) -> None:
     key = bearer(locked, scopes=scopes)
-    asked = [
+    answers = [
         (locked.client.get("/models", headers=key), may_read),
         (send(locked, headers=key), may_write),
         (locked.client.get("/metrics", headers=key), may_count),
     ]
-    for response, may in asked:
+    for response, may in answers:
         if may:
             assert response.status_code in (200, 202)
         else:

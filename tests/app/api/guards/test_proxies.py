@@ -102,9 +102,9 @@ def shared(settings: Settings) -> Iterator[LiveApi]:
 
 
 def test_a_named_site_s_page_may_ask_with_a_key(shared: LiveApi) -> None:
-    asked = {"Origin": APP, "Access-Control-Request-Method": "POST"}
-    asked["Access-Control-Request-Headers"] = "authorization, idempotency-key"
-    before = shared.client.options("/caption", headers=asked)
+    headers = {"Origin": APP, "Access-Control-Request-Method": "POST"}
+    headers["Access-Control-Request-Headers"] = "authorization, idempotency-key"
+    before = shared.client.options("/caption", headers=headers)
     assert before.status_code == 200
     assert before.headers["access-control-allow-origin"] == APP
     assert "access-control-allow-credentials" not in before.headers
@@ -126,8 +126,8 @@ def test_its_refusals_can_be_read_there(shared: LiveApi) -> None:
     "origin", ["https://evil.example", "http://app.example", f"{APP}.evil.example", "null"]
 )
 def test_other_sites_pages_may_not(shared: LiveApi, origin: str) -> None:
-    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-    assert "access-control-allow-origin" not in shared.client.options("/caption", headers=asked).headers
+    headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    assert "access-control-allow-origin" not in shared.client.options("/caption", headers=headers).headers
     key, token = make_key("ada")
     shared.service.keys.store.add(key)
     response = send(shared, headers={"Origin": origin, "Authorization": f"Bearer {token}"})

@@ -132,13 +132,15 @@ def test_a_more_urgent_job_is_taken_first(api: LiveApi, worker: ScriptedWorker) 
 def test_a_prompt_needs_a_captioner_that_takes_one(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) -> None:
     from app.jobs.captioner_info import CaptionerInfo
 
-    asked = CaptionerInfo(name="vlm", weights_sha256="0" * 64, features={}, takes_prompt=True)
-    worker.advertise("stats", asked)
+    prompted = CaptionerInfo(name="vlm", weights_sha256="0" * 64, features={}, takes_prompt=True)
+    worker.advertise("stats", prompted)
     body = assert_problem(send(api, prompt="Who is it?"), 422, "prompt_not_taken")
     assert body["known"] == ["vlm"]
     assert job_of(jobs, send(api, captioner="vlm", prompt="Who is it?")).options.prompt == "Who is it?"
-    known = {one["name"]: one["takes_prompt"] for one in api.client.get("/models").json()["captioners"]}
-    assert known == {"stats": False, "vlm": True}
+    takes_prompt = {
+        one["name"]: one["takes_prompt"] for one in api.client.get("/models").json()["captioners"]
+    }
+    assert takes_prompt == {"stats": False, "vlm": True}
 
 
 def test_an_option_needs_a_captioner_that_has_it(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) -> None:
@@ -149,16 +151,16 @@ def test_an_option_needs_a_captioner_that_has_it(api: LiveApi, worker: ScriptedW
     body = assert_problem(send(api, category=3), 422, "option_not_taken")
     assert "those that do: classed" in body["detail"]
     assert_problem(send(api, captioner="classed", category=20), 422, "option_not_taken")
-    told = job_of(jobs, send(api, captioner="classed", category=3, method="sample", top_k=4, name_once="no"))
-    assert told.options.model_dump(exclude_defaults=True) == {
+    job = job_of(jobs, send(api, captioner="classed", category=3, method="sample", top_k=4, name_once="no"))
+    assert job.options.model_dump(exclude_defaults=True) == {
         "captioner": "classed",
         "category": 3,
         "method": "sample",
         "top_k": 4,
         "name_once": False,
     }
-    known = {one["name"]: one["classes"] for one in api.client.get("/models").json()["captioners"]}
-    assert known == {"stats": 0, "classed": 20}
+    classes = {one["name"]: one["classes"] for one in api.client.get("/models").json()["captioners"]}
+    assert classes == {"stats": 0, "classed": 20}
 
 
 def test_records_say_which_version_of_the_program_they_need(api: LiveApi, jobs: Jobs) -> None:

@@ -105,8 +105,8 @@ def test_processes_share_the_floor(disk: Path) -> None:
 
 def test_uploads_side_by_side_get_507_and_the_floor_stays(settings: Settings, disk: Path) -> None:
     floor = 8 * MIB
-    given = {"data": disk, "min_free_bytes": floor, "max_upload_bytes": 16 * MIB, "max_backlog": 100}
-    with live_api(settings.model_copy(update=given)) as api:
+    limits = {"data": disk, "min_free_bytes": floor, "max_upload_bytes": 16 * MIB, "max_backlog": 100}
+    with live_api(settings.model_copy(update=limits)) as api:
 
         def send(number: int) -> httpx.Response:
             url = f"http://127.0.0.1:{api.port}/caption"

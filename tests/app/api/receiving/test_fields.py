@@ -25,13 +25,13 @@ VALUES = {
 
 
 def test_a_form_and_json_say_the_same() -> None:
-    asked = read_request(TEXTS)
-    assert asked == read_request(VALUES, is_json=True)
-    assert asked.priority == "high"
-    assert asked.options == CaptionOptions(
+    request = read_request(TEXTS)
+    assert request == read_request(VALUES, is_json=True)
+    assert request.priority == "high"
+    assert request.options == CaptionOptions(
         captioner="stats", beam_size=8, attention=False, segments="10", prompt="Who?"
     )
-    assert asked.submission == Submission(
+    assert request.submission == Submission(
         metadata={"order": 7},
         source_url="https://example.org/a.mp4",
         webhook="https://example.org/hook",
@@ -40,8 +40,12 @@ def test_a_form_and_json_say_the_same() -> None:
 
 
 def test_nothing_said_is_all_defaults() -> None:
-    asked = read_request({})
-    assert (asked.options, asked.priority, asked.submission) == (CaptionOptions(), "normal", Submission())
+    request = read_request({})
+    assert (request.options, request.priority, request.submission) == (
+        CaptionOptions(),
+        "normal",
+        Submission(),
+    )
 
 
 @pytest.mark.parametrize(

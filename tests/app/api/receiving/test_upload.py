@@ -152,18 +152,18 @@ def test_an_announced_size_is_refused_before_anything_is_read(file: Path) -> Non
 
 def test_reading_ends_soon_after_the_limit(file: Path) -> None:
     """Without Content-Length: what is read beyond the limit is one piece and the room for options."""
-    given = 0
+    sent_bytes = 0
 
     async def endless() -> AsyncIterator[bytes]:
-        nonlocal given
+        nonlocal sent_bytes
         yield part("video", b"", "a.mp4")[:-2]
         while True:
-            given += 65536
+            sent_bytes += 65536
             yield b"x" * 65536
 
     with pytest.raises(problems.UploadTooLarge):
         asyncio.run(receive(endless(), HEADERS, file, LIMIT))
-    assert given <= LIMIT + FORM_OVERHEAD + 2 * 65536
+    assert sent_bytes <= LIMIT + FORM_OVERHEAD + 2 * 65536
     assert not file.exists()
 
 

@@ -116,8 +116,8 @@ def test_canceling_a_batch_leaves_what_is_over(api: LiveApi, worker: ScriptedWor
     jobs.stop(running)
     response = api.client.delete(path)
     assert (response.status_code, response.json()["counts"]["canceled"]) == (200, 3)
-    done, *others = response.json()["jobs"]
-    assert get(api, f"/jobs/{done['id']}")["caption"] == "a dog runs"
+    succeeded, *others = response.json()["jobs"]
+    assert get(api, f"/jobs/{succeeded['id']}")["caption"] == "a dog runs"
     assert not {job["id"] for job in others[1:]} & set(api.uploads)
 
 
@@ -301,20 +301,20 @@ def test_a_batch_may_be_sent_again_with_its_key(api: LiveApi, worker: ScriptedWo
 
 
 def test_parallel_requests_with_one_key_make_one_batch(api: LiveApi, jobs: Jobs) -> None:
-    found: list[httpx.Response] = []
+    responses: list[httpx.Response] = []
 
     def send() -> None:
         files = [("video", (f"clip{number}.mp4", b"video")) for number in range(2)]
         with httpx.Client(base_url=api.client.base_url, timeout=30) as client:
-            found.append(client.post("/batches", files=files, headers={"Idempotency-Key": "one"}))
+            responses.append(client.post("/batches", files=files, headers={"Idempotency-Key": "one"}))
 
     threads = [threading.Thread(target=send) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {response.status_code for response in found} <= {202, 409}
-    assert len({response.json()["id"] for response in found if response.status_code == 202}) == 1
+    assert {response.status_code for response in responses} <= {202, 409}
+    assert len({response.json()["id"] for response in responses if response.status_code == 202}) == 1
     assert (len(records(jobs)), len(api.uploads)) == (2 + 2, 2)
 
 

@@ -148,9 +148,15 @@ def test_a_film_that_failed_shows_all_that_was_done(
     assert len(api.client.get(location).json()["segments"]) == 2
     kept = {"segments": KeptSegments(folder.folder, 2).as_record()}
     assert worker.jobs.fail(claim, TooDamaged("The file ends in noise."), kept)
-    told = api.client.get(location).json()
-    assert (told["state"], told["caption"], told["error"]["code"]) == ("failed", None, "too_damaged")
-    assert [each["caption"][:7] for each in told["segments"]] == [f"scene {number}" for number in range(4)]
+    document = api.client.get(location).json()
+    assert (document["state"], document["caption"], document["error"]["code"]) == (
+        "failed",
+        None,
+        "too_damaged",
+    )
+    assert [each["caption"][:7] for each in document["segments"]] == [
+        f"scene {number}" for number in range(4)
+    ]
     assert len(webvtt.from_string(api.client.get(f"{location}/captions.vtt").text).captions) == 4
     assert api.client.get(f"{location}/segments/3/frame.jpg").content == b"the last"
     assert api.client.get(f"{location}/segments/3/attention").json() == {"words": []}

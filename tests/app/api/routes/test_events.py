@@ -95,12 +95,12 @@ def test_a_failure_and_a_cancellation_are_ends(api: LiveApi, jobs: Jobs, worker:
         next(events)
         api.client.delete(canceled)
         assert next(events).json()["state"] == "canceled"
-    asked = send(api).headers["location"]
-    with following(api, asked) as events:
+    running = send(api).headers["location"]
+    with following(api, running) as events:
         next(events)
         claim = worker.take()
         assert next(events).json()["cancel_requested"] is False
-        api.client.delete(asked)
+        api.client.delete(running)
         assert next(events).json()["cancel_requested"] is True
         jobs.stop(claim)
         assert next(events).json()["state"] == "canceled"
@@ -133,18 +133,18 @@ def test_segments_are_told_once_each_wherever_a_connection_breaks(
     with following(api, location) as events:
         next(events)
         jobs.beat(claim, "caption", 0.1, write_segments(api, claim, 2))
-        found = [next(events) for _ in range(3)]
-    assert kinds(found) == ["segment", "segment", "state"]
-    assert [event.json()["number"] for event in found[:2]] == [0, 1]
-    assert found[1].json()["caption"] == "segment 1"
+        first = [next(events) for _ in range(3)]
+    assert kinds(first) == ["segment", "segment", "state"]
+    assert [event.json()["number"] for event in first[:2]] == [0, 1]
+    assert first[1].json()["caption"] == "segment 1"
     jobs.beat(claim, "caption", 0.2, write_segments(api, claim, 70))
     jobs.succeed(claim, {"caption": "a film", **write_segments(api, claim, 71)})
     whole = told(api, location, after="0")
     numbers = [event.json()["number"] for event in whole if event.event == "segment"]
     assert numbers == list(range(71))
     for number in (0, 1, 2, 40, 68, 69, 70, 71):
-        known = whole[number]
-        rest = told(api, location, after=known.id)
+        last_seen = whole[number]
+        rest = told(api, location, after=last_seen.id)
         assert [each.id for each in rest] == [each.id for each in whole[number + 1 :]]
     fresh = told(api, location)
     assert kinds(fresh) == ["segment"] * 71 + ["end"]
@@ -233,14 +233,16 @@ def test_followers_leave_room_for_others(settings: Settings, jobs: Jobs) -> None
     with live_api(settings.model_copy(update={"max_connections": 6})) as api:
         location = send(api).headers["location"]
         with httpx.Client(base_url=api.client.base_url, timeout=30) as many:
-            held = [many.send(many.build_request("GET", f"{location}/events"), stream=True) for _ in range(3)]
-            assert [response.status_code for response in held] == [200] * 3
+            streams = [
+                many.send(many.build_request("GET", f"{location}/events"), stream=True) for _ in range(3)
+            ]
+            assert [response.status_code for response in streams] == [200] * 3
             assert_problem(api.client.get(f"{location}/events"), 503, "too_many_followers")
             assert api.client.get(location).status_code == 200
-            held[0].close()
+            streams[0].close()
             with following(api, location) as events:
                 assert next(events).event == "state"
-            for response in held:
+            for response in streams:
                 response.close()
 
 

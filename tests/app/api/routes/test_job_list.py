@@ -46,11 +46,15 @@ def test_a_list_tells_of_each_job_in_short(api: LiveApi, worker: ScriptedWorker,
     body = get(api)
     assert body["next"] is None
     assert [job["id"] for job in body["jobs"]] == [waiting, second, first]
-    done, failed = body["jobs"][2], body["jobs"][1]
+    succeeded, failed = body["jobs"][2], body["jobs"][1]
     whole = api.client.get(f"/jobs/{first}").json()
     for name in ("state", "stage", "progress", "created_at", "started_at", "ended_at", "attempt", "filename"):
-        assert done[name] == whole[name]
-    assert (done["caption"], done["captioner"], done["duration"]) == ("a dog runs", "stats", 4.0)
+        assert succeeded[name] == whole[name]
+    assert (succeeded["caption"], succeeded["captioner"], succeeded["duration"]) == (
+        "a dog runs",
+        "stats",
+        4.0,
+    )
     assert (failed["error"]["code"], failed["metadata"], failed["batch"]) == (
         "worker_lost", {"order": 7}, "b" * 32,
     )  # fmt: skip
@@ -60,14 +64,14 @@ def test_a_list_tells_of_each_job_in_short(api: LiveApi, worker: ScriptedWorker,
 def test_pages_are_linked(roomy: LiveApi) -> None:
     sent = [send(roomy).json()["id"] for _ in range(5)]
     response = roomy.client.get("/jobs", params={"limit": 2, "created_after": "2020-01-01T00:00:00+01:00"})
-    found = [job["id"] for job in response.json()["jobs"]]
+    listed = [job["id"] for job in response.json()["jobs"]]
     while "link" in response.headers:
         assert response.links["next"]["url"].startswith("/jobs?")
         assert response.json()["next"] in response.links["next"]["url"].replace("%3D", "=")
         send(roomy)
         response = roomy.client.get(response.links["next"]["url"])
-        found += [job["id"] for job in response.json()["jobs"]]
-    assert found == sent[::-1]
+        listed += [job["id"] for job in response.json()["jobs"]]
+    assert listed == sent[::-1]
     assert response.json()["next"] is None
 
 

@@ -126,8 +126,8 @@ def test_unknown_jobs_are_not_found(api: LiveApi) -> None:
 def test_a_state_that_is_known_is_not_sent_again(api: LiveApi, worker: ScriptedWorker) -> None:
     location = send(api).headers["location"]
     tag = api.client.get(location).headers["etag"]
-    for known in (tag, f'"other", {tag}', "*"):
-        answer = api.client.get(location, headers={"If-None-Match": known})
+    for tags in (tag, f'"other", {tag}', "*"):
+        answer = api.client.get(location, headers={"If-None-Match": tags})
         assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
         assert answer.headers["retry-after"] == "1"
     claim = worker.take()

@@ -24,9 +24,9 @@ def recaptioned(api: LiveApi, jobs: Jobs, address: str, **how: Any) -> Job:
     response = api.client.post(f"{address}/recaption", **how)
     assert response.status_code == 202, response.text
     assert response.headers["location"] == response.json()["urls"]["self"] != address
-    found = jobs.get(response.json()["id"])
-    assert found is not None
-    return found
+    job = jobs.get(response.json()["id"])
+    assert job is not None
+    return job
 
 
 def told(job: Job) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def test_a_failed_job_has_no_video(api: LiveApi, jobs: Jobs, worker: ScriptedWor
 
 
 def test_a_video_that_is_to_be_fetched_is_not_there_yet(api: LiveApi, jobs: Jobs) -> None:
-    job_id, told = "a" * 32, Submission(source_url="https://example.org/a.mp4")
-    jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}", submission=told)
+    job_id, submission = "a" * 32, Submission(source_url="https://example.org/a.mp4")
+    jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}", submission=submission)
     assert api.client.get(f"/jobs/{job_id}").json()["urls"]["video"] is None
     problem = assert_problem(api.client.get(f"/jobs/{job_id}/video"), 404, "video_not_kept")
     assert "not been fetched yet" in problem["detail"]
