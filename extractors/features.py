@@ -216,10 +216,10 @@ class Footage(Frames):
         return Frames(self.pixels[places], self.pts[places], self.duration, self.fps)
 
     def at(self, size: FrameSize) -> Frames:
-        """The frames in an extractor's size, where they were decoded for several."""
+        """Returns the frames in an extractor's size, where they were decoded for several."""
         return Frames(self.sized.get(size, self.pixels), self.pts, self.duration, self.fps)
 
     def take(self, places: NDArray[np.int64]) -> Footage:
-        """Some of the frames, in every size."""
+        """Returns some of the frames, in every size."""
         sized = {size: pixels[places] for size, pixels in self.sized.items()}
         return replace(self, pixels=self.pixels[places], pts=self.pts[places], sized=sized)

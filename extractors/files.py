@@ -48,5 +48,5 @@ def git_blob_of(file: Path) -> str:
 
 
 def digest_of(digests: Iterable[str]) -> str:
-    """One sha256 for several files: of their sha256, one a line."""
+    """Returns one sha256 for several files: of their sha256, one a line."""
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()

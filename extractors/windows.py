@@ -147,7 +147,7 @@ class Windows:
         return max(1, int(np.ceil((duration - offset) * rate))), rate, min(offset, np.float64(duration / 2))
 
     def _starts(self, ticks: int) -> NDArray[np.int64]:
-        """The first tick of every window, rising."""
+        """Returns the first tick of every window, rising."""
         spare = max(0, ticks - self.stack_size)
         count = min(1 + -(-spare // self.step_size), -(-ticks // self.step_size))
         if self.extraction_total is not None or count <= self.most:

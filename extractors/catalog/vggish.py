@@ -159,7 +159,7 @@ def parse_options(name: str) -> VGGishOptions:
             components = COMPONENTS[word]
         else:
             choices = ", ".join(["no_relu", *COMPONENTS])
-            raise UnknownExtractor(f"{name!r}: behind vggish: stand {choices}, joined by +")
+            raise UnknownExtractor(f"{name!r}: vggish: is followed by {choices}, joined by +")
     return VGGishOptions(relu, components)
 
 

@@ -46,7 +46,7 @@ def main() -> None:
         _limit_memory(address_space + limits.memory)
         try:
             _send_parts(stream_file(path, request, limits), link, _Slots(link, shared, request.chunk_bytes))
-        except Exception as error:  # our own mistake: say which, and let a fresh process go on
+        except Exception as error:  # our own mistake: it is named, and a fresh process continues
             where = traceback.extract_tb(error.__traceback__)[-1]
             message = f"The decoder failed with {type(error).__name__} in {where.name}, line {where.lineno}."
             link.send_bytes(pack_error(errors.DecoderFault(message)))
@@ -108,7 +108,7 @@ class _Slots:
 
 
 def _address_space() -> int:
-    """Bytes this process has mapped, 0 where the system does not tell."""
+    """Returns the bytes that this process has mapped, 0 where the system does not report them."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[0]) * resource.getpagesize()

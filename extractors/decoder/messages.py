@@ -99,7 +99,7 @@ def pack_part(part: StreamPart, shared: int, offset: int) -> bytes:
 
 
 def _write(shared: int, offset: int, *arrays: NDArray[Any]) -> None:
-    """By position: parent and child have one file position between them, and use the file at once."""
+    """Writes by position: parent and child share one file position, and use the file at once."""
     for array in arrays:
         left = array.reshape(-1).view(np.uint8).data
         while left:

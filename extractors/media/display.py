@@ -112,7 +112,7 @@ def plan_display(frame: VideoFrame, sample_aspect: Fraction | None, crop: Crop |
 
 
 def _read_orientation(frame: VideoFrame) -> tuple[int, bool]:
-    """Quarter turns counter-clockwise, and whether a left-right mirroring follows.
+    """Reads quarter turns counter-clockwise, and whether a left-right mirroring follows.
 
     The display matrix sends a pixel to x' = a x + c y, y' = b x + d y with y downwards; it is stored as
     nine 32-bit numbers a b u c d v x y w, and a negative determinant mirrors (libavutil/display.h).

@@ -164,7 +164,7 @@ class DecoderKilled(DecoderError):
 
 
 def error_from_code(code: str, message: str) -> MediaError:
-    """The error a decoding process reported, made again on this side of the pipe."""
+    """Returns the error a decoding process reported, made again on this side of the pipe."""
     for leaf in leaves(MediaError):
         if leaf.code == code:
             return leaf(message)

@@ -120,7 +120,7 @@ def _track_warnings(
 
 
 def _read_frame_count(source: MediaSource, container: InputContainer, stream: VideoStream) -> int | None:
-    """Frames the header claims, less those that an edit list takes out of the container's own table.
+    """Reads the frames the header claims, less those that an edit list takes out of the container's table.
 
     Other containers claim none: FFmpeg counts what it found in them, or takes ticks for frames.
     """

@@ -21,7 +21,7 @@ DEPTHS = (3, 8, 36, 3)
 def _conv_norm(
     inputs: int, outputs: int, kernel: int, stride: int = 1, depthwise: bool = False
 ) -> nn.Sequential:
-    """A convolution and its batch norm, whose epsilon is Caffe2's."""
+    """Builds a convolution and its batch norm, whose epsilon is Caffe2's."""
     groups = inputs if depthwise else 1
     conv = nn.Conv3d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm3d(outputs, eps=1e-3))

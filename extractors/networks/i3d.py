@@ -178,7 +178,7 @@ def rename_parameters(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def _rename_piergiaj(name: str) -> str:
-    """``Mixed_3b.b1a.conv3d.weight``, ``Mixed_3b.b1a.bn.bias``, ``logits.conv3d.weight``."""
+    """Renames ``Mixed_3b.b1a.conv3d.weight``, ``Mixed_3b.b1a.bn.bias``, ``logits.conv3d.weight``."""
     if name.startswith("logits.conv3d."):
         return name.replace("conv3d.", "")
     name = name.replace(".conv3d.", ".conv.").replace(".bn.", ".norm.")
@@ -186,7 +186,7 @@ def _rename_piergiaj(name: str) -> str:
 
 
 def _rename_hassony2(name: str) -> str:
-    """``mixed_3b.branch_1.0.conv3d.weight``, ``mixed_3b.branch_0.batch3d.bias``, ``conv3d_0c_1x1.…``."""
+    """Renames ``mixed_3b.branch_1.0.conv3d.weight``, ``…branch_0.batch3d.bias``, ``conv3d_0c_1x1.…``."""
     if name.startswith("conv3d_0c_1x1.conv3d."):
         return name.replace("conv3d_0c_1x1.conv3d.", "logits.")
     name = name[:1].upper() + name[1:]
@@ -195,7 +195,7 @@ def _rename_hassony2(name: str) -> str:
 
 
 def _rename_flax(checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``params/Mixed_3b/Branch_1/Conv3d_0b_3x3/Conv_0/kernel``, ``batch_stats/…/BatchNorm_0/mean``.
+    """Renames ``params/Mixed_3b/Branch_1/Conv3d_0b_3x3/Conv_0/kernel``, ``batch_stats/…/BatchNorm_0/mean``.
 
     Kernels are (T, H, W, in, out). As in DeepMind's original the batch norms' scales, which are 1, are left
     out.

@@ -91,7 +91,7 @@ class Bottleneck3D(nn.Module):
 
 
 def _build_shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """The paper's type B: a projection where the shape changes."""
+    """Builds the paper's type B: a projection where the shape changes."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
     return nn.Sequential(nn.Conv3d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm3d(outputs))

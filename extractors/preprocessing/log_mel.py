@@ -45,7 +45,7 @@ def compute_examples(samples: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def _periodic_hann() -> Floats:
-    """Without its last point, which would repeat the first: what TensorFlow and MATLAB call periodic."""
+    """Makes Hann's window without its last point, which would repeat the first ("periodic")."""
     window: Floats = 0.5 - 0.5 * np.cos(2 * np.pi / WINDOW * np.arange(WINDOW))
     return window
 
@@ -58,7 +58,7 @@ def _to_mel(hertz: Floats) -> Floats:
 
 @cache
 def _make_mel_matrix() -> Floats:
-    """(257, 64): triangles that are straight in mel, not in hertz; the constant part belongs to none."""
+    """Makes (257, 64): triangles straight in mel, not in hertz; the constant part belongs to none."""
     bins = _to_mel(np.linspace(0.0, RATE / 2, FFT // 2 + 1))[:, None]
     lowest, highest = _to_mel(np.array([LOWEST, HIGHEST]))
     edges = np.linspace(lowest, highest, BANDS + 2)

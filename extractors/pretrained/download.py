@@ -1,4 +1,4 @@
-"""Downloads a file over HTTP: goes on where it broke off; it appears only when it is whole and right.
+"""Downloads a file over HTTP: resumes where it broke off; it appears only when it is whole and right.
 
 What has come lies in FILE.part until its check has passed, and beside it what the server called that version
 of the file, so that a later run asks for the rest of the same one (RFC 9110, Range and If-Range). Proxies

@@ -73,7 +73,7 @@ class Offline(DownloadError):
 
 class ServerUnreachable(DownloadError):
     code = "server_unreachable"
-    hint = "Run the command again, it goes on where it stopped; behind a proxy set HTTPS_PROXY."
+    hint = "Run the command again, it continues where it stopped; behind a proxy set HTTPS_PROXY."
 
 
 class DownloadRefused(DownloadError):

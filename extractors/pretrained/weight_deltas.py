@@ -45,5 +45,5 @@ def _add_change(name: str, value: Tensor, changes: Checkpoint) -> Tensor:
 
 
 def align_channels(scale: Tensor, like: Tensor) -> Tensor:
-    """(channels,) with an axis of one for each further axis of ``like``."""
+    """Returns (channels,) with an axis of one for each further axis of ``like``."""
     return scale.view(-1, *[1] * (like.dim() - 1))

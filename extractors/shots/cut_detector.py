@@ -68,7 +68,7 @@ class CutDetector:
             yield JudgedFrame(each.time, each.pixels, each.number in cuts)
 
     def finish(self) -> Iterator[JudgedFrame]:
-        """The last frames: too few follow them to tell a cut."""
+        """Yields the last frames: too few follow them to tell a cut."""
         while self._waiting:
             each = self._waiting.popleft()
             yield JudgedFrame(each.time, each.pixels, is_cut=False)
@@ -93,7 +93,7 @@ class _Waiting:
 
 
 def _small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The picture in blue, green and red, as the detector has it."""
+    """Returns the picture in blue, green and red, as the detector has it."""
     height, width = pixels.shape[:2]
     scale = min(1.0, SIDE / min(height, width))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))

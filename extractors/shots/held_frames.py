@@ -73,7 +73,7 @@ class HeldFrames:
 
 
 def most_typical(pixels: NDArray[np.uint8]) -> int:
-    """Position of the frame uint8 (T, H, W, 3) that differs least from all others, seen from afar."""
+    """Finds the position of the frame uint8 (T, H, W, 3) that differs least from all others, seen small."""
     small = np.stack([cv2.resize(frame, THUMBNAIL, interpolation=cv2.INTER_AREA) for frame in pixels])
     flat = small.reshape(len(small), -1).astype(np.float32)
     distances = np.abs(flat[:, None] - flat[None]).mean(2)

@@ -51,7 +51,7 @@ class SegmentOptions:
 
     @classmethod
     def parse(cls, text: str, minimum: float = 2.0, maximum: float = 20.0) -> SegmentOptions:
-        """From the words of a form or a command line.
+        """Reads the words of a form or a command line.
 
         Args:
             text: "auto", "shots", "none", or a piece's length in seconds.
@@ -71,7 +71,7 @@ class SegmentOptions:
         return cls("pieces", seconds, minimum, maximum)
 
     def resolved(self, duration: float) -> SegmentOptions:
-        """The same with "auto" replaced by what it means for a film of ``duration`` seconds."""
+        """Returns the same with "auto" replaced by what it means for a film of ``duration`` seconds."""
         if self.kind != "auto":
             return self
         kind: Segmentation = "shots" if duration >= LONG_FILM else "none"
@@ -133,7 +133,7 @@ class SegmentPlan:
 
     @classmethod
     def of(cls, request: DecodeRequest) -> SegmentPlan | None:
-        """The plan that serves a captioner's request, or None where it needs the segment read once more.
+        """Makes the plan that serves a captioner's request, or None where it needs the segment read again.
 
         Frames spread over the time can be chosen while a segment is still open. Windows of neighbouring
         frames, a steady rate, sound, and frames in other sizes than those that are handed over cannot: how

@@ -118,7 +118,7 @@ class Segmenter:
         self._open = self._opened(self.start)
 
     def take(self, frame: JudgedFrame) -> Iterator[SegmentFrames]:
-        """The segments that are finished now that this frame, later than those before, is known."""
+        """Yields the segments that are finished now that this frame, later than those before, is known."""
         if self._next is not None and frame.time >= self._next.start + self.options.shortest:
             yield from self._end_at(self._next.start)
         if frame.is_cut:
@@ -162,7 +162,7 @@ class Segmenter:
         return _Open(start, HeldFrames(HELD_PER_FRAME * self.plan.count), forced)
 
     def _finished(self, done: _Open, end: float) -> SegmentFrames:
-        """The segment, and those of its frames that are nearest to where a clip's frames are taken."""
+        """Makes the segment, with those of its frames that are nearest to where a clip's frames are taken."""
         duration = end - done.start
         instants = done.start + Sampling(self.plan.count).instants(duration)
         times, pixels = done.held.take(done.held.nearest(instants))

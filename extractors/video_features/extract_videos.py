@@ -158,7 +158,7 @@ class _VideoInWork:
         return self.error is not None or all(pending.complete for pending in self._pending)
 
     def outcome(self) -> tuple[Path, ExtractedVideo | Exception]:
-        """Once complete; the derived streams are made now."""
+        """Returns what came of it, once complete; the derived streams are made now."""
         try:
             return self.path, self._finish()
         except Exception as error:

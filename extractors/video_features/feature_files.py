@@ -105,7 +105,7 @@ def name_extractor_folder(extractor: str, *, seeded: bool = False) -> str:
 
 
 def path_digest(file: Path) -> str:
-    """Eight hexadecimal digits that tell files of one name in different folders apart."""
+    """Returns eight hexadecimal digits that distinguish files of one name in different folders."""
     return hashlib.sha256(os.fsencode(os.path.abspath(file))).hexdigest()[:8]
 
 

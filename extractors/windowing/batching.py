@@ -143,7 +143,7 @@ def _tensors(rows: WindowRows) -> list[Tensor]:
 
 
 def _allocate(like: WindowRows, count: int) -> WindowRows:
-    """Uninitialised rows of as many windows, on the CPU."""
+    """Allocates uninitialised rows of as many windows, on the CPU."""
     values, boxes, mask = (
         None if tensor is None else torch.empty(count, *tensor.shape[1:], dtype=tensor.dtype)
         for tensor in (like.values, like.boxes, like.mask)

@@ -117,7 +117,7 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
         return [member for member in self.members if isinstance(member, Captioner)]
 
     def _average(self, attentions: Sequence[StepAttention | None]) -> StepAttention | None:
-        """The weighted mean where members are alike and all attended, otherwise the first member's."""
+        """Returns the weighted mean where members are alike and all attended, else the first member's."""
         first, every = attentions[0], [each for each in attentions if each is not None]
         if first is None or not self._alike or len(every) < len(attentions):
             return first

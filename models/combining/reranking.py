@@ -238,7 +238,7 @@ def rank_candidates(
 
 
 def _collect_candidates(outputs: Mapping[str, MemberOutput], video: int) -> list[Candidate]:
-    """One video's candidates, not yet scored; a caption that reads like an earlier one is left out."""
+    """Collects one video's candidates, not yet scored; one that reads like an earlier one is left out."""
     by_words: dict[tuple[str, ...], Candidate] = {}
     for name, output in outputs.items():
         for candidate in output.candidates(name, video):
@@ -249,7 +249,7 @@ def _collect_candidates(outputs: Mapping[str, MemberOutput], video: int) -> list
 def _score_relevance(
     embedding: SemanticEmbedding, videos: Tensor, competing: Sequence[Sequence[Candidate]]
 ) -> tuple[Tensor, ...]:
-    """For each video the cosines of its candidates; a word that the embedding does not know is its <unk>."""
+    """Computes each video's cosines with its candidates; words unknown to the embedding are its <unk>."""
     counts = [len(candidates) for candidates in competing]
     captions = [embedding.vocabulary.encode(each.words) for candidates in competing for each in candidates]
     sentences = embedding.encode_sentences(pad_captions(captions).to(videos.device))
@@ -260,7 +260,7 @@ def _score_relevance(
 def _score_likelihood(
     outputs: Mapping[str, MemberOutput], competing: Sequence[Sequence[Candidate]]
 ) -> Tensor:
-    """(B, most candidates): log-probability a word, the mean over members."""
+    """Returns (B, most candidates): log-probability a word, the mean over members."""
     most = max(len(candidates) for candidates in competing)
     filled = [[*candidates, *[candidates[0]] * (most - len(candidates))] for candidates in competing]
     return torch.stack([output.score(filled) for output in outputs.values()]).mean(0)

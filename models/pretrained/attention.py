@@ -26,7 +26,7 @@ class AttentionChoice:
     rollout: bool = False
 
     def of(self, modules: Sequence[nn.Module]) -> list[nn.Module]:
-        """The modules that are recorded. Raises ValueError where a layer is not there."""
+        """Returns the modules that are recorded. Raises ValueError where a layer is not there."""
         if self.rollout:
             return list(modules)
         if self.layers is None:
@@ -64,7 +64,7 @@ class AttentionRecorder:
         self._hooks.close()
 
     def weights(self) -> Tensor:
-        """(R, queries, keys), float32: each query's mean over layers and heads, or the rollout."""
+        """Returns (R, queries, keys), float32: each query's mean over layers and heads, or the rollout."""
         if self._total is None:
             raise RuntimeError("no attention passed: was the model loaded with eager attention?")
         if self._choice.rollout:
@@ -82,7 +82,7 @@ class AttentionRecorder:
             self._total = mean if self._total is None else self._total + mean
 
     def _rolled(self, weights: Tensor) -> Tensor:
-        """One layer more: what a token has of the keys by way of those that it attends to."""
+        """Returns one layer more: what a token has of the keys by way of those that it attends to."""
         if weights.shape[1] != weights.shape[2]:
             raise ValueError("rollout is for self-attention")
         through = (weights + torch.eye(weights.shape[1], device=weights.device)) / 2

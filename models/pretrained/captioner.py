@@ -233,7 +233,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @abstractmethod
     def _generate(self, encoded: EncodedT, config: GenerationConfig) -> Tensor:
-        """(R, L) tokens written, the captions of a video side by side, without what they began with."""
+        """Writes (R, L) tokens, the captions of a video side by side, without what they began with."""
 
     @abstractmethod
     def _read_back(self, encoded: EncodedT, tokens: Tensor, with_attention: bool) -> ReadBack:
@@ -250,7 +250,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @abstractmethod
     def _attention_modules(self) -> Sequence[nn.Module]:
-        """Those of the decoder that look at visual tokens, the lowest layer first."""
+        """Returns the decoder's modules that look at visual tokens, the lowest layer first."""
 
     @abstractmethod
     def _token_map(self, encoded: EncodedT, video: int, frames: ChosenFrames) -> TokenMap:
@@ -299,7 +299,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         options: DecodingOptions,
         looked: tuple[TokenMap, ChosenFrames, Tensor] | None = None,
     ) -> Caption:
-        """One row of the batch, whose lists are padded to the longest."""
+        """Makes the caption of one row of the batch, whose lists are padded to the longest."""
         inner = tokens[:-1] if tokens and tokens[-1] in self.tokens.ends else tokens
         words = split_words(self.tokenizer, inner)
         exponent = LengthPenalty.parse(options.length_penalty).exponent
@@ -321,13 +321,13 @@ def _attention(
 
 
 def _until_end(rows: Sequence[Sequence[int]], tokens: SpecialTokens) -> list[list[int]]:
-    """Captions with their end token, without what pads them; one that was cut has no end token."""
+    """Returns the captions with their end token, without padding; one that was cut has no end token."""
     ends = [next((place for place, token in enumerate(row) if token in tokens.ends), None) for row in rows]
     return [list(row if end is None else row[: end + 1]) for row, end in zip(rows, ends, strict=True)]
 
 
 def _logprobs(logits: Tensor, tokens: Tensor, temperature: float) -> list[list[float]]:
-    """(R, L) natural logarithms of each token's probability given those before it. Raises NotANumber."""
+    """Computes (R, L) log-probabilities of each token given those before it. Raises NotANumber."""
     normed = (logits.float() / temperature).log_softmax(2)
     of_tokens = normed.gather(2, tokens[:, :, None])[:, :, 0]
     if of_tokens.isnan().any():

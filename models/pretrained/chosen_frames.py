@@ -50,7 +50,7 @@ class ChosenFrames:
         return int(self.pixels.shape[1]), int(self.pixels.shape[2])
 
     def moments(self, frames_each: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """The times that the model's moments stand for.
+        """Returns the times that the model's moments stand for.
 
         Args:
             frames_each: Frames that make one moment of the model.

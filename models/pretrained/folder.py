@@ -61,7 +61,7 @@ class PretrainedInfo:
     config: Mapping[str, Any]  #: config.json
 
     def memory(self, precision: Precision = "float32") -> int:
-        """Bytes that it takes when it is loaded and captions one video, an estimate."""
+        """Estimates the bytes that it takes when it is loaded and captions one video."""
         return self.parameters * BYTES[precision] + self.working * BYTES[precision] // 4
 
 
@@ -99,7 +99,7 @@ def read_pretrained_info(folder: Path, name: str | None = None) -> PretrainedInf
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object of the folder.
+    """Reads a JSON object of the folder.
 
     Raises NotACaptioner where it is not there, PretrainedDamaged where it cannot be read.
     """
@@ -132,7 +132,7 @@ def _family(folder: Path, config: Mapping[str, Any]) -> tuple[Family, str]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that hold the model.
+    """Returns the safetensors files that hold the model.
 
     Raises PickledWeightsOnly where there are others only, PretrainedDamaged where one is not there.
     """

@@ -64,7 +64,7 @@ class Published:
 
 
 def wanted_files(names: Iterable[str], origin: str) -> list[str]:
-    """The files that a captioner is read from: configuration, tokenizer, processor and safetensors.
+    """Returns the files that a captioner is read from: configuration, tokenizer, processor and safetensors.
 
     Sub-folders are left out, and shards follow from their index. Raises NotACaptioner where there is no
     config.json or no weights, PickledWeightsOnly where there are no safetensors.

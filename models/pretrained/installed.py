@@ -164,7 +164,7 @@ class InstalledCaptioners:
         return card
 
     def list(self) -> list[PretrainedCard]:
-        """The cards of all that are installed, by name. Raises FilesDiffer where a card cannot be read."""
+        """Lists the cards of all captioners here, by name. Raises FilesDiffer where a card is unreadable."""
         if not self.folder.is_dir():
             return []
         folders = sorted(
@@ -181,7 +181,7 @@ class InstalledCaptioners:
             raise FilesDiffer(f"The card of {name} cannot be read.") from error
 
     def path(self, name: str) -> Path:
-        """The folder of an installed captioner. Raises NotInstalled."""
+        """Returns the folder of an installed captioner. Raises NotInstalled."""
         if not NAME.fullmatch(name) or not (self.folder / name).is_dir():
             raise NotInstalled(f"No captioner called {name} is installed.")
         return self.folder / name
@@ -236,13 +236,13 @@ class InstalledCaptioners:
 
 
 def hub_id(text: str) -> tuple[str, str | None] | None:
-    """``owner/name@revision`` as (id, revision), or None where the text is no id of a hub."""
+    """Splits ``owner/name@revision`` into (id, revision), or None where the text is no id of a hub."""
     match = HUB_ID.fullmatch(text)
     return None if match is None else (match["id"], match["revision"])
 
 
 def default_name(source: str) -> str:
-    """The last part of an id or a path, in lower case and without a revision."""
+    """Returns the last part of an id or a path, in lower case and without a revision."""
     hub = hub_id(source)
     last = source.rstrip("/").rpartition("/")[2] if hub is None else hub[0].rpartition("/")[2]
     return Path(source).resolve().name.lower() if last in ("", ".", "..") else last.lower()

@@ -42,7 +42,7 @@ class _Stack:
 
 
 def working_memory(config: Mapping[str, Any]) -> int:
-    """Bytes in float32 for one video with a beam of five.
+    """Estimates the bytes in float32 for one video with a beam of five.
 
     Args:
         config: config.json of any of the families.
@@ -68,13 +68,13 @@ def working_memory(config: Mapping[str, Any]) -> int:
 
 
 def _patches(vision: Mapping[str, Any]) -> int:
-    """Of one frame before any are merged; models of any size are taken to see 448 pixels square."""
+    """Counts a frame's patches before merging; models of any size are taken to see 448 pixels square."""
     pixels = _first(vision, "image_size", default=448)
     return max(1, pixels // _first(vision, "patch_size", default=16)) ** 2
 
 
 def _merged(config: Mapping[str, Any], vision: Mapping[str, Any], patches: int) -> int:
-    """Visual tokens of one frame in the decoder."""
+    """Counts the visual tokens of one frame in the decoder."""
     merged = float(config.get("scale_factor") or 1)
     each_way = merged if merged >= 1 else 1 / merged
     each_way = max(each_way, _first(vision, "spatial_merge_size", default=1))
@@ -82,7 +82,7 @@ def _merged(config: Mapping[str, Any], vision: Mapping[str, Any], patches: int) 
 
 
 def _first(config: Mapping[str, Any], *names: str, default: int) -> int:
-    """The first number of several names; of a size with two sides, the first."""
+    """Returns the first number of several names; of a size with two sides, the first."""
     for name in names:
         value = config.get(name)
         if isinstance(value, list | tuple) and value:

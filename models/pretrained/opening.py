@@ -96,7 +96,7 @@ def open_model(
 
 
 def open_tokenizer(info: PretrainedInfo) -> Any:
-    """The folder's tokenizer. Raises PretrainedDamaged."""
+    """Opens the folder's tokenizer. Raises PretrainedDamaged."""
     if not any((info.folder / name).is_file() for name in VOCABULARIES):
         raise PretrainedDamaged(f"{info.folder} has no tokenizer.")
     with _opening(info.folder, "tokenizer"):
@@ -104,14 +104,14 @@ def open_tokenizer(info: PretrainedInfo) -> Any:
 
 
 def open_processor(info: PretrainedInfo) -> Any:
-    """The folder's processor of text and videos together. Raises PretrainedDamaged."""
+    """Opens the folder's processor of text and videos together. Raises PretrainedDamaged."""
     open_tokenizer(info)
     with _opening(info.folder, "processor"):
         return AutoProcessor.from_pretrained(info.folder, **CLOSED)
 
 
 def special_tokens(model: Any, tokenizer: Any, start: int | None = None) -> SpecialTokens:
-    """The special tokens that a model ends, pads and begins captions with.
+    """Returns the special tokens that a model ends, pads and begins captions with.
 
     Args:
         model: Its generation configuration comes first.
@@ -149,7 +149,7 @@ class PixelProcessor:
 
     @classmethod
     def open(cls, info: PretrainedInfo) -> PixelProcessor:
-        """The folder's. Raises PretrainedDamaged."""
+        """Opens the folder's processor. Raises PretrainedDamaged."""
         with _opening(info.folder, "image processor"):
             processor = AutoImageProcessor.from_pretrained(info.folder, **CLOSED)
             return cls(processor, resize_and_crop(processor))
@@ -161,7 +161,7 @@ class PixelProcessor:
         return size if isinstance(size, int) else max(size)
 
     def __call__(self, frames: NDArray[np.uint8]) -> Tensor:
-        """Frames uint8 (T, H, W, 3) to float32 (T, 3, h, w)."""
+        """Turns frames uint8 (T, H, W, 3) into float32 (T, 3, h, w)."""
         pictures = list(torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2))
         processed = self.processor(pictures, input_data_format="channels_first", return_tensors="pt")
         pixels: Tensor = processed["pixel_values"]

@@ -52,7 +52,7 @@ def check_options(options: DecodingOptions) -> None:
 
 
 def generation_config(options: DecodingOptions, tokens: SpecialTokens) -> GenerationConfig:
-    """The same search in the words of transformers.
+    """Returns the same search as transformers' own configuration.
 
     Beams end as ours do (``early_stopping="never"``): when none that is open could still win.
 

@@ -90,7 +90,7 @@ def resize_and_crop(processor: Any) -> ResizeAndCrop:
 
 
 def _sides(size: Any) -> Mapping[str, int]:
-    """``SizeDict`` or a mapping, without what is None."""
+    """Returns the sides of a ``SizeDict`` or mapping, without what is None."""
     return {name: int(value) for name, value in dict(size or {}).items() if value}
 
 

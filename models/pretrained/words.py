@@ -19,11 +19,11 @@ class TokenWords:
     owners: NDArray[np.int64]
 
     def summed(self, values: Sequence[float]) -> list[float]:
-        """A word's log-probability: the sum of its tokens'."""
+        """Sums a word's log-probability over its tokens."""
         return [float(sum(values[place] for place in of_word)) for of_word in self._tokens()]
 
     def averaged(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A word's attention, (words, keys): the mean of its tokens' rows (tokens, keys)."""
+        """Averages words' attention (words, keys) over their tokens' rows (tokens, keys)."""
         means = np.zeros((len(self.words), rows.shape[1]))
         for word, of_word in reversed(list(enumerate(self._tokens()))):
             means[word] = rows[of_word].mean(0) if len(of_word) else means[word + 1]

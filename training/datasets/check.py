@@ -64,26 +64,21 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class SetCheck:
-    """The result of ``python -m app data check``.
+    """The result of ``python -m app data check``."""
 
-    words: of the vocabulary under ``rule``, printed: the paper's.
-
-    error: why the set could not be read, None where it could; missing: what is not there, a sentence each.
-    """
-
-    data_set: str
-    root: Path
-    paper: str
+    data_set: str  #: its title
+    root: Path  #: folder that was checked
+    paper: str  #: whose splits and words
     annotations: tuple[FoundAnnotation, ...]
     splits: tuple[SplitCount, ...]
-    rule: str
-    words: int
-    printed: int | None
+    rule: str  #: which words are known
+    words: int  #: of the vocabulary under ``rule``
+    printed: int | None  #: the paper's number of words
     unreadable: tuple[Unreadable, ...]
     notices: tuple[Notice, ...]
-    missing: tuple[str, ...]
-    error: str | None
-    obtain: str
+    missing: tuple[str, ...]  #: what is not there, a sentence each
+    error: str | None  #: why the set could not be read, None where it could
+    obtain: str  #: how to get the set
 
     @property
     def complete(self) -> bool:

@@ -41,7 +41,7 @@ class VocabularyRule:
     def __str__(self) -> str:
         parts = ["every word" if self.min_count == 1 else f"words seen {self.min_count} times or more"]
         parts += ["of all splits" if self.whole_set else "of the training split"]
-        parts += [f"captions cut behind {self.max_words} words"] if self.max_words else []
+        parts += [f"captions cut after {self.max_words} words"] if self.max_words else []
         return ", ".join(parts)
 
 

@@ -75,14 +75,14 @@ def check_mapped_clock(
 
 
 def _rows_a_second(given: MappedStream, rate: object) -> float | None:
-    """None where the videos' own frame rates decide it."""
+    """Computes the rows a second; None where the videos' own frame rates decide it."""
     if given.stride is not None:
         return rate / given.stride if isinstance(rate, float | int) else None
     return given.fps
 
 
 def _steps(given: MappedStream, rate: object) -> float | None:
-    """Frames from row to row of a stream whose rows are counted by the second."""
+    """Computes the frames from row to row of a stream whose rows are counted by the second."""
     return rate / given.fps if given.fps is not None and isinstance(rate, float | int) else None
 
 

@@ -151,7 +151,7 @@ def _mxf(media: _MediaBytes) -> int | None:
 
 
 def _flv(media: _MediaBytes) -> int | None:
-    """``filesize`` of the metadata, or the end of the last tag."""
+    """Reads ``filesize`` of the metadata, or finds the end of the last tag."""
     head = media.read(0, 1 << 16)
     place = head.find(b"\x00\x08filesize\x00")
     if place >= 0:
@@ -195,7 +195,7 @@ def _matroska(media: _MediaBytes) -> int | None:
 
 
 def _read_element(media: _MediaBytes, at: int) -> tuple[int, int | None, int]:
-    """(name, length or None where it is left open, begin of the content) of the EBML element at ``at``."""
+    """Reads (name, length or None where left open, begin of the content) of the EBML element at ``at``."""
     head = media.read(at, 12)
     width = 9 - head[0].bit_length()
     name = int.from_bytes(head[:width], "big")
@@ -277,7 +277,7 @@ def _find_packets(tail: bytes) -> list[int]:
 
 
 def _count_unfinished_bytes(tail: bytes, places: list[int]) -> int:
-    """Bytes that the last piece of a track lacks, of those tracks whose pieces tell their length."""
+    """Counts the bytes that a track's last piece lacks, of tracks whose pieces have a length."""
     lacking: dict[int, int] = {}
     for packet in (tail[at : at + 188] for at in places):
         track, payload = _track_number(packet), _cut_payload(packet)
@@ -334,7 +334,7 @@ def _is_filled_up(packet: bytes) -> bool:
 
 
 def _equal_frames(media: _MediaBytes) -> int | None:
-    """Frames of one size each: what is left behind the last is the begin of another."""
+    """Checks frames of one size each: what is left after the last is the begin of another."""
     return media.size + 1 if media.last and media.size > media.last.position + media.last.size else None
 
 

@@ -67,7 +67,7 @@ ATTACHED_PICTURE, TIMED_THUMBNAILS, DEPENDENT = 0x400, 0x800, 0x80000
 DEFAULT = 0x1
 COVER_CODECS = ("mjpeg", "png", "bmp", "gif", "webp")
 READ_TIMEOUT = 10.0
-READ_RETRIES = 50  # a demuxer that stumbles over one damaged block may go on behind it
+READ_RETRIES = 50  # a demuxer that fails at one damaged block may continue after it
 LEAST_ROOM = 32 << 20
 THREADS = 2  # a small fixed number: every further thread holds whole frames, and cores are shared
 

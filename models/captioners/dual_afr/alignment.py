@@ -120,7 +120,7 @@ class PooledAlignment(nn.Module):
         return aligned
 
     def _to_one_grid(self, a: Tensor) -> Tensor:
-        """(B, p·M, N_l, C_l) → (B, M, N, C_l)."""
+        """Aligns (B, p·M, N_l, C_l) → (B, M, N, C_l)."""
         ratio, side = self.layer.pool[0], self.layer.aligned_side
         slots = a.reshape(a.shape[0], -1, ratio, *a.shape[2:])
         if self.kind == "mlp":
@@ -134,12 +134,12 @@ class PooledAlignment(nn.Module):
 
 
 def _maps(a: Tensor, side: int) -> Tensor:
-    """(B, T, N, C) → (B, C, T, side, side)."""
+    """Reshapes (B, T, N, C) → (B, C, T, side, side)."""
     return a.reshape(*a.shape[:2], side, side, a.shape[3]).permute(0, 4, 1, 2, 3)
 
 
 def _places(maps: Tensor) -> Tensor:
-    """(B, C, M, side, side) → (B, M, N, C)."""
+    """Reshapes (B, C, M, side, side) → (B, M, N, C)."""
     return maps.flatten(3).permute(0, 2, 3, 1)
 
 

@@ -176,7 +176,7 @@ class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
         return find_aligned_edges(self.config.alignment, self.config.layers[-1])
 
     def _slots(self, layer: int, batch: Batch) -> Tensor:
-        """(B,) slots that a layer's rows fill, the last perhaps in part."""
+        """Counts (B,) the slots that a layer's rows fill, the last perhaps in part."""
         ratio = self.config.layers[layer].pool[0]
         return (batch.frame_mask.sum(1) + ratio - 1).div(ratio, rounding_mode="floor").clamp(min=1)
 
@@ -198,7 +198,7 @@ class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
         return h, DualAFRState(h, c, before_first=False), attention
 
     def _attend(self, h: Tensor, memory: DualAFRMemory) -> tuple[Tensor, StepAttention]:
-        """z_t = φ(h_{t-1}, a_1..a_L), (R, C)."""
+        """Computes z_t = φ(h_{t-1}, a_1..a_L), (R, C)."""
         scores = self.attention_alpha.score(h, memory.keys)  # eq. 4, (R, M, N)
         mask = expand_to_rows(memory.mask, h).unsqueeze(2).expand_as(scores)
         alpha = masked_softmax(scores.flatten(1), mask.flatten(1))  # eq. 5
@@ -258,7 +258,7 @@ class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
 
 
 def _log_m(forced: CaptionLikelihoods) -> Tensor:
-    """(R,) log p(m): the draws of every word that counts."""
+    """Computes (R,) log p(m): the draws of every word that counts."""
     total = torch.zeros_like(forced.log_p[:, 0])
     for attention, valid in zip(forced.attentions, forced.valid.unbind(1), strict=True):
         if attention is not None:
@@ -267,7 +267,7 @@ def _log_m(forced: CaptionLikelihoods) -> Tensor:
 
 
 def _repeat_last(batch: Batch, slots: Tensor, ratio: int, count: int) -> Tensor:
-    """(B, ratio·count, N, C): a video's rows, its last one up to the end of its slots, then zeros.
+    """Returns (B, ratio·count, N, C): a video's rows, its last one up to the end of its slots, then zeros.
 
     The zeros are what the convolution pads by as well, so that padding a batch changes nothing.
     """

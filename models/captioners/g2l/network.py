@@ -124,7 +124,7 @@ class GumbelTopK(nn.Module):
         return chosen
 
     def _choice(self, logits: Tensor) -> Tensor:
-        """(R, J): forward at τ, backward at ``tau_backward``."""
+        """Returns (R, J): forward at τ, backward at ``tau_backward``."""
         hard = (logits / self.tau).softmax(1)
         if self.tau_backward is None:
             return hard
@@ -204,7 +204,7 @@ class G2L(RecurrentCaptioner[G2LMemory, G2LState]):
         )
 
     def _encode_regions(self, regions: Batch) -> tuple[Tensor, Tensor]:
-        """r' and the keys of the local attention; nothing where there is no local branch."""
+        """Computes r' and the keys of the local attention; nothing where there is no local branch."""
         if not self.config.key_frames:
             nothing = regions.values[..., :0]
             return nothing, nothing
@@ -237,7 +237,7 @@ class G2L(RecurrentCaptioner[G2LMemory, G2LState]):
         return h_2, G2LState(h_1, h_2), attention
 
     def _phi(self, a_al: Tensor, memory: G2LMemory, mask: Tensor) -> Tensor:
-        """Σ_i φ(a_i [f'_i; v'_i]): W_al is linear, so it was applied once a video."""
+        """Computes Σ_i φ(a_i [f'_i; v'_i]): W_al is linear, so it was applied once a video."""
         weighted = a_al.to(memory.aligned.dtype).unsqueeze(2) * expand_to_rows(memory.aligned, a_al)
         return (self.sigma(weighted + self.b_al) * mask.unsqueeze(2)).sum(1)
 
@@ -279,7 +279,7 @@ def drop_smallest(weights: Tensor, mask: Tensor, share: float) -> Tensor:
 
 
 def _averaging(frames: Batch, regions: Batch) -> Tensor:
-    """(B, L, J): column j averages over the frames nearest to region row j."""
+    """Returns (B, L, J): column j averages over the frames nearest to region row j."""
     nearest = find_nearest_rows(frames.times, regions.times, regions.frame_mask)
     chosen = F.one_hot(nearest, regions.times.shape[1]) * frames.frame_mask.unsqueeze(2)
     return chosen / chosen.sum(1, keepdim=True).clamp(min=1)

@@ -56,7 +56,7 @@ class KBiGRU(nn.Module):
         return combined
 
     def _run(self, gru: nn.GRUCell, frames: Tensor, key: Tensor, way: int, steps: Tensor) -> Tensor:
-        """From the key frame ``steps`` (B,) further; a video that has arrived keeps its state."""
+        """Runs from the key frame ``steps`` (B,) further; a video that has arrived keeps its state."""
         h = frames.new_zeros(frames.shape[0], gru.hidden_size)
         videos = torch.arange(frames.shape[0], device=frames.device)
         for i in range(int(steps.max()) + 1):

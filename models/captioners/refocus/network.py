@@ -179,7 +179,7 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
         return key
 
     def _audio(self, batches: Sequence[Batch]) -> Tensor:
-        """v^a (B, d_audio), of width 0 where the captioner takes no sound."""
+        """Computes v^a (B, d_audio), of width 0 where the captioner takes no sound."""
         if self.config.audio is None:
             return batches[0].values.new_zeros(batches[0].size, 0)
         return average_frames(batches[1])

@@ -126,8 +126,8 @@ class RankedAttention(nn.Module):
         return pooled, self._loss(w, x, mask) if self.training else None
 
     def _last_output(self, x: Tensor, mask: Tensor) -> Tensor:
-        """⊕ of eq. 8, all frames by one kernel. Frames that are masked are put behind the others, so that the
-        output of the last valid one is the same without them."""
+        """Computes ⊕ of eq. 8, all frames by one kernel. Masked frames are put behind the others, so that
+        the output of the last valid one is the same without them."""
         counts = mask.sum(1)
         order = (~mask).to(torch.uint8).argsort(dim=1, stable=True)
         frames = x.gather(1, order.unsqueeze(2).expand_as(x))
@@ -139,7 +139,7 @@ class RankedAttention(nn.Module):
         return outputs.gather(1, last).squeeze(1) * (counts > 0).unsqueeze(1)
 
     def _loss(self, w: Tensor, x: Tensor, mask: Tensor) -> Tensor:
-        """Mean over t of softplus(<w, x_{t-1}> + β - <w, x_t>), eqs. 6 and 7; 0 for one frame."""
+        """Averages softplus(<w, x_{t-1}> + β - <w, x_t>) over t, eqs. 6 and 7; 0 for one frame."""
         projected = torch.einsum("rd,rtd->rt", w.float(), x.float())
         pairs = mask[:, 1:] & mask[:, :-1]
         zeta = projected[:, :-1] + self.margin - projected[:, 1:]
@@ -217,7 +217,7 @@ class StreamAttention(nn.Module):
         return x_ST, e_t, None if self.branches == "ts" else ranking
 
     def _at_once(self, h: Tensor, memory: StreamMemory) -> tuple[Tensor, Tensor, None]:
-        """Table 2's temporal attentions, which know neither eq. 3 nor an order of the frames."""
+        """Computes table 2's temporal attentions, which know neither eq. 3 nor an order of the frames."""
         scores, mask = self.st_attention.score(h, memory.st_keys), expand_to_rows(memory.region_mask, h)
         e_t = mask / mask.sum(2, keepdim=True).clamp(min=1)
         if self.pooling == "frames":
@@ -240,7 +240,7 @@ class StreamAttention(nn.Module):
         return weighted_sum(joint, memory.x.flatten(1, 2)), temporal, e  # eq. 11
 
     def _branch(self, h: Tensor, x_ST: Tensor, x_TS: Tensor) -> Tensor:
-        """Softmax of β_1 and β_2; a single branch (the paper's ablation) gets all the weight."""
+        """Computes the softmax of β_1 and β_2; a single branch (the paper's ablation) gets all the weight."""
         if self.branches != "stats":
             only = h.new_tensor([1.0, 0.0] if self.branches == "st" else [0.0, 1.0])
             return only.expand(h.shape[0], 2)
@@ -345,7 +345,7 @@ class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
     def _attend_words(
         self, query: Tensor, key: Tensor, value: Tensor, state: STaTSState
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Single-head self-attention of the last word over all words so far, itself included."""
+        """Attends with the last word to all words so far, itself included, by one head."""
         keys = torch.cat([state.word_keys, key.unsqueeze(1)], 1)
         values = torch.cat([state.word_values, value.unsqueeze(1)], 1)
         scores = torch.einsum("ra,ria->ri", query, keys) / keys.shape[2] ** 0.5
@@ -354,7 +354,7 @@ class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
 
 
 def _attention(steps: Sequence[StreamStep]) -> StepAttention:
-    """The first stream's maps on the captioner's clock; every stream's branch weights."""
+    """Returns the first stream's maps on the captioner's clock; every stream's branch weights."""
     rankings = [each.ranking for each in steps if each.ranking is not None]
     extras: Mapping[str, Tensor] = {
         "branch": torch.stack([each.branch for each in steps], 1),

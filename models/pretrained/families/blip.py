@@ -127,6 +127,6 @@ class BlipCaptioner(PretrainedCaptioner[BlipVideos]):
         return TokenMap(grid_keys(len(frames), side**2, each=1), side, side, view)
 
     def _starts(self, encoded: BlipVideos, rows: int) -> Tensor:
-        """(R, 1 + P), the start token and the prompt."""
+        """Returns (R, 1 + P), the start token and the prompt."""
         start = torch.full((rows, 1), self.tokens.start or 0, device=self.device)
         return torch.cat([start, encoded.prefix.expand(rows, -1)], 1)

@@ -188,11 +188,11 @@ class GitCaptioner(PretrainedCaptioner[GitFrames]):
         return TokenMap(keys, self._side, self._side, view)
 
     def _reading(self, encoded: GitFrames) -> AbstractContextManager[None]:
-        """While it lasts, the model takes rows of encoded frames for pixels."""
+        """Lets the model take rows of encoded frames for pixels while it lasts."""
         return _in_place_of(self.model.git, image_encoder=_EncodedFrames(encoded.hidden))
 
     def _as_pixels(self, rows: Tensor) -> Tensor:
-        """(R, T, 1, 1, 1), or (R, 1, 1, 1) for a model of pictures, as the model takes pixels."""
+        """Returns (R, T, 1, 1, 1), or (R, 1, 1, 1) for a model of pictures, as the model takes pixels."""
         of_video = self.model.config.num_image_with_embedding is not None
         return rows[:, :, None, None, None] if of_video else rows[:, :, None, None]
 

@@ -114,7 +114,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         return [self._encode_prompt(text, video) for video in videos]
 
     def _chat(self, prompt: str) -> str:
-        """The conversation as the model's template writes it. Raises PretrainedDamaged without a template."""
+        """Writes the conversation by the model's template. Raises PretrainedDamaged without a template."""
         messages = [{"role": "user", "content": [{"type": "video"}, {"type": "text", "text": prompt}]}]
         try:
             text: str = self.processor.apply_chat_template(
@@ -144,7 +144,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         return Prompt(along, beside, visual, self._grid(along["input_ids"], grids, video))
 
     def _grid(self, ids: Tensor, grids: Mapping[str, Tensor], video: ChosenFrames) -> tuple[int, int, int]:
-        """(moments, rows, columns) of the prompt's visual tokens. Raises PretrainedDamaged."""
+        """Returns (moments, rows, columns) of the prompt's visual tokens. Raises PretrainedDamaged."""
         visual = int((ids == self._visual_token).sum())
         if grids:
             merged = self.processor.video_processor.merge_size
@@ -187,7 +187,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         return ReadBack(logits, attention)
 
     def _read_prompt_back(self, prompt: Prompt, tokens: Tensor, with_attention: bool) -> ReadBack:
-        """All captions of one video, behind its prompt."""
+        """Reads all captions of one video after its prompt."""
         rows, length = len(tokens), tokens.shape[1]
         token_inputs = {
             name: torch.cat([value.expand(rows, -1), _behind(name, tokens[:, :-1])], 1)
@@ -209,7 +209,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
 
     @contextmanager
     def _eager(self) -> Iterator[None]:
-        """While it lasts, the language model's attention shows its weights; the search runs without."""
+        """Lets the language model's attention return its weights while it lasts; the search runs without."""
         self.model.set_attn_implementation({"text_config": "eager"})
         try:
             yield
@@ -249,7 +249,7 @@ def _behind(name: str, tokens: Tensor) -> Tensor:
 
 
 def _joined(visual: Sequence[Any]) -> Any:
-    """Encoders' outputs one behind the other, as one batch's; the originals stay as they are."""
+    """Joins encoders' outputs to one batch's; the originals stay as they are."""
     joined = copy(visual[0])
     joined.pooler_output = _end_to_end([each.pooler_output for each in visual])
     deep = [getattr(each, "deepstack_features", None) for each in visual]

@@ -150,5 +150,5 @@ class EncoderDecoderCaptioner(PretrainedCaptioner[Tensor]):
 
 
 def _side(size: Any) -> int:
-    """Of a size that is a number or two equal ones."""
+    """Returns the side of a size that is a number or two equal ones."""
     return int(size[0] if isinstance(size, list | tuple) else size)

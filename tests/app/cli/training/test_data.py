@@ -52,7 +52,7 @@ def test_a_papers_set_says_what_is_missing(films: Path) -> None:
     assert done.exit_code == 1
     assert "train: 6509 of 6512 videos are missing" in done.output
     assert "Microsoft Research" in done.output
-    assert "captions cut behind 15 words" in done.output
+    assert "captions cut after 15 words" in done.output
 
 
 def test_wrong_usage_is_told(films: Path) -> None:
