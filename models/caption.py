@@ -62,10 +62,16 @@ class ChosenMoment(Part):
 
     moment: int = Field(ge=0, description="Its place in `times`, and in spatial.weights of a word.")
     time: float = Field(description="Seconds, its start.")
+    end: float | None = Field(None, description="Seconds, where it lasts.")
     weight: float | None = Field(None, description="Of the attention that chose it.")
     title: str | None = Field(None, description="What it was chosen as, in a visitor's words.")
     text: str | None = Field(None, description="What was read in it, or written from it.")
     box: Weights | None = Field(None, description="Where in the picture: x0 y0 x1 y1 in [0, 1].")
+
+    def on_clock(self, clock_of: Callable[[float], float]) -> Self:
+        """Returns the moment with its times on another clock, ``clock_of`` seconds of this one."""
+        end = None if self.end is None else round(clock_of(self.end), 4)
+        return self.model_copy(update={"time": round(clock_of(self.time), 4), "end": end})
 
 
 class NamedChoice(Part):
@@ -96,7 +102,7 @@ class MomentsExplanation(Explanation):
 
     def on_clock(self, clock_of: Callable[[float], float]) -> Self:
         def move(chosen: list[ChosenMoment]) -> list[ChosenMoment]:
-            return [each.model_copy(update={"time": round(clock_of(each.time), 4)}) for each in chosen]
+            return [each.on_clock(clock_of) for each in chosen]
 
         moved = {
             "caption": self.caption and move(self.caption),
@@ -214,6 +220,10 @@ class ScoredCaption(Part):
     text: str
     score: float
     words: list[ScoredWord]
+    confidence: float | None = Field(
+        None,
+        description="How often captions alike are right, in [0, 1]; null where the captioner cannot tell.",
+    )
 
 
 class Caption(ScoredCaption):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -26,8 +26,24 @@ from models.memory import Memory, State, StepAttention
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from models.vocabulary import BOS, Vocabulary
 
+if TYPE_CHECKING:
+    from models.decoding.options import LengthPenalty
+
 Array: TypeAlias = NDArray[np.floating[Any]]
 DIGITS = 5  #: of a weight that is shown: exact to the eye, and the document small
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Holds what a captioner thinks of R captions that it wrote.
+
+    Attributes:
+        merit: (R,), by which the captions of a video are ranked.
+        confidence: (R,), how often captions alike are right, in [0, 1]; None where that is not known.
+    """
+
+    merit: Tensor
+    confidence: Tensor | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +56,8 @@ class CaptionSteps:
         video: The video's place in the batch.
         times: (T, 2) seconds, the video's own moments.
         regions: N, the video's own.
+        words: The caption's, in order.
+        features: The video's streams by name.
         text: The caption.
         write: Writes what the captioner would from another memory of this video; None where it did not write
             the caption alone.
@@ -52,6 +70,8 @@ class CaptionSteps:
     regions: int
     text: str = ""
     write: Callable[[Memory], str] | None = None
+    words: Sequence[str] = ()
+    features: Features = field(default_factory=dict)
 
     def moment(
         self, row: int, weight: float, title: str | None = None, text: str | None = None
@@ -182,6 +202,42 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
     def score_words(self, output: Tensor) -> Tensor:
         """Computes log-probabilities (N, V) of what ``advance`` returned for N rows, of any steps."""
         return output
+
+    def recall(
+        self,
+        memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
+        longest: int,  # noqa: ARG002
+    ) -> Tensor | None:
+        """Recalls sentences that compete with what a search writes; None where a captioner remembers none.
+
+        Args:
+            memory: B videos, as this captioner encoded them.
+            longest: Words at most, the end among them.
+
+        Returns:
+            (B·K, t) ids ended by <eos> and padded by -1, those of a video side by side.
+        """
+        return None
+
+    def judge(
+        self,
+        memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
+        tokens: Tensor,  # noqa: ARG002
+        scores: Tensor,
+        penalty: LengthPenalty,  # noqa: ARG002
+    ) -> Judgement:
+        """Judges captions of videos.
+
+        Args:
+            memory: B videos, as this captioner encoded them.
+            tokens: (R, t) ids of the captions, those of a video side by side.
+            scores: (R,), their log-probabilities over the length penalty.
+            penalty: By which log-probabilities were divided.
+
+        Returns:
+            By default the scores themselves as their merit.
+        """
+        return Judgement(scores, None)
 
     @property
     def phases(self) -> Sequence[PhaseSpec]:

@@ -7,6 +7,7 @@ The rest of the room, in the order in which a decoding goes through it:
 * ``constraints.py`` forbids words, as minus infinity in their scores.
 * ``beam.py`` searches the likeliest captions; ``sampling.py`` takes the likeliest word or draws one at each
   step. Both write rows of ``partial_captions.py``, which finds the attention of a row afterwards.
+* ``reading.py`` reads sentences that a captioner recalls beside those that it writes.
 * ``decode``, below, ranks the rows that were written and makes a ``Hypothesis`` of each that is returned.
 * ``written_captions.py`` turns hypotheses into words with attention on the video's own clock and places.
 
@@ -18,17 +19,18 @@ models/combining/ensemble.py decodes several checkpoints as one captioner.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.captioner import AnyCaptioner, Judgement
 from models.decoding.beam import search_beams
 from models.decoding.constraints import Constraints
 from models.decoding.length_penalty import LengthPenalty
 from models.decoding.options import DecodingOptions
 from models.decoding.partial_captions import PartialCaptions, SearchResult
+from models.decoding.reading import read_captions
 from models.decoding.sampling import sample, search_by_sampling, search_greedily
 from models.memory import Memory, StepAttention
 
@@ -47,6 +49,9 @@ class Hypothesis:
         score: Their sum over the length penalty.
         finished: Whether it ended by itself.
         attention: Tensors (L, …) on the CPU for the L tokens; None where none was asked for.
+        merit: By which its captioner ranks it; the score where it has no other opinion.
+        confidence: How often captions alike are right, in [0, 1]; None where its captioner cannot tell.
+        recalled: Whether it was not searched but recalled, a sentence that people wrote of another video.
     """
 
     tokens: tuple[int, ...]
@@ -55,6 +60,9 @@ class Hypothesis:
     score: float
     finished: bool
     attention: StepAttention | None
+    merit: float = 0.0
+    confidence: float | None = None
+    recalled: bool = False
 
 
 @torch.no_grad()
@@ -88,20 +96,48 @@ def decode(
         if generator is None and options.seed is not None:
             generator = torch.Generator(memory.times.device).manual_seed(options.seed)
         found = search_by_sampling(captioner, memory, options, constraints, generator)
-    return _rank(found, memory.size, options)
+    written = _judge(captioner, memory, found, options)
+    recalled = captioner.recall(memory, options.max_length) if options.method == "beam" else None
+    if recalled is None:
+        return written
+    read = _judge(captioner, memory, read_captions(captioner, memory, recalled), options)
+    return [_merge(*each, options.num_captions) for each in zip(written, read, strict=True)]
 
 
-def _rank(found: SearchResult, videos: int, options: DecodingOptions) -> list[list[Hypothesis]]:
-    """The best rows of each video by normalised score; of equal ones the earlier row first."""
+def _judge(
+    captioner: AnyCaptioner, memory: Memory, found: SearchResult, options: DecodingOptions
+) -> list[list[Hypothesis]]:
+    """The best rows of each video by the captioner's own merit; of equal ones the earlier row first."""
     score = _normalised_scores(found.captions, options)
-    ranked = score.view(videos, -1).sort(dim=1, descending=True, stable=True).indices
+    penalty = LengthPenalty.parse(options.length_penalty)
+    judgement = captioner.judge(memory, found.captions.tokens, score, penalty)
+    merit = judgement.merit.masked_fill(score == -torch.inf, -torch.inf)
+    ranked = merit.view(memory.size, -1).sort(dim=1, descending=True, stable=True).indices
     ranked = ranked[:, : options.num_captions]
-    rows = ranked + torch.arange(videos, device=ranked.device).unsqueeze(1) * (score.shape[0] // videos)
-    index = rows.flatten()
+    first = torch.arange(memory.size, device=ranked.device).unsqueeze(1) * (len(score) // memory.size)
+    index = (ranked + first).flatten()
     best = found.captions.select(index)
-    made = _to_hypotheses(best, score[index].tolist(), found.gather_attention(best.steps))
+    attention = found.gather_attention(best.steps) if options.attention else None
+    made = _to_hypotheses(best, score[index].tolist(), attention)
+    made = _add_judgement(made, judgement, index)
     each = ranked.shape[1]
-    return [[h for h in made[v * each : (v + 1) * each] if h.score > -torch.inf] for v in range(videos)]
+    return [[h for h in made[v * each : (v + 1) * each] if h.score > -torch.inf] for v in range(memory.size)]
+
+
+def _add_judgement(made: list[Hypothesis], judgement: Judgement, index: Tensor) -> list[Hypothesis]:
+    merits = judgement.merit[index].tolist()
+    made = [replace(each, merit=merit) for each, merit in zip(made, merits, strict=True)]
+    if judgement.confidence is None:
+        return made
+    shares = judgement.confidence[index].tolist()
+    return [replace(each, confidence=share) for each, share in zip(made, shares, strict=True)]
+
+
+def _merge(written: list[Hypothesis], read: list[Hypothesis], count: int) -> list[Hypothesis]:
+    """The best of both by merit, each text once."""
+    texts = {each.tokens for each in written}
+    every = [*written, *(replace(each, recalled=True) for each in read if each.tokens not in texts)]
+    return sorted(every, key=lambda each: -each.merit)[:count]
 
 
 def _normalised_scores(written: PartialCaptions, options: DecodingOptions) -> Tensor:

@@ -81,7 +81,13 @@ class DecodedBatch:
             ScoredWord(word=word, logprob=round(logprob, 5))
             for word, logprob in zip(words, hypothesis.logprobs, strict=True)
         ]
-        return Caption(text=join(words), score=round(hypothesis.score, 5), words=scored)
+        sure = hypothesis.confidence
+        return Caption(
+            text=join(words),
+            score=round(hypothesis.score, 5),
+            words=scored,
+            confidence=None if sure is None else round(sure, 3),
+        )
 
     def _attention(self, found: Caption, steps: StepAttention, video: int) -> AttentionDocument:
         """Turns the steps' tensors (L, …) into numbers, without the batch's padding."""
@@ -90,13 +96,15 @@ class DecodedBatch:
         times = as_numpy(self.memory.times[video, :moments])
         temporal = as_numpy(steps.temporal[:, :moments])
         write = partial(self._write_again, video) if self.is_alone else None
-        taken = CaptionSteps(steps, self.memory, video, times, regions, found.text, write)
+        words = [each.word for each in found.words]
+        taken = CaptionSteps(
+            steps, self.memory, video, times, regions, found.text, write, words, self.features[video]
+        )
         extras = self.captioner.explain(taken)
         spatial = None
         if steps.spatial is not None:
             weights = as_numpy(steps.spatial[:, :moments, :regions])
             spatial = self._spatial(weights, temporal, lead)
-        words = [each.word for each in found.words]
         return attention_document(words, times, temporal, spatial, extras)
 
     def _spatial(self, weights: Array, temporal: Array, lead: Stream) -> GridAttention | BoxAttention:

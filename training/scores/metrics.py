@@ -1,9 +1,9 @@
 """Computes BLEU-1..4, METEOR, ROUGE-L and CIDEr-D of captions, as the COCO caption code does.
 
-BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from `training.scores.cider`;
-SPICE, where its parser is installed, from its jar. Each
-metric is kept as counts an item and a function of their sums (`training.scores.bootstrap.Metric`), from which
-the corpus score, the items' scores and the intervals follow.
+BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from
+`training.scores.cider`, the similarity of sentence vectors from `training.scores.sentence_vectors`. Each
+metric is kept as counts an item and a function of their sums (`training.scores.bootstrap.Metric`), from
+which the corpus score, the items' scores and the intervals follow.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from rich.table import Table
 
+from extractors.pretrained.errors import WeightsError
 from training.scores.bootstrap import (
     RESAMPLES,
     Comparison,
@@ -28,14 +29,17 @@ from training.scores.bootstrap import (
 from training.scores.cider import CiderD
 from training.scores.java import Java, JavaError, find_java
 from training.scores.meteor import Meteor, compute_meteor
+from training.scores.sentence_vectors import SentenceEncoder, compare_sentences
 from training.scores.tokenizer import tokenize
 
-METRICS: Final[tuple[str, ...]] = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rouge_l", "cider")
+COCO_METRICS: Final[tuple[str, ...]] = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rouge_l", "cider")
+SIMILARITY: Final = "similarity"  #: of sentence vectors
+METRICS: Final[tuple[str, ...]] = (*COCO_METRICS, SIMILARITY)
 
 _TITLES: Final = dict(
     zip(
         METRICS,
-        ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D"),
+        ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D", "sentence vectors"),
         strict=True,
     )
 )
@@ -133,6 +137,11 @@ def evaluate(
             built["meteor"] = _measure_meteor(captions, meteor, java)
         except JavaError as error:
             notes["meteor"] = f"not computed: {notes.get('java', error)}"
+    if SIMILARITY in metrics:
+        try:
+            built[SIMILARITY] = _measure_similarity(captions)
+        except (WeightsError, ImportError) as error:
+            notes[SIMILARITY] = f"not computed: {error}"
     ordered = {name: built[name] for name in METRICS if name in built}
     intervals = {name: compute_interval(metric, resamples, seed=seed) for name, metric in ordered.items()}
     return ScoreReport(captions, ordered, intervals, notes)
@@ -263,6 +272,11 @@ def _measure_meteor(captions: TokenizedCaptions, running: Meteor | None, java: J
     else:
         raise JavaError("Java does not run.")
     return Metric("meteor", counts, lambda sums: 100 * compute_meteor(sums))
+
+
+def _measure_similarity(captions: TokenizedCaptions) -> Metric:
+    scores = compare_sentences(SentenceEncoder.load(), captions.hypotheses, captions.references)
+    return mean_metric(SIMILARITY, 100 * scores)
 
 
 def _split_references(captions: TokenizedCaptions) -> dict[str, list[list[str]]]:

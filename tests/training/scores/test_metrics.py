@@ -13,9 +13,16 @@ from tests.training.fake_java import fake_java
 from training.scores.bootstrap import compare
 from training.scores.java import Java
 from training.scores.meteor import Meteor
-from training.scores.metrics import METRICS, ScoreReport, compare_with_shuffled, evaluate, tokenize_captions
+from training.scores.metrics import (
+    COCO_METRICS,
+    METRICS,
+    ScoreReport,
+    compare_with_shuffled,
+    evaluate,
+    tokenize_captions,
+)
 
-WITHOUT_METEOR = tuple(name for name in METRICS if name != "meteor")
+WITHOUT_METEOR = tuple(name for name in COCO_METRICS if name != "meteor")
 
 
 def agrees(report: ScoreReport, corpus: coco_golden.Corpus) -> None:
@@ -32,8 +39,8 @@ def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_with_no_java_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     corpus = coco_golden.small()
-    report = evaluate(corpus.hypotheses, corpus.references)
-    assert tuple(report.metrics) == METRICS
+    report = evaluate(corpus.hypotheses, corpus.references, COCO_METRICS)
+    assert tuple(report.metrics) == COCO_METRICS
     agrees(report, corpus)
     assert report.notes["tokenizer"].startswith("Stanford, openjdk")
 
@@ -49,7 +56,7 @@ def test_shared_golden(name: str) -> None:
 def test_without_java_only_meteor_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     without_java(monkeypatch)
     corpus = coco_golden.small()
-    report = evaluate(corpus.hypotheses, corpus.references, resamples=50)
+    report = evaluate(corpus.hypotheses, corpus.references, COCO_METRICS, resamples=50)
     assert tuple(report.metrics) == WITHOUT_METEOR
     agrees(report, corpus)
     assert report.notes["meteor"].startswith("not computed: No Java")
@@ -62,7 +69,7 @@ def test_a_java_that_hangs_costs_meteor_alone(tmp_path: Path, monkeypatch: pytes
     java = fake_java(tmp_path, "exec sleep 600")
     corpus = coco_golden.small()
     with Meteor(java, start_seconds=0.2) as meteor:
-        report = evaluate(corpus.hypotheses, corpus.references, meteor=meteor, resamples=50)
+        report = evaluate(corpus.hypotheses, corpus.references, COCO_METRICS, meteor=meteor, resamples=50)
     assert tuple(report.metrics) == WITHOUT_METEOR
     agrees(report, corpus)
     assert report.notes["meteor"] == (
@@ -75,13 +82,13 @@ def test_a_java_that_hangs_costs_meteor_alone(tmp_path: Path, monkeypatch: pytes
 def report(monkeypatch: pytest.MonkeyPatch) -> ScoreReport:
     without_java(monkeypatch)
     corpus = coco_golden.small()
-    return evaluate(corpus.hypotheses, corpus.references, resamples=200)
+    return evaluate(corpus.hypotheses, corpus.references, COCO_METRICS, resamples=200)
 
 
 def test_json_of_a_report(report: ScoreReport) -> None:
     document = json.loads(json.dumps(report.to_json()))
     assert set(document) == {"metrics", "intervals", "n", "notes"}
-    assert tuple(document["metrics"]) == METRICS
+    assert tuple(document["metrics"]) == COCO_METRICS
     assert document["n"] == len(report.captions.ids)
     for name, (low, high) in document["intervals"].items():
         assert low < document["metrics"][name] < high

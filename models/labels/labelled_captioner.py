@@ -1,0 +1,238 @@
+"""Gives any captioner labels to know by, and sentences to remember, beside what it writes itself.
+
+The captioner inside searches as it does alone. Then sentences that people wrote of other videos are
+recalled by what is expected of this one; the captioner reads them word by word, which tells how likely it
+finds each word and where it looks; and all are ranked by ``ExpectedMeaning``. So a caption may name what no
+picture that the captioner was trained on was captioned with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from extractors.features import Features
+from extractors.preprocessing.images import Edges
+from models.caption import ExplanationPart
+from models.captioner import AnyCaptioner, Captioner, CaptionSteps, Judgement
+from models.decoding.options import LengthPenalty
+from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
+from models.labels.classes import LABELS, LABELS_INPUT
+from models.labels.expected_meaning import ExpectedMeaning, MeaningConfig, ReadLabels
+from models.labels.explanation import explain_labels
+from models.likelihood import teacher_force
+from models.memory import Memory, State, StepAttention
+from models.vocabulary import EOS, Vocabulary
+
+WriterConfigT = TypeVar("WriterConfigT", bound=BaseModel)
+
+
+class RememberedConfig(BaseModel):
+    """Configures the sentences. sentences: how many. words: of each at most, its end among them. recalled: of
+    each video. places: regions of the typical picture."""
+
+    model_config = ConfigDict(frozen=True)
+
+    sentences: int = 0
+    words: int = 12
+    recalled: int = 8
+    places: int = 49
+
+
+class LabelledConfig(BaseModel, Generic[WriterConfigT]):
+    """Configures a captioner that knows labels."""
+
+    model_config = ConfigDict(frozen=True)
+
+    writer: WriterConfigT
+    meaning: MeaningConfig = MeaningConfig()
+    remembered: RememberedConfig = RememberedConfig()
+
+    @property
+    def streams(self) -> tuple[InputDescription, ...]:
+        """Lists what the captioner inside reads, and the labels."""
+        return (*self.writer.streams, LABELS_INPUT)  # type: ignore[attr-defined]  # every captioner's has them
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledMemory(Memory):
+    """Holds what is known of B videos.
+
+    Attributes:
+        writer: The captioner's own memory.
+        seen: v̄ (B, C).
+        labels: As they were read.
+        expected: μ (B, texts).
+    """
+
+    writer: Memory
+    seen: Tensor
+    labels: ReadLabels
+    expected: Tensor
+
+    @property
+    def moments(self) -> Tensor:
+        return self.writer.moments
+
+
+class LabelledCaptioner(Captioner[LabelledMemory, State]):
+    """Writes with the captioner inside, and ranks what it wrote and what it recalled by labels."""
+
+    writer_class: ClassVar[type[AnyCaptioner]]
+    config: LabelledConfig[Any]
+    remembered: Tensor
+    lengths: Tensor
+    typical: Tensor
+
+    def __init__(self, config: LabelledConfig[Any], vocabulary: Vocabulary) -> None:
+        super().__init__(config, vocabulary)
+        self.writer = self.writer_class(config.writer, vocabulary)
+        first = self.writer.inputs[0]
+        self.meaning = ExpectedMeaning(config.meaning, first.width, len(vocabulary))
+        sizes = config.remembered
+        ids = torch.full((sizes.sentences, sizes.words), EOS, dtype=torch.int16)
+        self.register_buffer("remembered", ids)
+        self.register_buffer("lengths", torch.ones(sizes.sentences))  # |Σ u_w| of each
+        self.register_buffer("typical", torch.zeros(sizes.places, first.width))  # a picture of no video
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        """Lists the streams of the captioner inside, and the labels."""
+        return (*self.writer.inputs, LABELS_INPUT)
+
+    @property
+    def optional_streams(self) -> frozenset[str]:
+        """Names the labels too: without them the picture alone says what to expect."""
+        return self.writer.optional_streams | {LABELS}
+
+    def encode(self, features: Sequence[Features]) -> LabelledMemory:
+        """Encodes features of B videos, any of which may lack its labels."""
+        device = next(self.parameters()).device
+        streams = [InputStream(name=each.name, width=each.width) for each in self.inputs]
+        return self.encode_batches(collate_inputs(features, streams, device, self.optional_streams))
+
+    def encode_batches(self, batches: Sequence[Batch]) -> LabelledMemory:
+        """Encodes one batch a stream of ``inputs``."""
+        *streams, labels = batches
+        memory, seen, read = (
+            self.writer.encode_batches(streams),
+            average_frames(streams[0]),
+            self.meaning.read(labels),
+        )
+        expected = self.meaning.expect(seen, read)
+        return LabelledMemory(memory.times, writer=memory, seen=seen, labels=read, expected=expected)
+
+    def start(self, memory: LabelledMemory, rows_per_video: int) -> State:
+        """Makes the captioner's own state."""
+        return self.writer.start(memory.writer, rows_per_video)
+
+    def first_word(self, memory: LabelledMemory, rows_per_video: int) -> Tensor:
+        """Makes the captioner's own first word."""
+        return self.writer.first_word(memory.writer, rows_per_video)
+
+    def step(
+        self, state: State, word: Tensor, memory: LabelledMemory
+    ) -> tuple[Tensor, State, StepAttention | None]:
+        """Takes the captioner's own step.
+
+        Args:
+            state: Of ``start``, or of the step before.
+            word: (R,) ids just written.
+            memory: B videos.
+
+        Returns:
+            Log-probabilities (R, V), the next state, and the attention.
+        """
+        return self.writer.step(state, word, memory.writer)
+
+    def embed_words(self, words: Tensor) -> Tensor:
+        """Embeds words as the captioner inside does."""
+        return self.writer.embed_words(words)
+
+    def advance(
+        self, state: State, embedded: Tensor, memory: LabelledMemory
+    ) -> tuple[Tensor, State, StepAttention | None]:
+        """Takes the captioner's own step without scoring words."""
+        return self.writer.advance(state, embedded, memory.writer)
+
+    def score_words(self, output: Tensor) -> Tensor:
+        """Scores words as the captioner inside does."""
+        return self.writer.score_words(output)
+
+    def recall(self, memory: LabelledMemory, longest: int) -> Tensor | None:
+        """Recalls the sentences that fit each video best.
+
+        Args:
+            memory: B videos.
+            longest: Words at most, the end among them.
+
+        Returns:
+            (B·K, t) ids ended by <eos> and padded by -1, those of a video side by side; None where there are
+            none so short.
+        """
+        tokens = self.remembered.long()
+        short = ((tokens != EOS).sum(1) < longest).nonzero().flatten()
+        if not len(short):
+            return None
+        count = self.config.remembered.recalled
+        found = [
+            short[self.meaning.recall(each, tokens[short], self.lengths[short], count)]
+            for each in memory.expected
+        ]
+        chosen = tokens[torch.cat(found)]
+        padded = torch.cat([chosen, chosen.new_full((len(chosen), 1), EOS)], 1)
+        return padded.masked_fill((padded == EOS).cumsum(1) > 1, -1)
+
+    def judge(
+        self, memory: LabelledMemory, tokens: Tensor, scores: Tensor, penalty: LengthPenalty
+    ) -> Judgement:
+        """Judges captions by what is expected of one, and by how likely they are of this video and of any.
+
+        Args:
+            memory: B videos.
+            tokens: (R, t) ids of the captions, those of a video side by side.
+            scores: (R,), their log-probabilities over the length penalty.
+            penalty: By which log-probabilities were divided.
+
+        Returns:
+            Their merits, and their confidence where that was fitted.
+        """
+        ended = (tokens == EOS).cumsum(1)
+        targets = torch.cat([tokens.masked_fill(ended > 1, -1), torch.full_like(tokens[:, :1], -1)], 1)
+        forced = teacher_force(self.writer, self._typical_memory(), targets)
+        priors = forced.log_p.sum(1) / penalty.divisor(forced.valid.sum(1).clamp(min=1).float())
+        return self.meaning.judge(memory.expected, tokens, scores, priors)
+
+    def _typical_memory(self) -> Memory:
+        """Encodes the typical picture as one moment; other streams than the first are empty."""
+        values = [
+            self.typical[None, None],
+            *(self.typical.new_zeros(1, 1, 1, s.width) for s in self.writer.inputs[1:]),
+        ]
+        return self.writer.encode_batches([_make_moment(each.float()) for each in values])
+
+    def explain(self, caption: CaptionSteps) -> list[ExplanationPart]:
+        """Tells what the captioner inside shows, and which labels each word is of."""
+        memory = caption.memory
+        assert isinstance(memory, LabelledMemory)
+        shown = self.writer.explain(replace(caption, memory=memory.writer))
+        tokens = torch.tensor(self.vocabulary.encode(caption.words), device=memory.seen.device)
+        video = torch.tensor([caption.video], device=memory.seen.device)
+        shares = self.meaning.share_words(memory.seen[caption.video], memory.labels.select(video), tokens)
+        return [*shown, *explain_labels(caption, shares)]
+
+    def map_edges(self, stream: str, side: int) -> Edges:
+        """Says where rows and columns of the captioner's own map lie."""
+        return self.writer.map_edges(stream, side)
+
+
+def _make_moment(values: Tensor) -> Batch:
+    """Makes one video of one moment of values (1, 1, N, C)."""
+    there = torch.ones(values.shape[:3], dtype=torch.bool, device=values.device)
+    times = torch.tensor([[[0.0, 1.0]]], dtype=torch.float64, device=values.device)
+    return Batch(times=times, values=values, frame_mask=there[..., 0], region_mask=there)
