@@ -240,7 +240,10 @@ def _until_closed(master: int) -> Iterator[bytes]:
             "There is no stream set 'blip'; there are: demo, demo-tuned, demo-motion, ",
         ),
         (["train", "stats", "--data", "FOLDER", "--streams", "blip"], "there is no stream set 'blip'"),
-        (["train", "stats", "--data", "FOLDER", "--streams", "g2l"], "the stream set 'g2l' makes inception_v4"),
+        (
+            ["train", "stats", "--data", "FOLDER", "--streams", "g2l"],
+            "the stream set 'g2l' makes inception_v4",
+        ),
         (["evaluate", "stats", "--clips", "FOLDER", "--streams", "g2l"], "stats was trained on "),
         (["describe", "CLIP"], "describe"),
         (["train", "blip", "--data", "FOLDER"], "no captioner is called 'blip'"),
