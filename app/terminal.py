@@ -59,7 +59,7 @@ def own_command(arguments: str, settings: Settings) -> str:
 
 
 def advice_on_names(settings: Settings) -> str | None:
-    """Tells the operator where other machines can reach the service and are refused; None where not so."""
+    """Returns a warning where other machines can reach the service and are refused; None where not so."""
     if not settings.is_nameless:
         return None
     return (
@@ -118,9 +118,9 @@ def print_table(
 
 
 def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] | None:
-    """Of each column: its longest word at least. The room that is left goes in equal parts to those that need
-    more, so that short columns break no line; None where there is too little. Rich's own way shortens long
-    columns first, whatever words are in them."""
+    """Shares out the width: each column gets its longest word, and the rest goes in equal parts to those that
+    need more, so that short columns break no line; None where there is too little. Rich's own way shortens
+    long columns first, whatever words are in them."""
     from rich.measure import Measurement
 
     ranges = [
@@ -133,9 +133,9 @@ def _share_width(rows: Sequence[Iterable[Text]], console: Console) -> list[int] 
     if spare < 0:
         return None
     for rank, i in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
-        given = min(needs[i], spare // (len(needs) - rank))
-        least[i] += given
-        spare -= given
+        share = min(needs[i], spare // (len(needs) - rank))
+        least[i] += share
+        spare -= share
     return least
 
 
@@ -147,13 +147,13 @@ def _print_below_each_other(columns: Sequence[str], rows: Sequence[Sequence[Text
         console.print(name, style="bold")
         for column, cell in zip(columns[1:], cells, strict=True):
             if cell:
-                said = Text(f"{column}: ", overflow="fold").append_text(cell)
-                console.print(Padding(said, (0, 0, 0, 2)))
+                line = Text(f"{column}: ", overflow="fold").append_text(cell)
+                console.print(Padding(line, (0, 0, 0, 2)))
     console.print()
 
 
 def _to_text(cell: str) -> Text:
-    """A cell without markup: what stands in brackets is part of a name."""
+    """Makes a cell without markup: what stands in brackets is part of a name."""
     from rich.text import Text
 
     return Text("\n".join(map(printable, cell.split("\n"))), overflow="fold")

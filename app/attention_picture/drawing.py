@@ -47,11 +47,11 @@ def draw_paragraph(text: str, size: int, ink: Ink, width: int) -> Image.Image:
     font = ImageFont.load_default(size)
     lines = wrap_text(text, font, width - 2 * MARGIN)
     pitch = size + (12 if size == HEADLINE else 7)
-    found = make_block(width, len(lines) * pitch)
-    pen = ImageDraw.Draw(found)
+    block = make_block(width, len(lines) * pitch)
+    pen = ImageDraw.Draw(block)
     for number, line in enumerate(lines):
         pen.text((MARGIN, number * pitch), line, fill=ink, font=font)
-    return found
+    return block
 
 
 def draw_centred(

@@ -102,22 +102,22 @@ def _place_cells(
 
 
 def _make_grey(levels: Sequence[float], columns: int, rows: int) -> Image.Image:
-    found = Image.new("L", (columns, rows))
-    found.putdata([round(255 * level) for level in levels])
-    return found
+    image = Image.new("L", (columns, rows))
+    image.putdata([round(255 * level) for level in levels])
+    return image
 
 
 def _interpolate_middles(edges: Sequence[float]) -> list[tuple[tuple[int, float], tuple[int, float]]]:
     """Finds for each of FINE even places between the outer edges the two nearest cells and their shares."""
     middles = [(begin + end) / 2 for begin, end in pairwise(edges)]
-    found = []
+    neighbours = []
     for number in range(FINE):
         place = edges[0] + (edges[-1] - edges[0]) * (number + 0.5) / FINE
         after = sum(middle <= place for middle in middles)
         low, high = max(after - 1, 0), min(after, len(middles) - 1)
         part = (place - middles[low]) / (middles[high] - middles[low]) if high > low else 0.0
-        found.append(((low, 1 - part), (high, part)))
-    return found
+        neighbours.append(((low, 1 - part), (high, part)))
+    return neighbours
 
 
 def _is_even(edges: Sequence[float]) -> bool:
@@ -166,7 +166,7 @@ def _overlay(picture: Image.Image, strength: Image.Image) -> Image.Image:
 
 
 def _clip_corners(box: Sequence[float], size: tuple[int, int]) -> tuple[float, float, float, float]:
-    """Pixel corners inside the picture, x0 ≤ x1 and y0 ≤ y1 whatever the detector said."""
+    """Returns pixel corners inside the picture, x0 ≤ x1 and y0 ≤ y1 whatever the detector found."""
     width, height = size[0] - 1, size[1] - 1
     x0, x1 = sorted(min(max(box[k], 0.0), 1.0) * width for k in (0, 2))
     y0, y1 = sorted(min(max(box[k], 0.0), 1.0) * height for k in (1, 3))

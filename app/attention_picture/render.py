@@ -33,10 +33,10 @@ STRIP_HEIGHT, STRIP_COLUMNS = 104, 16
 
 @dataclass(frozen=True)
 class FrameStrip:
-    """Says how the used frames lie on top. ``thumb`` is (width, height)."""
+    """Holds how the used frames lie on top."""
 
-    width: int
-    thumb: tuple[int, int]
+    width: int  #: pixels
+    thumb: tuple[int, int]  #: (width, height) of a frame
     columns: int
 
 
@@ -114,19 +114,19 @@ def _lay_out_strip(frames: int, size: tuple[int, int], page: int) -> FrameStrip:
 def _draw_strip(frames: Sequence[Image.Image], times: Sequence[float], strip: FrameStrip) -> Image.Image:
     width, height = strip.thumb
     rows = math.ceil(len(frames) / strip.columns)
-    found = drawing.make_block(strip.width, rows * (height + SMALL + 18))
-    pen = ImageDraw.Draw(found)
+    canvas = drawing.make_block(strip.width, rows * (height + SMALL + 18))
+    pen = ImageDraw.Draw(canvas)
     pitch = _find_pitch(strip.width - 2 * MARGIN, width, strip.columns)
     labelled = _label_every(times, pitch)
     for k, frame in enumerate(frames):
         row, column = divmod(k, strip.columns)
         x, y = round(MARGIN + column * pitch), row * (height + SMALL + 18)
-        found.paste(frame.convert("RGB").resize(strip.thumb, Image.Resampling.LANCZOS), (x, y))
+        canvas.paste(frame.convert("RGB").resize(strip.thumb, Image.Resampling.LANCZOS), (x, y))
         if column % labelled == 0:
             drawing.draw_centred(
                 pen, (x + width / 2, y + height + 6), drawing.format_seconds(times[k]), SMALL, QUIET
             )
-    return found
+    return canvas
 
 
 def _find_pitch(content: int, width: int, columns: int) -> float:
@@ -143,14 +143,14 @@ def _label_every(times: Sequence[float], pitch: float) -> int:
 
 def _draw_scale(width: int) -> Image.Image:
     font, left = ImageFont.load_default(SMALL), "even share"
-    found = drawing.make_block(width, SMALL + 7)
-    pen = ImageDraw.Draw(found)
+    canvas = drawing.make_block(width, SMALL + 7)
+    pen = ImageDraw.Draw(canvas)
     start = MARGIN + round(font.getlength(left)) + 10
     pen.text((MARGIN, 0), left, fill=QUIET, font=font)
-    found.paste(heatmap.draw_scale(220, 14), (start, 4))
+    canvas.paste(heatmap.draw_scale(220, 14), (start, 4))
     right = f"the word's strongest place, at least {heatmap.LEAST_RANGE:g} times even"
     pen.text((start + 230, 0), right, fill=QUIET, font=font)
-    return found
+    return canvas
 
 
 def _explain(attention: AttentionDocument) -> str:

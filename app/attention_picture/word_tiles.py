@@ -57,27 +57,24 @@ class PictureSource:
 
 @dataclass(frozen=True)
 class TileLayout:
-    """Says how words are laid out.
+    """Holds how words are laid out."""
 
-    tile: (width, height) of a frame in its cell. frames: most in any tile. lines: most of text below a frame.
-    """
-
-    width: int
-    tile: tuple[int, int]
+    width: int  #: pixels of all columns
+    tile: tuple[int, int]  #: (width, height) of a frame in its cell
     cell_width: int
     columns: int
-    frames: int
-    has_bars: bool
-    lines: int = 1
+    frames: int  #: most in any tile
+    has_bars: bool  #: whether bars stand above the frames
+    lines: int = 1  #: of text below a frame, at most
 
     @property
     def below(self) -> int:
-        """Room below a frame."""
+        """Returns the room below a frame."""
         return BELOW + (self.lines - 1) * LINE
 
     @property
     def head(self) -> int:
-        """From a row's top to its first frame."""
+        """Returns the room from a row's top to its first frame."""
         return WORD + 14 + (BARS + NAMES + 6 if self.has_bars else 0)
 
     @property
@@ -149,16 +146,16 @@ def draw_word_rows(seen: PictureSource, tiles: TileLayout) -> list[Image.Image]:
 
 
 def _draw_row(row: range, seen: PictureSource, tiles: TileLayout) -> Image.Image:
-    found = drawing.make_block(tiles.width, tiles.height)
-    pen = ImageDraw.Draw(found)
+    canvas = drawing.make_block(tiles.width, tiles.height)
+    pen = ImageDraw.Draw(canvas)
     for column, word in enumerate(row):
         left = MARGIN + column * (tiles.cell_width + GAP)
-        said, size = drawing.fit_text(seen.attention.words[word], WORD, tiles.cell_width + GAP - 6)
-        drawing.draw_centred(pen, (left + tiles.cell_width / 2, 0), said, size, INK)
+        label, size = drawing.fit_text(seen.attention.words[word], WORD, tiles.cell_width + GAP - 6)
+        drawing.draw_centred(pen, (left + tiles.cell_width / 2, 0), label, size, INK)
         if tiles.has_bars:
             _draw_bars(pen, (left, WORD + 14), tiles.cell_width, seen.attention, word)
-        _draw_frames(found, left, word, seen, tiles)
-    return found
+        _draw_frames(canvas, left, word, seen, tiles)
+    return canvas
 
 
 def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, tiles: TileLayout) -> None:
@@ -174,8 +171,8 @@ def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, t
         page.paste(picture, (x, y))
         y += tiles.tile[1]
         _draw_moments(pen, (left, y + 7), tiles.cell_width, seen.attention, word, moment)
-        for number, said in enumerate(write_below(seen.attention, word, moment, time)):
-            fitted = drawing.fit_text(said, SMALL, tiles.cell_width + GAP - 6)
+        for number, text in enumerate(write_below(seen.attention, word, moment, time)):
+            fitted = drawing.fit_text(text, SMALL, tiles.cell_width + GAP - 6)
             drawing.draw_centred(pen, (centre, y + 18 + number * LINE), *fitted, QUIET)
         y += tiles.below
 

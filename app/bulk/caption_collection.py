@@ -39,29 +39,22 @@ PROGRESS_LOGGER = "ray.data._internal.progress"
 
 @dataclass(frozen=True)
 class Fleet:
-    """Says what runs where.
+    """Holds how many processes do the work, and where."""
 
-    address: of a Ray cluster, None to start Ray on this machine. decoders, engines: actors; by default
-    decoders fill the CPUs and there is an engine a GPU, or one without any. batch: videos captioned together.
-    """
-
-    address: str | None = None
-    decoders: int | None = None
-    engines: int | None = None
-    batch: int = 8
+    address: str | None = None  #: of a Ray cluster, None to start Ray on this machine
+    decoders: int | None = None  #: actors that decode; by default as many as the CPUs allow
+    engines: int | None = None  #: actors that caption; by default one a GPU, or one without any
+    batch: int = 8  #: videos captioned together
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts what a run did.
+    """Counts what a run did."""
 
-    passed_over: videos whose rows were there. failures: files whose rows have a code, and the codes.
-    """
-
-    videos: int
-    passed_over: int
-    captioned: int
-    failures: tuple[tuple[str, str], ...]
+    videos: int  #: in all
+    passed_over: int  #: whose rows were there
+    captioned: int  #: whose rows have a caption
+    failures: tuple[tuple[str, str], ...]  #: files whose rows have a code, and the codes
 
 
 def caption_collection(
@@ -78,23 +71,23 @@ def caption_collection(
 
     Raises:
         UsageError: Ray is not there, or the folder cannot be opened.
-        JobFailure: there is nobody who could write as the options ask.
+        JobFailure: no captioner can write as the options ask.
     """
     start_ray(fleet.address)
     info: EngineInfo = ray.get(ray.remote(describe_engine).remote(settings))
     options = info.resolve(options)
     run = digest_of_options(options.model_dump(), _weights_of(info, options))
     folder = open_location(out)
-    done = find_done(folder, run)
+    finished = find_done(folder, run)
     if folder.is_local:
         folder.files.create_dir(folder.path)
     attempts = RemoteAttempts()  # lives as long as this handle: what Ray Data is given does not count
-    _pipeline(videos, options, settings, fleet, info, run, done, attempts).write_parquet(
+    _pipeline(videos, options, settings, fleet, info, run, finished, attempts).write_parquet(
         folder.path, filesystem=folder.files, mode=ray.data.SaveMode.APPEND, min_rows_per_file=1
     )
     drop_doubles(folder, run)
     captioned, failures = _read_codes(folder, run)
-    return Tally(len(videos), len(done), captioned, failures)
+    return Tally(len(videos), len(finished), captioned, failures)
 
 
 def start_ray(address: str | None) -> None:
@@ -166,8 +159,8 @@ def _pipeline(
 def _weights_of(info: EngineInfo, options: CaptionOptions) -> str:
     """Names the weights of all who write."""
     names = () if options.choice is None else (options.choice.captioner, *options.choice.members)
-    known = {each.name: each.weights_sha256 for each in info.captioners}
-    return " ".join(known.get(name, "") for name in names)
+    digests = {each.name: each.weights_sha256 for each in info.captioners}
+    return " ".join(digests.get(name, "") for name in names)
 
 
 def _read_codes(out: Location, run: str) -> tuple[int, tuple[tuple[str, str], ...]]:

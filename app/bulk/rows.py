@@ -52,18 +52,15 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, eq=False)
 class DoneVideos:
-    """Knows which videos have their row, by 16 bytes each: every decoder of a cluster has a copy.
+    """Holds which videos have their row, by 16 bytes each: every decoder of a cluster has a copy."""
 
-    keys: bytes (N,), sorted, of paths with their sha256.
-    """
-
-    keys: NDArray[np.bytes_]
+    keys: NDArray[np.bytes_]  #: (N,), sorted, of paths with their sha256
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def has(self, file: str, sha256: str) -> bool:
-        """Tells whether a file with these bytes has a row; sha256 is empty of one that could not be read."""
+        """Returns whether a file with these bytes has a row; sha256 is "" where it could not be read."""
         key = np.array(video_key(file, sha256), KEY)
         place = int(np.searchsorted(self.keys, key))
         return place < len(self.keys) and bool(self.keys[place] == key)
@@ -101,10 +98,10 @@ def failure_row(known: Mapping[str, Any], answer: Answer, error: ReelwordError) 
 
 def _row_of(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     media = answer.media
-    described = {} if media is None else media.model_dump()
+    facts = {} if media is None else media.model_dump()
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
     row.update({name: str(known[name]) for name in ("file", "sha256", "run")})
-    row.update({name: described.get(name) for name in ("duration", "width", "height", "frames", "codec")})
+    row.update({name: facts.get(name) for name in ("duration", "width", "height", "frames", "codec")})
     row["sampled"] = answer.sampled or []
     row["warnings"] = [warning.code for warning in answer.warnings]
     return row
@@ -117,8 +114,8 @@ def find_done(out: Location, run: str) -> DoneVideos:
         out: folder of parquet files; it need not be there.
         run: digest of options and weights; rows of another run do not count.
     """
-    found = [_keys_of(table) for _, table in _parts(out, run)]
-    return DoneVideos(np.unique(np.concatenate([np.empty(0, KEY), *found])))
+    keys = [_keys_of(table) for _, table in _parts(out, run)]
+    return DoneVideos(np.unique(np.concatenate([np.empty(0, KEY), *keys])))
 
 
 def drop_doubles(out: Location, run: str) -> int:

@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 
 def describe_engine(settings: Settings) -> EngineInfo:
-    """Says what an engine would be: where the models are, once for all decoders."""
+    """Returns what an engine can do: asked where the models are, once for all decoders."""
     return load_engine(settings).warm_up()
 
 
@@ -67,23 +67,30 @@ class DecodeVideo:
     def __call__(self, row: Row) -> list[Row]:
         """Returns the row with its frames, or none where it is done."""
         file = str(row["file"])
-        known = {"file": file, "sha256": "", "run": self._run, "answer": "{}", "frames": b"", "failure": b""}
+        decoded_row = {
+            "file": file,
+            "sha256": "",
+            "run": self._run,
+            "answer": "{}",
+            "frames": b"",
+            "failure": b"",
+        }
         try:
             with local_copy(file, self._fetch_limits) as path:
-                known["sha256"] = sha256_of(path)
-                if self._done.has(file, str(known["sha256"])):
+                decoded_row["sha256"] = sha256_of(path)
+                if self._done.has(file, str(decoded_row["sha256"])):
                     return []
                 began = time.perf_counter()
                 decoded = self._decoder.decode(path, self._request, self._limits)
         except (OSError, pa.ArrowException) as error:
-            known["failure"] = pickle.dumps(UploadMissing(f"The file cannot be read: {error}."))
+            decoded_row["failure"] = pickle.dumps(UploadMissing(f"The file cannot be read: {error}."))
         except ReelwordError as error:
-            known["failure"] = pickle.dumps(error)
+            decoded_row["failure"] = pickle.dumps(error)
         else:
             answer = media_answer(decoded, time.perf_counter() - began)
-            known |= {"answer": answer.model_dump_json(), "frames": pickle.dumps(decoded.footage, 5)}
-        is_told = not known["sha256"] and self._done.has(file, "")  # it could not be read before either
-        return [] if is_told else [known]
+            decoded_row |= {"answer": answer.model_dump_json(), "frames": pickle.dumps(decoded.footage, 5)}
+        is_recorded = not decoded_row["sha256"] and self._done.has(file, "")  # unreadable before, too
+        return [] if is_recorded else [decoded_row]
 
 
 class EngineAttempts:
@@ -104,7 +111,7 @@ class EngineAttempts:
 
 
 class AttemptLog(Protocol):
-    """Says what EngineAttempts does, from another process."""
+    """Does what EngineAttempts does, from another process."""
 
     def counts(self, videos: Sequence[str]) -> list[int]: ...
     def begin(self, videos: Sequence[str]) -> None: ...
@@ -124,7 +131,7 @@ class CaptionVideos:
         """Returns a row of SCHEMA for each video."""
         rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
         read = [row for row in rows if not row["failure"]]
-        answers = {id(row): found for row, found in zip(read, self._caption(read), strict=True)}
+        answers = {id(row): outcome for row, outcome in zip(read, self._caption(read), strict=True)}
         return pa.Table.from_pylist([_finish(row, answers.get(id(row))) for row in rows], schema=SCHEMA)
 
     def _caption(self, rows: Sequence[Row]) -> list[Found]:
@@ -133,19 +140,19 @@ class CaptionVideos:
         counts = self._attempts.counts(names) if rows else []
         if rows and not any(counts):
             self._attempts.begin(names)
-            found = self._try_caption(rows)
+            outcomes = self._try_caption(rows)
             self._attempts.end(names)
-            if not isinstance(found, EngineFault):
-                return found
+            if not isinstance(outcomes, EngineFault):
+                return outcomes
         return [self._caption_alone(*each) for each in zip(rows, names, counts, strict=True)]
 
     def _caption_alone(self, row: Row, name: str, count: int) -> Found:
         if count >= ATTEMPTS:
             return EngineCrashed(f"The engine ended {ATTEMPTS} times while it captioned this video.")
         self._attempts.begin([name])
-        found = self._try_caption([row])
+        outcome = self._try_caption([row])
         self._attempts.end([name])
-        return found if isinstance(found, EngineFault) else found[0]
+        return outcome if isinstance(outcome, EngineFault) else outcome[0]
 
     def _try_caption(self, rows: Sequence[Row]) -> list[Found] | EngineFault:
         videos = [pickle.loads(row["frames"]) for row in rows]
@@ -156,10 +163,10 @@ class CaptionVideos:
             return EngineFault(f"The engine met an error ({type(error).__name__}).")
 
 
-def _finish(row: Mapping[str, Any], found: Found | None) -> Row:
-    known = Answer.model_validate_json(row["answer"])
-    if found is None:
-        return failure_row(row, known, pickle.loads(row["failure"]))
-    if isinstance(found, JobFailure):
-        return failure_row(row, known, found)
-    return caption_row(row, known.joined_with(found.answer))
+def _finish(row: Mapping[str, Any], outcome: Found | None) -> Row:
+    answer = Answer.model_validate_json(row["answer"])
+    if outcome is None:
+        return failure_row(row, answer, pickle.loads(row["failure"]))
+    if isinstance(outcome, JobFailure):
+        return failure_row(row, answer, outcome)
+    return caption_row(row, answer.joined_with(outcome.answer))

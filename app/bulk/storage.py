@@ -41,8 +41,8 @@ class Location:
     def list_files(self) -> Iterator[str]:
         """Yields the paths of all files below, sorted; none where nothing is there. Raises OSError."""
         selector = pyarrow.fs.FileSelector(self.path, recursive=True, allow_not_found=True)
-        found = self.files.get_file_info(selector)
-        yield from sorted(each.path for each in found if each.type == pyarrow.fs.FileType.File)
+        entries = self.files.get_file_info(selector)
+        yield from sorted(each.path for each in entries if each.type == pyarrow.fs.FileType.File)
 
     def copy_to(self, file: Path) -> None:
         """Copies the file here, a piece at a time. Raises OSError."""

@@ -79,10 +79,10 @@ def _read_list(path: Path) -> list[str]:
         lines = [line.strip() for line in path.read_text().splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The list {path} cannot be read: {error}.") from error
-    found = [line if "://" in line else os.path.abspath(path.parent / line) for line in lines if line]
-    if not found:
+    videos = [line if "://" in line else os.path.abspath(path.parent / line) for line in lines if line]
+    if not videos:
         raise UsageError(f"The list {path} names no video.")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(videos))
 
 
 def _list_remote(source: str) -> list[str]:
@@ -91,7 +91,7 @@ def _list_remote(source: str) -> list[str]:
         paths = list(place.list_files())
     except (OSError, ValueError) as error:
         raise UsageError(f"{source} cannot be listed: {error}.") from error
-    found = [place.address_of(path) for path in paths if Path(path).suffix.lower() in VIDEO_SUFFIXES]
-    if not found:
+    videos = [place.address_of(path) for path in paths if Path(path).suffix.lower() in VIDEO_SUFFIXES]
+    if not videos:
         raise UsageError(f"There is no video below {source}.")
-    return found
+    return videos

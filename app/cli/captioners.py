@@ -95,9 +95,9 @@ def read_facts(folder: Path) -> ModelFacts:
 
 
 def describe(card: PretrainedCard) -> str:
-    """One line: what it is, what it costs, and which revision it is."""
+    """Writes one line: what it is, what it costs, and which revision it is."""
     at = "" if card.revision is None else f" at {card.revision[:12]}"
-    licence = card.facts.licence or "no licence told"
+    licence = card.facts.licence or "no licence named"
     return (
         f"{card.facts.architecture}, {card.facts.parameters / 1e6:.0f} million parameters, "
         f"{_size(card.size)} on disk, about {_size(card.facts.memory)} in memory, {licence}; "
@@ -106,7 +106,7 @@ def describe(card: PretrainedCard) -> str:
 
 
 def _each(names: Sequence[str], work: Callable[[str], PretrainedCard]) -> int:
-    """A failure costs that one alone. Returns the exit code."""
+    """Does the work for each, also where it fails for others. Returns the exit code."""
     failed = 0
     for name in names:
         try:

@@ -1,6 +1,6 @@
-"""Reads what the captioners that are installed say of themselves, and lists the stream sets.
+"""Describes the captioners that are installed, and lists the stream sets.
 
-Captioners are read from their checkpoints' metadata; of a stream set it is said what it lacks here.
+Captioners are described by their checkpoints' metadata, a stream set also by the weights that it lacks here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from models.stream_set import DEMO, StreamInput, StreamSet
 
 
 def describe_models(settings: Settings) -> list[dict[str, Any]]:
-    """Gathers what the captioners that are installed say of themselves."""
+    """Describes the captioners that are installed."""
     weights = settings.weights
     files = list_checkpoints(weights)
     infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
@@ -45,7 +45,7 @@ def describe_models(settings: Settings) -> list[dict[str, Any]]:
 
 
 def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
-    """Gathers what a checkpoint says of itself.
+    """Describes a captioner by its checkpoint.
 
     Args:
         name: what the captioner is called here.
@@ -55,16 +55,16 @@ def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dic
     Returns:
         A member of the JSON document; ``error`` says what is wrong with it.
     """
-    own = {"file": str(path), "bytes": path.stat().st_size}
+    file_facts = {"file": str(path), "bytes": path.stat().st_size}
     if info is not None:
         streams = read_card(path).training.get("streams", DEMO.name)
-        return {**_describe_info(info), **own, "streams": streams}
+        return {**_describe_info(info), **file_facts, "streams": streams}
     try:
         read_card(path)
         error = f"{path} is damaged; fetch it again."
     except CheckpointError as damage:
         error = str(damage)
-    return {"name": name, **own, "error": error}
+    return {"name": name, **file_facts, "error": error}
 
 
 def _read_info(name: str, path: Path) -> CaptionerInfo | None:
@@ -120,14 +120,14 @@ def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
     return [
         name
         for name in names
-        if not any(folder.locate(known) for known in find_candidates(name, folder.manifest))
+        if not any(folder.locate(entry) for entry in find_candidates(name, folder.manifest))
     ]
 
 
-def _format_input(given: StreamInput) -> str:
-    windows = ", ".join(f"{name} {value}" for name, value in _list_windows(given.windows).items())
-    use = f" ({given.use})" if given.use else ""
-    return f"{given.stream}: {given.shape}{use}{f'; {windows}' if windows else ''}"
+def _format_input(stream: StreamInput) -> str:
+    windows = ", ".join(f"{name} {value}" for name, value in _list_windows(stream.windows).items())
+    use = f" ({stream.use})" if stream.use else ""
+    return f"{stream.stream}: {stream.shape}{use}{f'; {windows}' if windows else ''}"
 
 
 def _list_windows(windows: WindowOptions) -> dict[str, Any]:

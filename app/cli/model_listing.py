@@ -91,11 +91,11 @@ def _format_members(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _format_scores(scores: dict[str, Any]) -> list[str]:
-    """A line for each set of data: ``flickr8k val: cider 54.1, bleu4 22.3``."""
+    """Writes a line for each set of data: ``flickr8k val: cider 54.1, bleu4 22.3``."""
     lines = []
     for data, metrics in scores.items():
         numbers = metrics.get("metrics", metrics) if isinstance(metrics, dict) else {"score": metrics}
-        known = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
-        said = [f"{name} {value:.{0 if name in COUNTS else 1}f}" for name, value in known.items()]
-        lines.append(f"{data}: {', '.join(said)}")
+        scalars = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+        parts = [f"{name} {value:.{0 if name in COUNTS else 1}f}" for name, value in scalars.items()]
+        lines.append(f"{data}: {', '.join(parts)}")
     return lines

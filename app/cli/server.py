@@ -31,17 +31,17 @@ BUSY = (429, 503)
 
 
 class ServiceUnreachable(ReelwordError):
-    """The service does not answer."""
+    """Is raised where the service does not answer."""
 
     code = "service_unreachable"
     hint = "Check its address and that it runs, or add --local to do without it."
 
 
 class ServiceRefused(ReelwordError):
-    """The service refuses what it is asked; the message and the hint are its own."""
+    """Is raised where the service refuses a request; the message and the hint are the service's."""
 
     code = "service_refused"
-    hint = "Mend what the service names, or add --local to do without it."
+    hint = "Correct what the service names, or add --local to do without it."
 
     def __init__(self, response: httpx.Response) -> None:
         try:
@@ -59,7 +59,7 @@ class ServiceRefused(ReelwordError):
 
 @dataclass(frozen=True)
 class ServerChoice:
-    """Says whether a running service is asked."""
+    """Holds whether a running service is asked, and which."""
 
     server: Annotated[
         str | None,

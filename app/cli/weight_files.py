@@ -41,12 +41,12 @@ SOURCES: Mapping[Source, str] = {
 def print_weights(settings: Settings, *, as_json: bool) -> int:
     """Prints all entries of the manifest, as a table or as one JSON document."""
     folder = WeightsFolder(settings.data, settings.manifest)
-    described = [describe_weights(known, folder) for known in _read_manifest(folder)]
+    rows = [describe_weights(entry, folder) for entry in _read_manifest(folder)]
     if as_json:
-        print(json.dumps(described))
+        print(json.dumps(rows))
     else:
         print_table(
-            ("name", "of", "source", "size", "here", "licence"), [_format_row(known) for known in described]
+            ("name", "of", "source", "size", "here", "licence"), [_format_row(entry) for entry in rows]
         )
     return 0
 
@@ -87,13 +87,13 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
     """Checks the files that are named, or all that are here."""
     folder = WeightsFolder(settings.data, settings.manifest)
 
-    def check(known: WeightsEntry) -> FoundWeights:
-        file = folder.locate(known)
+    def check(entry: WeightsEntry) -> FoundWeights:
+        file = folder.locate(entry)
         if file is None:
-            raise WeightsMissing(folder.describe_remedy(known))
-        return folder.check(known, file)
+            raise WeightsMissing(folder.describe_remedy(entry))
+        return folder.check(entry, file)
 
-    here = [known.name for known in _read_manifest(folder) if folder.locate(known) is not None]
+    here = [entry.name for entry in _read_manifest(folder) if folder.locate(entry) is not None]
     if not names and not here:
         print("There are no weights here: python -m app weights list shows what can be had.")
     return _do_each(names or here, folder, check)
@@ -129,11 +129,11 @@ def _do_each(
         complain(str(unknown))
         return 2
     failed: list[tuple[str, WeightsError]] = []
-    for known in entries:
+    for entry in entries:
         try:
-            print(printable(_say_found(work(known))), flush=True)
+            print(printable(_format_found(work(entry))), flush=True)
         except WeightsError as error:
-            failed.append((known.name, error))
+            failed.append((entry.name, error))
     for name, failure in failed:
         # some sentences name the very command; what the hint adds would be less
         hint = "" if COMMAND in str(failure) else f" {failure.remedy}"
@@ -141,27 +141,27 @@ def _do_each(
     return 1 if failed else 0
 
 
-def _say_found(found: FoundWeights) -> str:
-    """One line: where it is and how far it can be trusted."""
-    trust = f"sha256 {found.sha256[:12]}…"
-    if found.pinned and found.entry.sha256 is not None:
-        trust = f"sha256 {found.sha256}, of which {found.entry.sha256} is published; pinned here"
-    elif found.pinned:
-        trust = f"sha256 {found.sha256}, published nowhere; pinned here as seen first"
-    return f"{found.entry.name}: {found.file} ({trust})"
+def _format_found(weights: FoundWeights) -> str:
+    """Writes one line: where the file is and how far it can be trusted."""
+    trust = f"sha256 {weights.sha256[:12]}…"
+    if weights.pinned and weights.entry.sha256 is not None:
+        trust = f"sha256 {weights.sha256}, of which {weights.entry.sha256} is published; pinned here"
+    elif weights.pinned:
+        trust = f"sha256 {weights.sha256}, published nowhere; pinned here as seen first"
+    return f"{weights.entry.name}: {weights.file} ({trust})"
 
 
 @contextmanager
-def _show_bar(known: WeightsEntry) -> Iterator[Downloader]:
-    """A downloader that shows how far it is, on standard error, on a terminal only."""
+def _show_bar(entry: WeightsEntry) -> Iterator[Downloader]:
+    """Makes a downloader that shows how far it is, on standard error, on a terminal only."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(
         *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
     ) as progress:
-        task = progress.add_task(known.name, total=known.bytes)
+        task = progress.add_task(entry.name, total=entry.bytes)
         yield Downloader(
-            progress=lambda done, total: progress.update(task, completed=done, total=total or known.bytes)
+            progress=lambda done, total: progress.update(task, completed=done, total=total or entry.bytes)
         )
 
 

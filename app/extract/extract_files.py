@@ -15,7 +15,7 @@ from pathlib import Path
 from app.errors import UsageError, sentence
 from app.extract.inputs import InputVideo, find_videos, name_apart
 from app.extract.plan import ExtractionOutcome, ExtractionPlan, choose_format
-from app.extract.pool import describe_videos
+from app.extract.pool import extract_in_processes
 from app.terminal import complain, printable, show_progress
 from extractors.extractor import UnknownExtractor, list_extractors, list_inputs
 from extractors.video_features.feature_files import FeaturesDamaged, VideoSource, path_digest
@@ -23,12 +23,12 @@ from extractors.video_features.npy_hdf5 import link
 
 
 def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int:
-    """Describes files and the videos in folders, and prints what came of each.
+    """Extracts features of files and of the videos in folders, and prints what came of each.
 
     Args:
         paths: files and folders.
         plan: what is asked of each video.
-        jobs: how many are described at a time.
+        jobs: how many are extracted at a time.
 
     Returns:
         How many failed.
@@ -38,12 +38,12 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
         ExtractorsMissing: weights or a package are absent.
     """
     plan = _complete(plan)
-    found = find_videos(paths, plan.out)
-    videos = name_apart(found, lambda video: find_owner(video, plan))
+    files = find_videos(paths, plan.out)
+    videos = name_apart(files, lambda video: find_owner(video, plan))
     outcomes = []
     with show_progress(len(videos)) as bar:
         bar.say(f"Extracting {', '.join(plan.extractors)}")
-        for outcome in describe_videos(plan, videos, jobs):
+        for outcome in extract_in_processes(plan, videos, jobs):
             outcomes.append(outcome)
             bar.print(_format_lines(outcome))
     if plan.form == "hdf5":
@@ -53,7 +53,7 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
 
 
 def find_owner(video: InputVideo, plan: ExtractionPlan) -> str | None:
-    """Finds whose features lie under the video's name: its "own", an "other" video's, or nobody's (None)."""
+    """Finds whose features lie under the video's name: its "own", an "other" video's; None without any."""
     sources = _read_sources(video, plan)
     if not sources:
         return None
@@ -61,16 +61,16 @@ def find_owner(video: InputVideo, plan: ExtractionPlan) -> str | None:
 
 
 def _read_sources(video: InputVideo, plan: ExtractionPlan) -> set[VideoSource]:
-    form, found = choose_format(plan.form), set()
+    form, sources = choose_format(plan.form), set()
     for folder in map(plan.folder, plan.extractors):
         if form.main_file(folder, video.name).exists():
             with suppress(FeaturesDamaged):
-                found.add(form.header(folder, video.name).source)
-    return found
+                sources.add(form.header(folder, video.name).source)
+    return sources
 
 
 def _is_of(source: VideoSource, file: Path) -> bool:
-    """Whether the file lies where the source lay, whatever its bytes are now, or has the source's bytes."""
+    """Returns whether a file lies where the source lay, whatever its bytes are, or has the source's bytes."""
     if source.path == path_digest(file):
         return True
     try:
@@ -100,7 +100,7 @@ def _format_lines(outcome: ExtractionOutcome) -> list[str]:
 
 
 def _report(outcomes: Sequence[ExtractionOutcome]) -> int:
-    """Says what was done, what was made anew and why, what failed and what to do, after everything else."""
+    """Prints what was done, what was made anew and why, what failed and what to do, after everything else."""
     failed = [outcome for outcome in outcomes if outcome.error]
     kept = sum(not outcome.written and not outcome.error for outcome in outcomes)
     built = len(outcomes) - kept - len(failed)
@@ -108,7 +108,7 @@ def _report(outcomes: Sequence[ExtractionOutcome]) -> int:
         for reason in outcome.renewed:
             complain(f"  {outcome.file}: made anew, {reason}")
     videos = "1 video" if len(outcomes) == 1 else f"{len(outcomes)} videos"
-    complain(f"{videos}: {built} described, {kept} were there, {len(failed)} failed.")
+    complain(f"{videos}: {built} extracted, {kept} were there, {len(failed)} failed.")
     for outcome in failed:
         if outcome.error:
             error = outcome.error

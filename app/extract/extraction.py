@@ -1,5 +1,5 @@
-"""Does one process's share of ``extract``: loads extractors once, describes video after video, each
-decoded once, and names the likeliest classes."""
+"""Does one process's share of ``extract``: loads extractors once, extracts features of video after video,
+each decoded once, and names the likeliest classes."""
 
 from __future__ import annotations
 
@@ -42,19 +42,16 @@ AHEAD = 2  #: decoders in turns, so that the next video is being read while the 
 
 @dataclass(frozen=True, eq=False)
 class _Todo:
-    """Holds one video before it is described.
-
-    kept: features that are there and good. reasons: extractor → why features that are there are not.
-    """
+    """Holds one video before its features are extracted."""
 
     video: InputVideo
     source: VideoSource
-    kept: Mapping[str, SavedFeatures]
-    reasons: Mapping[str, str]
+    kept: Mapping[str, SavedFeatures]  #: features that are there and good
+    reasons: Mapping[str, str]  #: extractor → why features that are there are not good
 
 
 class VideoExtraction:
-    """Describes videos as the plan says. A context manager: it holds decoders.
+    """Extracts features of videos as the plan says. A context manager: it holds decoders.
 
     Raises UnknownExtractor, WeightsError, ImportError, ValueError where an extractor cannot be made.
     """
@@ -75,7 +72,7 @@ class VideoExtraction:
         for decoder in self._decoders:
             decoder.close()
 
-    def describe(self, videos: Iterable[InputVideo]) -> Iterator[ExtractionOutcome]:
+    def extract(self, videos: Iterable[InputVideo]) -> Iterator[ExtractionOutcome]:
         """Writes what is not there yet; whatever is wrong with one video is in its outcome."""
         for missing, group in groupby(map(self._look_at, videos), self._missing):
             if missing:
@@ -94,11 +91,11 @@ class VideoExtraction:
         kept: dict[str, SavedFeatures] = {}
         reasons: dict[str, str] = {}
         for name in self._tags:
-            found = self._reusable_features(name, video, source)
-            if isinstance(found, SavedFeatures):
-                kept[name] = found
-            elif found is not None:
-                reasons[name] = found
+            reusable = self._reusable_features(name, video, source)
+            if isinstance(reusable, SavedFeatures):
+                kept[name] = reusable
+            elif reusable is not None:
+                reasons[name] = reusable
         return _Todo(video, source, kept, reasons)
 
     def _reusable_features(
@@ -109,12 +106,12 @@ class VideoExtraction:
         if not self._form.main_file(folder, video.name).exists():
             return None
         try:
-            found = self._form.read(folder, video.name)
+            features = self._form.read(folder, video.name)
         except FeaturesDamaged as error:
             return str(error)
-        if found.tag.spec_hash != tag.spec_hash:
-            return "; ".join(tag.differences(found.tag))
-        return found if found.source.sha256 == source.sha256 else "the video has changed"
+        if features.tag.spec_hash != tag.spec_hash:
+            return "; ".join(tag.differences(features.tag))
+        return features if features.source.sha256 == source.sha256 else "the video has changed"
 
     def _missing(self, todo: _Todo | ExtractionOutcome) -> tuple[str, ...]:
         if isinstance(todo, ExtractionOutcome):
@@ -124,7 +121,7 @@ class VideoExtraction:
     def _make(
         self, names: tuple[str, ...], group: Iterator[_Todo | ExtractionOutcome]
     ) -> Iterator[ExtractionOutcome]:
-        """Describes videos that lack the same features, decoded ahead and batched together."""
+        """Extracts what videos lack, all the same features, decoded ahead and batched together."""
         running: deque[_Todo] = deque()
 
         def files() -> Iterator[str]:
@@ -134,21 +131,21 @@ class VideoExtraction:
                 yield str(todo.video.file)
 
         needed = self._with_inputs(names)
-        for _, described in extract_videos(self._decoders, files(), needed, self._plan.limits):
-            yield self._write(running.popleft(), names, described)
+        for _, extracted in extract_videos(self._decoders, files(), needed, self._plan.limits):
+            yield self._write(running.popleft(), names, extracted)
 
     def _with_inputs(self, names: Collection[str]) -> list[AnyExtractor]:
         """Selects the extractors, and those whose streams they take."""
-        wanted = {*names, *(each for name in names for each in self._tags[name].inputs)}
-        return [extractor for name, extractor in self._extractors.items() if name in wanted]
+        needed = {*names, *(each for name in names for each in self._tags[name].inputs)}
+        return [extractor for name, extractor in self._extractors.items() if name in needed]
 
     def _write(
-        self, todo: _Todo, names: Collection[str], described: ExtractedVideo | Exception
+        self, todo: _Todo, names: Collection[str], extracted: ExtractedVideo | Exception
     ) -> ExtractionOutcome:
         try:
-            if isinstance(described, Exception):
-                raise described
-            built = {name: self._to_saved(name, todo.source, described) for name in names}
+            if isinstance(extracted, Exception):
+                raise extracted
+            built = {name: self._to_saved(name, todo.source, extracted) for name in names}
             for name, saved in built.items():
                 self._form.write(self._plan.folder(name), todo.video.name, saved)
             return self._outcome(todo, built)
@@ -157,14 +154,14 @@ class VideoExtraction:
         except OSError as error:
             failure = CannotWrite(f"The features of {todo.video.file.name} cannot be written: {error}.")
             return ExtractionOutcome(todo.video.file, error=ExtractionFailure.of(failure))
-        except Exception as error:  # a network's own trouble with one video must not end all the others
+        except Exception as error:  # a network that fails on one video must not end all the others
             log.error("no features of %s", printable(str(todo.video.file)), exc_info=error)
             fault = ExtractorFault(f"An extractor failed: {type(error).__name__}: {error}.")
             return ExtractionOutcome(todo.video.file, error=ExtractionFailure.of(fault))
 
     def _outcome(self, todo: _Todo, built: Mapping[str, SavedFeatures]) -> ExtractionOutcome:
-        said = {**todo.kept, **built}
-        lines = {name: format_predictions(saved.streams, saved.classes) for name, saved in said.items()}
+        features = {**todo.kept, **built}
+        lines = {name: format_predictions(saved.streams, saved.classes) for name, saved in features.items()}
         reported = [f"{name}: {lines[name]}" for name in self._extractors if lines[name] is not None]
         reported = reported or [f"{', '.join(self._extractors)}: names no classes"]
         return ExtractionOutcome(
@@ -175,15 +172,15 @@ class VideoExtraction:
             predictions=tuple(reported) if self._plan.predictions else (),
         )
 
-    def _to_saved(self, name: str, source: VideoSource, described: ExtractedVideo) -> SavedFeatures:
+    def _to_saved(self, name: str, source: VideoSource, extracted: ExtractedVideo) -> SavedFeatures:
         windows = find_windows(self._extractors[name])
         rate = windows.extraction_fps if windows else None
         return SavedFeatures(
             tag=self._tags[name],
             source=source,
-            media=described.video.media(),
-            fps=rate or described.video.fps_average,
-            streams=select_streams(name, described.streams, self._extractors),
+            media=extracted.video.media(),
+            fps=rate or extracted.video.fps_average,
+            streams=select_streams(name, extracted.streams, self._extractors),
             classes=getattr(self._extractors[name], "classes", None),
         )
 
@@ -202,7 +199,7 @@ class VideoExtraction:
 
 def make_tags(extractors: Mapping[str, AnyExtractor]) -> dict[str, FeatureSpec]:
     """Makes the name tag of each extractor, with those of the extractors whose streams it takes."""
-    found: dict[str, FeatureSpec] = {}
+    tags: dict[str, FeatureSpec] = {}
     for name, extractor in extractors.items():
         inputs = {}
         for stream in getattr(extractor, "needs_streams", ()):
@@ -211,8 +208,8 @@ def make_tags(extractors: Mapping[str, AnyExtractor]) -> dict[str, FeatureSpec]:
                 inputs[other] = FeatureSpec(
                     other, extractors[other].spec, find_windows(extractors[other])
                 ).spec_hash
-        found[name] = FeatureSpec(name, extractor.spec, find_windows(extractor), inputs)
-    return found
+        tags[name] = FeatureSpec(name, extractor.spec, find_windows(extractor), inputs)
+    return tags
 
 
 def find_windows(extractor: AnyExtractor) -> Windows | None:
@@ -273,8 +270,10 @@ def _without_padding(stream: Stream) -> Tensor:
 def _list_best(probability: Tensor, classes: Sequence[str] | None) -> str:
     best = torch.topk(probability, min(MOST_PREDICTIONS, len(probability)))
     pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    said = ", ".join(f"{share:.2f} {_name_class(place, classes)}" for share, place in pairs if share > 0)
-    return said or "nothing that it knows"
+    classes_text = ", ".join(
+        f"{share:.2f} {_name_class(place, classes)}" for share, place in pairs if share > 0
+    )
+    return classes_text or "nothing that it knows"
 
 
 def _name_class(place: int, classes: Sequence[str] | None) -> str:

@@ -27,12 +27,12 @@ class InputVideo:
 
     @property
     def key(self) -> str:
-        """The name as file systems compare it that do not look at case: equal where two would be one file."""
+        """Returns the name as file systems without case compare it: equal where two would be one file."""
         return self.name.lower()
 
     @property
     def apart(self) -> InputVideo:
-        """The same video by the name that no other one has."""
+        """Returns the same video by a name that no other one has."""
         from extractors.video_features.feature_files import path_digest
 
         return InputVideo(self.file, f"{self.name}-{path_digest(self.file)}")
@@ -51,13 +51,13 @@ def find_videos(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:
         MissingFile: one of them is not there.
         UsageError: there is no video.
     """
-    found: dict[str, InputVideo] = {}
-    for path in (each for given in paths for each in _expand(given)):
+    videos: dict[str, InputVideo] = {}
+    for path in (each for pattern in paths for each in _expand(pattern)):
         for each in _below(path, out) if path.is_dir() else [InputVideo(path, path.stem)]:
-            found.setdefault(os.path.abspath(each.file), each)
-    if not found:
+            videos.setdefault(os.path.abspath(each.file), each)
+    if not videos:
         raise UsageError(f"There is no video in {', '.join(str(path) for path in paths)}.")
-    return list(found.values())
+    return list(videos.values())
 
 
 def _expand(path: Path) -> list[Path]:

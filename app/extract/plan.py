@@ -20,7 +20,7 @@ FORMS: tuple[FormName, ...] = get_args(FormName)
 
 
 class ExtractError(ReelwordError):
-    """Says that no features came of a video, though it could be read.
+    """Is raised where no features came of a video, though it could be read.
 
     ├── ExtractorFault       extractor_error
     ├── ExtractionCrashed    extraction_crashed
@@ -47,7 +47,7 @@ class CannotWrite(ExtractError):
 
 @dataclass(frozen=True)
 class ExtractionPlan:
-    """Holds everything a process needs to describe videos; it travels to worker processes."""
+    """Holds everything a process needs to extract features; it travels to worker processes."""
 
     extractors: tuple[str, ...]
     out: Path
@@ -70,18 +70,14 @@ class ExtractionPlan:
 
 @dataclass(frozen=True)
 class ExtractionOutcome:
-    """Tells what became of one video.
-
-    made, kept: extractors whose features were written, or were there already. renewed: a sentence for each
-    whose features were there and were made anew. predictions: a line for each classifier.
-    """
+    """Holds what became of one video."""
 
     file: Path
-    written: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    renewed: tuple[str, ...] = ()
-    predictions: tuple[str, ...] = ()
-    error: ExtractionFailure | None = None
+    written: tuple[str, ...] = ()  #: extractors whose features were written
+    kept: tuple[str, ...] = ()  #: extractors whose features were there already
+    renewed: tuple[str, ...] = ()  #: a sentence for each whose features were there and were made anew
+    predictions: tuple[str, ...] = ()  #: a line for each classifier
+    error: ExtractionFailure | None = None  #: why it has none
 
 
 @dataclass(frozen=True)

@@ -29,16 +29,16 @@ STOP_SECONDS = 10.0  #: for a worker that is told to stop; native code cannot be
 
 
 class ExtractorsMissing(ReelwordError):
-    """Says that an extractor cannot be loaded; the message says what to do."""
+    """Is raised where an extractor cannot be loaded; the message says what to do."""
 
     code = "extractors_missing"
     hint = "python -m app weights list shows all weights, and docs/extractors.md what each extractor needs."
 
 
-def describe_videos(
+def extract_in_processes(
     plan: ExtractionPlan, videos: Sequence[InputVideo], jobs: int
 ) -> Iterator[ExtractionOutcome]:
-    """Describes videos, here or in several processes.
+    """Extracts features of videos, here or in several processes.
 
     Args:
         plan: what is asked of each.
@@ -53,16 +53,16 @@ def describe_videos(
         ExtractorsMissing: weights or a package are absent.
     """
     if jobs == 1:
-        yield from _describe_here(plan, videos)
+        yield from _extract_here(plan, videos)
     else:
         yield from _share_out(plan, videos, min(jobs, len(videos)))
 
 
-def _describe_here(plan: ExtractionPlan, videos: Sequence[InputVideo]) -> Iterator[ExtractionOutcome]:
+def _extract_here(plan: ExtractionPlan, videos: Sequence[InputVideo]) -> Iterator[ExtractionOutcome]:
     from app.extract.extraction import VideoExtraction
 
     with _load(lambda: VideoExtraction(plan)) as work:
-        yield from work.describe(videos)
+        yield from work.extract(videos)
 
 
 def _load(make: Callable[[], Any]) -> Any:
@@ -134,11 +134,11 @@ def _share_out(plan: ExtractionPlan, videos: Sequence[InputVideo], jobs: int) ->
 
 
 def _receive(worker: _Worker) -> ExtractionOutcome | None:
-    """Reads what a worker says: that it is ready, what became of its video, or, by its end, that it died."""
+    """Reads a worker's message: that it is ready, what became of its video, or, by its end, that it died."""
     try:
         kind, content = worker.process.link.recv()
     except (EOFError, OSError):
-        how = f"The process that described it ended ({worker.process.explain_end(STOP_SECONDS)})."
+        how = f"The process that extracted its features ended ({worker.process.explain_end(STOP_SECONDS)})."
         if worker.video is None:
             raise ExtractorsMissing(how) from None
         worker.is_ready = False
@@ -152,7 +152,7 @@ def _receive(worker: _Worker) -> ExtractionOutcome | None:
 
 
 def serve() -> None:
-    """Runs a worker: loads the extractors, says so, then describes videos until it is told to stop."""
+    """Runs a worker: loads the extractors, says so, then extracts features until it is told to stop."""
     link = join_parent().link
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from app.extract.extraction import VideoExtraction
@@ -168,7 +168,7 @@ def serve() -> None:
         link.send(("ready", None))
         with work:
             while True:
-                (outcome,) = work.describe([link.recv()])
+                (outcome,) = work.extract([link.recv()])
                 link.send(("outcome", outcome))
 
 

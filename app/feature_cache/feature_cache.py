@@ -2,8 +2,8 @@
 
     features/<sha256 of the video>-<what else decides>.features
 
-Many processes use one folder and need not agree: an entry appears whole by a rename, whoever has it open may
-read it to its end though it is removed, and what cannot be read is as good as absent. The time of a file is
+Many processes use one folder and need not agree: an entry appears whole by a rename, a process that has it
+open reads it to its end though it is removed, and what cannot be read is as good as absent. A file's time is
 that of its last use, set here, since file systems are mounted without it. Nothing that goes wrong here may
 cost a job anything but the time to decode. An entry is
 
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class EntryDamaged(Exception):
-    """Says that bytes are no entry of the cache, or not all of one."""
+    """Is raised for bytes that are no entry of the cache, or not all of one."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class KeptFeatures:
 
     @property
     def duration(self) -> float:
-        """Seconds of the video."""
+        """Returns the seconds of the video."""
         return (self.facts.media.duration if self.facts.media else None) or 0.0
 
     def pack(self) -> bytes:
@@ -116,7 +116,7 @@ class FeatureCache:
             return None
         file = self._file(sha256, basis)
         try:
-            found = KeptFeatures.unpack(file.read_bytes())
+            features = KeptFeatures.unpack(file.read_bytes())
             os.utime(file)
         except FileNotFoundError:
             return None
@@ -124,7 +124,7 @@ class FeatureCache:
             log.warning("kept features are damaged and removed", file=file.name, why=str(error))
             _remove(file)
             return None
-        return found
+        return features
 
     def keep(self, sha256: str, basis: str, features: KeptFeatures) -> bool:
         """Keeps a video's features, and removes others that were not used for longest where there is no room.
@@ -146,7 +146,7 @@ class FeatureCache:
             return False
 
     def has(self, sha256: str) -> bool:
-        """Tells whether anything is kept of a video."""
+        """Returns whether anything is kept of a video."""
         return self.is_on and next(self._of(sha256), None) is not None
 
     def forget(self, sha256: str) -> None:

@@ -25,17 +25,13 @@ from extractors.media.request import Decoded, Limits
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Tells what became of one file.
-
-    answer: as far as it came. attention: the document as JSON. frames: uint8 (T, H, W, 3),
-    those that were used. error: why it failed, or None.
-    """
+    """Holds what became of one file."""
 
     file: Path
-    answer: Answer
-    attention: str | None
-    frames: NDArray[np.uint8] | None
-    error: ReelwordError | None
+    answer: Answer  #: as far as it came
+    attention: str | None  #: the document as JSON
+    frames: NDArray[np.uint8] | None  #: (T, H, W, 3), those that were used
+    error: ReelwordError | None  #: why it failed
 
     @property
     def state(self) -> State:
@@ -58,7 +54,7 @@ def caption_videos(
 
     Raises:
         EngineStartFailed: the models do not load.
-        JobFailure: there is nobody who could write as the options ask.
+        JobFailure: no captioner can write as the options ask.
     """
     engine = engine or Engine(settings)
     options = engine.info.resolve(options)
@@ -84,13 +80,13 @@ def _caption_batch(
             read[file] = decoded, media_answer(decoded, time.perf_counter() - began)
     videos = [decoded.footage for decoded, _ in read.values()]
     answers = engine.describe_and_caption(videos, [options] * len(videos), ignore_progress) if videos else []
-    for (file, (decoded, known)), answer in zip(read.items(), answers, strict=True):
-        outcomes[file] = _outcome(file, decoded, known, answer)
+    for (file, (decoded, media)), answer in zip(read.items(), answers, strict=True):
+        outcomes[file] = _outcome(file, decoded, media, answer)
     return [outcomes[file] for file in files]
 
 
-def _outcome(file: Path, decoded: Decoded, known: Answer, found: EngineAnswer | JobFailure) -> Outcome:
+def _outcome(file: Path, decoded: Decoded, media: Answer, answer: EngineAnswer | JobFailure) -> Outcome:
     pixels = decoded.footage.shown_frames.pixels
-    if isinstance(found, JobFailure):
-        return Outcome(file, known, None, pixels, found)
-    return Outcome(file, known.joined_with(found.answer), found.attention, pixels, None)
+    if isinstance(answer, JobFailure):
+        return Outcome(file, media, None, pixels, answer)
+    return Outcome(file, media.joined_with(answer.answer), answer.attention, pixels, None)

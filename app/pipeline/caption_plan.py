@@ -22,10 +22,10 @@ if TYPE_CHECKING:  # transformers takes seconds to import, and many have no such
 
 @dataclass(frozen=True, eq=False)
 class CaptionInputs:
-    """Holds what one video is captioned from. streams: those of its own captioners, by name."""
+    """Holds what one video is captioned from."""
 
     frames: Frames
-    streams: Mapping[str, Stream]
+    streams: Mapping[str, Stream]  #: those of its own captioners, by name
 
 
 class CaptionPlan(Protocol):
@@ -117,7 +117,7 @@ class FramePlan:
 
     @property
     def feature_source(self) -> None:
-        """None: no extractor runs."""
+        """Returns None: no extractor runs."""
         return None
 
     def caption(

@@ -56,9 +56,9 @@ class Engine:
         self.info = self._describe()
 
     def warm_up(self) -> EngineInfo:
-        """Captions a grey video with the default captioner, and says what all are.
+        """Captions a grey video with the default captioner, and returns what the engine can do.
 
-        The others are measured later, one at a time (``measure``): nobody waits for them at the start.
+        The others are measured later, one at a time (``measure``): the start does not wait for them.
         """
         default = self.info.default
         if default is None:
@@ -95,26 +95,26 @@ class Engine:
         Args:
             videos: their frames, or the packed streams of an earlier answer.
             options: one a video; who writes has been chosen in them.
-            report: told of progress.
+            report: is called with the progress.
 
         Returns:
             For each video its answer, or why it cannot have one.
         """
         began = time.perf_counter()
         report("extract", 0.0)
-        plans = [self._plan(given) for given in options]
-        inputs = _describe(videos, plans)
+        plans = [self._plan(each) for each in options]
+        inputs = _extract(videos, plans)
         timings = {"extract": round(time.perf_counter() - began, 4)}
         answers: dict[int, EngineAnswer | JobFailure] = {}
         for places in _alike(options):
             report("caption", len(answers) / len(videos))
             plan = plans[places[0]]
             if isinstance(plan, JobFailure):
-                found: Sequence[EngineAnswer | JobFailure] = [plan] * len(places)
+                batch: Sequence[EngineAnswer | JobFailure] = [plan] * len(places)
             else:
                 of_each = [options[place] for place in places]
-                found = self._caption(plan, [inputs[place] for place in places], of_each, timings)
-            answers.update(zip(places, found, strict=True))
+                batch = self._caption(plan, [inputs[place] for place in places], of_each, timings)
+            answers.update(zip(places, batch, strict=True))
         return [answers[place] for place in range(len(videos))]
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
@@ -134,7 +134,7 @@ class Engine:
     def _plan(self, options: CaptionOptions) -> CaptionPlan | JobFailure:
         choice = options.choice
         if choice is None:
-            return CaptionerUnknown("Nobody was chosen to write the caption.")
+            return CaptionerUnknown("No captioner was chosen to write the caption.")
         try:
             self._captioners.captioner_choices.check(choice)
             self._captioners.captioner_choices.check_options(choice, options)
@@ -159,39 +159,39 @@ class Engine:
             return [PromptNotTaken(f"The prompt is refused: {refused.why}.")] * len(videos)
         spent = {**timings, "caption": round(time.perf_counter() - began, 4)}
         return [
-            _answer(best_first, self._model(plan, video, own), Timings(**spent), video.streams)
-            for best_first, video, own in zip(captions, videos, options, strict=True)
+            _answer(best_first, self._model(plan, video, of_video), Timings(**spent), video.streams)
+            for best_first, video, of_video in zip(captions, videos, options, strict=True)
         ]
 
     def _model(self, plan: CaptionPlan, video: CaptionInputs, options: CaptionOptions) -> Model:
         """Names the weights that wrote, the features and the options."""
         choice = plan.choice
-        known = {info.name: info.weights_sha256 for info in self._captioners.infos}
+        digests = {info.name: info.weights_sha256 for info in self._captioners.infos}
         return Model(
             captioner=choice.captioner,
             weights_sha256=self._captioners.digest(choice),
-            members={name: known[name] for name in choice.members} or None,
+            members={name: digests[name] for name in choice.members} or None,
             features=plan.provenance(video),
             options=options.model_dump(),
             version=__version__,
         )
 
 
-def _describe(
+def _extract(
     videos: Sequence[Frames | bytes], plans: Sequence[CaptionPlan | JobFailure]
 ) -> list[CaptionInputs]:
     """Computes for each video the streams of its own captioners, where it does not come as streams; none for
-    one that nobody will caption.
+    one whose plan has failed.
     """
-    inputs = [_given(video) for video in videos]
+    inputs = [_to_inputs(video) for video in videos]
     waiting = {
         place: plan.feature_source
         for place, (video, plan) in enumerate(zip(videos, plans, strict=True))
         if isinstance(video, Frames) and not isinstance(plan, JobFailure) and plan.feature_source is not None
     }
-    found = extract_together([(source, inputs[place].frames) for place, source in waiting.items()])
-    for place, described in zip(waiting, found, strict=True):
-        inputs[place] = CaptionInputs(inputs[place].frames, described)
+    extracted = extract_together([(source, inputs[place].frames) for place, source in waiting.items()])
+    for place, features in zip(waiting, extracted, strict=True):
+        inputs[place] = CaptionInputs(inputs[place].frames, features)
     return inputs
 
 
@@ -205,8 +205,8 @@ def _alike(options: Sequence[CaptionOptions]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _given(video: Frames | bytes) -> CaptionInputs:
-    """A video that comes as streams shows no frames."""
+def _to_inputs(video: Frames | bytes) -> CaptionInputs:
+    """Makes the inputs of a video; one that comes as streams shows no frames."""
     if isinstance(video, Frames):
         return CaptionInputs(video, {})
     return CaptionInputs(Frames(np.zeros((0, 1, 1, 3), np.uint8), np.zeros(0), 0.0), unpack_streams(video))
@@ -229,7 +229,7 @@ def _write(
 ) -> list[list[Caption]]:
     """Writes captions of videos together, or one by one where words are drawn.
 
-    What is drawn for a video then follows from its seed, whoever else is captioned beside it.
+    What is drawn for a video then follows from its seed, whatever else is captioned beside it.
     """
     if options.category is not None:
         videos = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]

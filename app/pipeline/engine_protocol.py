@@ -25,47 +25,45 @@ from extractors.media.request import Decoded, DecodeRequest
 
 @dataclass(frozen=True)
 class EngineAnswer:
-    """Holds what the engine found out about one video.
+    """Holds what the engine found out about one video."""
 
-    answer: captions, model and timings; the seconds are of the whole batch where several ran together.
-    attention: the document of the best caption as JSON, which goes to the client as it is; None where it was
-    not asked for. pack_streams: gives the streams that the caption was written from as bytes, or None where
-    they are too large to be kept; it stays in the engine's process, and is None where the caption was written
-    from frames. packed_streams: what it gave, where the streams are to be kept.
-    """
-
+    #: Captions, model and timings; the seconds are of the whole batch where several ran together.
     answer: Answer
+    #: The best caption's document as JSON, which goes to the client as it is; None unless asked for.
     attention: str | None
+    #: Returns the streams that the caption was written from, packed; None where they are too large to keep.
+    #: It stays in the engine's process, and is None where the caption was written from frames.
     pack_streams: Callable[[], bytes | None] | None = None
+    #: The packed streams, where they are to be kept.
     packed_streams: bytes | None = None
 
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """Tells what an engine can do once it is warm.
-
-    requests: captioner → the frames that its extractors want; those of its members come beside them. request:
-    of one that is not listed. default: the captioner of jobs that name none. feature_identities: captioner →
-    what names all that decides the streams that feed it, but for the frames; without those that look at
-    frames themselves. unmeasured: captioners whose seconds are not known yet, and that ``measure`` takes.
-    """
+    """Holds what an engine can do once it is warm."""
 
     device: str
     captioners: tuple[CaptionerInfo, ...]
+    #: The frames for a captioner that ``requests`` does not list.
     request: DecodeRequest
+    #: Captioner → the frames that its extractors want; those of its members come beside them.
     requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
+    #: The captioner of jobs that name none.
     default: str | None = None
+    #: Captioner → what names all that decides the streams that feed it, but for the frames; captioners that
+    #: look at frames themselves are left out.
     feature_identities: Mapping[str, str] = field(default_factory=dict)
+    #: Captioners whose seconds are not known yet, and that ``measure`` takes.
     unmeasured: tuple[str, ...] = ()
 
     def measured(self, captioner: str, seconds: float | None) -> EngineInfo:
         """Notes what a captioner took for a grey video; None where it could not be measured."""
-        found = [
+        captioners = [
             info.model_copy(update={"seconds": seconds}) if info.name == captioner else info
             for info in self.captioners
         ]
         rest = tuple(name for name in self.unmeasured if name != captioner)
-        return replace(self, captioners=tuple(found), unmeasured=rest)
+        return replace(self, captioners=tuple(captioners), unmeasured=rest)
 
     def resolve(self, options: CaptionOptions) -> CaptionOptions:
         """Fills in who writes where that has not been chosen: the job was accepted while no worker lived.
@@ -79,8 +77,8 @@ class EngineInfo:
     def request_for(self, choice: CaptionerChoice | None) -> DecodeRequest:
         """Joins what the job's captioners look at to one decode."""
         names = () if choice is None else dict.fromkeys((choice.captioner, *choice.members))
-        wanted = [self.requests[name] for name in names if name in self.requests]
-        return DecodeRequest.together(wanted) if wanted else self.request
+        requests = [self.requests[name] for name in names if name in self.requests]
+        return DecodeRequest.together(requests) if requests else self.request
 
     def feature_basis(self, choice: CaptionerChoice | None) -> str | None:
         """Names all that decides the features that a video is captioned from, the video apart.
@@ -89,22 +87,19 @@ class EngineInfo:
             The same text for captioners that share their streams; None where one of the writers looks at
             frames itself, so that features are not enough.
         """
-        known = self.feature_identities
-        if choice is None or any(name not in known for name in choice.writers):
+        identities = self.feature_identities
+        if choice is None or any(name not in identities for name in choice.writers):
             return None
-        fed = sorted({known[name] for name in (choice.captioner, *choice.members) if name in known})
+        fed = sorted({identities[name] for name in (choice.captioner, *choice.members) if name in identities})
         return json.dumps([__version__, self.device, fed, repr(self.request_for(choice))])
 
 
 @dataclass(frozen=True, eq=False)
 class SemanticVectors:
-    """Holds unit vectors in one space, whose products say how well two of them fit.
+    """Holds unit vectors in one space; the product of two is how well they fit."""
 
-    pictures: float32 (N, D). sentences: float32 (M, D).
-    """
-
-    pictures: NDArray[np.float32]
-    sentences: NDArray[np.float32]
+    pictures: NDArray[np.float32]  #: (N, D)
+    sentences: NDArray[np.float32]  #: (M, D)
 
 
 def media_answer(decoded: Decoded, decode_seconds: float) -> Answer:
@@ -140,7 +135,7 @@ class CaptionEngine(Protocol):
         Args:
             videos: their frames, or the packed streams of an earlier answer.
             options: one a video; who writes has been chosen in them.
-            report: told of progress.
+            report: is called with the progress.
 
         Returns:
             For each video its answer, or why this one video cannot have one.
@@ -167,4 +162,4 @@ def load_engine(settings: Settings) -> CaptionEngine:
 
 
 def ignore_progress(stage: Stage, share: float) -> None:
-    """Takes progress that nobody asked for."""
+    """Ignores progress that is not shown."""

@@ -50,19 +50,19 @@ COMBINATIONS_ABOUT: Mapping[str, tuple[str, str]] = {
 
 def captioner_choices(settings: Settings) -> CaptionerChoices:
     """Lists what may be chosen. Raises CheckpointError, FilesDiffer."""
-    wanted = settings.captioner_names
-    pretrained = [info for info in pretrained_infos(settings) if not wanted or info.name in wanted]
-    return CaptionerChoices([*captioner_infos(settings.weights, wanted), *pretrained], settings.captioner)
+    names = settings.captioner_names
+    pretrained = [info for info in pretrained_infos(settings) if not names or info.name in names]
+    return CaptionerChoices([*captioner_infos(settings.weights, names), *pretrained], settings.captioner)
 
 
 def pretrained_captioners(settings: Settings) -> InstalledCaptioners:
-    """The folder of pretrained captioners; none of them is called as another captioner is."""
-    own = (file.stem for file in settings.weights.glob("*.safetensors"))
-    return InstalledCaptioners(settings.data / "captioners", frozenset([*own, *COMBINATIONS]))
+    """Returns the folder of pretrained captioners; none of them is called as another captioner is."""
+    checkpoints = (file.stem for file in settings.weights.glob("*.safetensors"))
+    return InstalledCaptioners(settings.data / "captioners", frozenset([*checkpoints, *COMBINATIONS]))
 
 
 def pretrained_infos(settings: Settings) -> list[CaptionerInfo]:
-    """Each pretrained captioner, as its card describes it. Raises FilesDiffer."""
+    """Returns each pretrained captioner, as its card describes it. Raises FilesDiffer."""
     return [pretrained_info(card) for card in pretrained_captioners(settings).list()]
 
 
@@ -96,7 +96,7 @@ def captioner_infos(weights: Path, wanted: Collection[str] = ()) -> list[Caption
 
 
 def captioner_info(name: str, path: Path, frames: int | None = None) -> CaptionerInfo:
-    """Reads what one file says of itself.
+    """Reads what one checkpoint's file has on its captioner.
 
     Args:
         name: the captioner's.
@@ -126,21 +126,20 @@ def captioner_info(name: str, path: Path, frames: int | None = None) -> Captione
 
 
 def combination_infos(alone: Sequence[CaptionerInfo], embedding: Path | None) -> list[CaptionerInfo]:
-    """Fusion by the embedding, where it is there, and the ensemble, with the members that they have unless
-    others are named."""
+    """Describes fusion by the embedding, where it is there, and the ensemble, with their default members."""
     members, alike = choose_members(FUSION, alone), choose_members(ENSEMBLE, alone)
-    found = []
+    infos = []
     if embedding is not None and members:
         scores = read_card(embedding).scores
-        found.append(_joint(FUSION, members, sha256_of(embedding), count_parameters(embedding), scores))
+        infos.append(_joint(FUSION, members, sha256_of(embedding), count_parameters(embedding), scores))
     if alike:
-        first = default_captioner(alike)  # whose maps an ensemble tells
-        found.append(_joint(ENSEMBLE, sorted(alike, key=lambda info: info.name != first)))
-    return found
+        first = default_captioner(alike)  # an ensemble's attention is that of its first member
+        infos.append(_joint(ENSEMBLE, sorted(alike, key=lambda info: info.name != first)))
+    return infos
 
 
 def _feature_facts(card: Card, stream: str, frames: int | None) -> dict[str, Any]:
-    """The name tag of a stream and how its frames are chosen, which is left out where nobody knows it."""
+    """Returns the name tag of a stream and how its frames are chosen, left out where that is not known."""
     tag, sampling = asdict(card.streams[stream]), describe_sampling(card, stream, frames)
     del tag["sampling"]
     return {**tag, "sampling": sampling} if sampling else tag
@@ -176,7 +175,7 @@ def _speed(measured: Speed) -> SpeedInfo:
 
 
 def _together(members: Sequence[CaptionerInfo]) -> SpeedInfo | None:
-    """Features once, then one member after the other; None where one of them was not measured."""
+    """Adds up features once, then one member after the other; None where one of them was not measured."""
     speeds = [member.speed for member in members if member.speed is not None]
     if len(speeds) < len(members):
         return None

@@ -75,14 +75,14 @@ class LoadedCaptioners:
         prune_models(settings.cache_folder, settings.cache_bytes)
         self._pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.cache_folder)
         self._frames = settings.frames
-        wanted = settings.captioner_names
+        names = settings.captioner_names
         cards = pretrained_captioners(settings).list()
         self._check_names(settings, cards)
         self.pretrained = load_pretrained(settings, device, cards)
         loaded = {
             name: load_captioner(name, device, folder)
             for name in list_checkpoints(folder)
-            if not wanted or name in wanted
+            if not names or name in names
         }
         if not loaded and not self.pretrained:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
@@ -101,16 +101,16 @@ class LoadedCaptioners:
         self.infos = (*self._list_captioners(folder), *pretrained)
         self.captioner_choices = CaptionerChoices(self.infos, settings.captioner)
         if self.captioner_choices.default not in self.captioner_choices.names:
-            known = ", ".join(self.captioner_choices.names)
+            available = ", ".join(self.captioner_choices.names)
             raise EngineStartFailed(
-                f"REELWORD_CAPTIONER is {self.captioner_choices.default}, and there are only: {known}."
+                f"REELWORD_CAPTIONER is {self.captioner_choices.default}, and there are only: {available}."
             )
 
     def _check_names(self, settings: Settings, cards: Sequence[PretrainedCard]) -> None:
-        known = [*list_checkpoints(settings.weights), *(card.name for card in cards)]
-        if unknown := [name for name in settings.captioner_names if name not in known]:
+        installed = [*list_checkpoints(settings.weights), *(card.name for card in cards)]
+        if unknown := [name for name in settings.captioner_names if name not in installed]:
             raise EngineStartFailed(
-                f"REELWORD_CAPTIONERS names {unknown[0]}, and installed are only: {', '.join(known)}."
+                f"REELWORD_CAPTIONERS names {unknown[0]}, and installed are only: {', '.join(installed)}."
             )
 
     @cached_property
@@ -130,7 +130,7 @@ class LoadedCaptioners:
         return StreamPlan(choice, writer, source)
 
     def writer(self, choice: CaptionerChoice) -> Writer:
-        """Returns who writes, made when first asked for. Raises InvalidMembers."""
+        """Returns a choice's writer, made when it is first needed. Raises InvalidMembers."""
         if choice not in self._writers:
             try:
                 writer = self._build(choice)
@@ -145,59 +145,59 @@ class LoadedCaptioners:
 
         Raises InvalidMembers.
         """
-        wanted = [self._stream_sets[name] for name in choice.writers if name not in self.pretrained]
+        stream_sets = [self._stream_sets[name] for name in choice.writers if name not in self.pretrained]
         if choice.captioner == FUSION:
-            wanted.append(select_stream_set(self._embedding_of_fusion()[1]))
-        key = frozenset(wanted)
+            stream_sets.append(select_stream_set(self._embedding_of_fusion()[1]))
+        key = frozenset(stream_sets)
         if key not in self._feature_sources:
             try:
                 self._feature_sources[key] = build_feature_source(
-                    list(dict.fromkeys(wanted)), self._pool, self._frames
+                    list(dict.fromkeys(stream_sets)), self._pool, self._frames
                 )
             except ValueError as error:
                 raise InvalidMembers(f"These captioners cannot be fed together: {error}.") from error
         return self._feature_sources[key]
 
     def requests(self) -> Mapping[str, DecodeRequest]:
-        """Captioner → the frames that its extractors want; members' come beside them."""
-        found = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
-        found |= {name: captioner.request for name, captioner in self.pretrained.items()}
+        """Returns captioner → the frames that its extractors want; members' come beside them."""
+        requests = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
+        requests |= {name: captioner.request for name, captioner in self.pretrained.items()}
         if self._embedding is not None:
-            found[FUSION] = build_feature_source(
+            requests[FUSION] = build_feature_source(
                 [select_stream_set(self._embedding[1])], self._pool, self._frames
             ).request
-        return found
+        return requests
 
     def feature_identities(self) -> Mapping[str, str]:
-        """Captioner → what names all that decides the streams that feed it; without the pretrained ones,
-        which look at frames.
+        """Returns captioner → what names all that decides the streams that feed it, without the pretrained
+        ones, which look at frames.
         """
-        found = {name: self.feature_source(CaptionerChoice(name)).identity for name in self.checkpoints}
+        identities = {name: self.feature_source(CaptionerChoice(name)).identity for name in self.checkpoints}
         if self._embedding is not None:
-            found[FUSION] = build_feature_source(
+            identities[FUSION] = build_feature_source(
                 [select_stream_set(self._embedding[1])], self._pool, self._frames
             ).identity
-        return found
+        return identities
 
     def digest(self, choice: CaptionerChoice) -> str:
         """Returns the sha256 of the writer's file; of several, one for all of them."""
         infos = {info.name: info for info in self.infos}
         if not choice.members:
             return infos[choice.captioner].weights_sha256
-        own = self._embedding_sha256 if choice.captioner == FUSION else ""
-        return digest_of([own, *(infos[name].weights_sha256 for name in choice.members)])
+        fusion_sha256 = self._embedding_sha256 if choice.captioner == FUSION else ""
+        return digest_of([fusion_sha256, *(infos[name].weights_sha256 for name in choice.members)])
 
     def _build(self, choice: CaptionerChoice) -> Writer:
         if choice.captioner == FUSION:
-            anybody = {name: self.pretrained.get(name) or self.checkpoints[name] for name in choice.writers}
-            return FusedWriter(anybody, *self._embedding_of_fusion())
+            writers = {name: self.pretrained.get(name) or self.checkpoints[name] for name in choice.writers}
+            return FusedWriter(writers, *self._embedding_of_fusion())
         members = {name: self.checkpoints[name] for name in choice.writers}
         if choice.captioner == ENSEMBLE:
             return AveragedWriter(members)
         return SingleWriter(members[choice.captioner])
 
     def _embedding_of_fusion(self) -> tuple[SemanticEmbedding, Card]:
-        assert self._embedding is not None, "nobody may choose fusion without an embedding"
+        assert self._embedding is not None, "fusion cannot be chosen without an embedding"
         return self._embedding
 
     def _list_captioners(self, folder: Path) -> tuple[CaptionerInfo, ...]:
@@ -216,10 +216,10 @@ def load_pretrained(
         device: that they are loaded to.
         cards: of all that are installed.
     """
-    wanted = settings.captioner_names
-    chosen = [card for card in cards if not wanted or card.name in wanted]
-    found = {card.name: _load_one(card, settings, device) for card in chosen}
-    return {name: captioner for name, captioner in found.items() if captioner is not None}
+    names = settings.captioner_names
+    chosen = [card for card in cards if not names or card.name in names]
+    captioners = {card.name: _load_one(card, settings, device) for card in chosen}
+    return {name: captioner for name, captioner in captioners.items() if captioner is not None}
 
 
 def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretrainedCaptioner | None:
@@ -239,17 +239,17 @@ def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretr
 
 
 def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:
-    """Captioner → the part of its stream set that it eats; of a set that was asked for by name, captioners
-    that eat something else are left out. Raises EngineStartFailed where that leaves none."""
-    found, refused = {}, []
+    """Selects the streams that each captioner reads; where a set is named, captioners that read other streams
+    are left out. Raises EngineStartFailed where that leaves none."""
+    stream_sets, refused = {}, []
     for name, checkpoint in checkpoints.items():
         try:
-            found[name] = select_stream_set(checkpoint.card, streams)
+            stream_sets[name] = select_stream_set(checkpoint.card, streams)
         except StreamMismatch as error:
             if streams is None:
                 raise
             refused.append(f"{name}: {error}")
             log.warning("captioner left out", captioner=name, why=str(error))
-    if not found:
+    if not stream_sets:
         raise EngineStartFailed(f"No captioner takes the stream set {streams} ({'; '.join(refused)}).")
-    return found
+    return stream_sets

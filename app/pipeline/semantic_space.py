@@ -20,7 +20,7 @@ from models.feature_sources.stream_checks import select_stream_set
 from models.vocabulary import EOS
 
 WORD = re.compile(r"[\w']+")
-AT_ONCE = 16  #: pictures described together
+AT_ONCE = 16  #: pictures embedded together
 
 
 class LoadedSemanticSpace:
@@ -40,12 +40,12 @@ class LoadedSemanticSpace:
     def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
         """Embeds pictures uint8 (H, W, 3) of any sizes: unit vectors (N, D)."""
         source = build_feature_source([self._stream_set], self._pool, frames=1)
-        found = []
+        vectors = []
         for begin in range(0, len(pictures), AT_ONCE):
             stills = [_still(picture) for picture in pictures[begin : begin + AT_ONCE]]
             with torch.inference_mode():
-                found.append(self._embedding.encode(source.extract(stills)).cpu().numpy())
-        return np.concatenate(found).astype(np.float32) if found else self._none()
+                vectors.append(self._embedding.encode(source.extract(stills)).cpu().numpy())
+        return np.concatenate(vectors).astype(np.float32) if vectors else self._none()
 
     def sentences(self, sentences: Sequence[str]) -> NDArray[np.float32]:
         """Embeds sentences: unit vectors (N, D). Words that it was not trained on count as unknown."""

@@ -32,20 +32,20 @@ def moments_of_film(film: Path, name: str, captioner: FilmCaptioner, decoder: De
     """
     for _ in captioner.caption(film):
         pass
-    for known in captioner.known(film):
-        yield _moment(film, name, known, decoder)
+    for segment in captioner.known(film):
+        yield _moment(film, name, segment, decoder)
 
 
-def _moment(film: Path, name: str, known: KnownSegment, decoder: Decoder) -> Moment:
-    segment = known.document
+def _moment(film: Path, name: str, segment: KnownSegment, decoder: Decoder) -> Moment:
+    document = segment.document
     return Moment(
         source=name,
-        start=segment.start,
-        end=segment.end,
-        time=segment.representative,
-        caption=segment.caption,
-        vector=known.picture,
-        picture=partial(read_picture, film, segment.representative, decoder),
+        start=document.start,
+        end=document.end,
+        time=document.representative,
+        caption=document.caption,
+        vector=segment.picture,
+        picture=partial(read_picture, film, document.representative, decoder),
     )
 
 

@@ -45,7 +45,7 @@ def search_jobs(words: str, settings: Settings, space: SemanticSpace | None, cou
         jobs = Jobs.from_settings(server, settings)
         blobs = Blobs(settings.blob_url, settings.staging)
         moments = list(moments_of_jobs(jobs, blobs))
-    best = [found.moment for found in rank(words, moments, space, LOOKED_AT * count)]
+    best = [ranked.moment for ranked in rank(words, moments, space, LOOKED_AT * count)]
     return rank(words, best if space is None else _with_vectors(best, space), space, count)
 
 
@@ -97,7 +97,7 @@ def _whole(job: Job, document: JobDocument, blobs: Blobs) -> Moment | None:
 
 
 def _picture(blobs: Blobs, key: str) -> Image.Image:
-    """The frame; a grey one where the result has expired since."""
+    """Reads the frame; a grey one where the result has expired since."""
     try:
         return Image.open(io.BytesIO(blobs.read(key))).convert("RGB")
     except BlobMissingError:

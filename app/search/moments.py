@@ -19,29 +19,23 @@ WORDS, CAPTION, PICTURE = 1.0, 0.5, 0.5
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """Holds something that may be found.
+    """Holds a captioned stretch of a film that a search may return."""
 
-    source: the film or job, as it is named to the user.
-    start, end, time: seconds; the picture is shown at ``time``.
-    vector: float32 (D,), the picture in the semantic embedding, None where it is not known.
-    picture: fetches the picture.
-    """
-
-    source: str
-    start: float
-    end: float
-    time: float
+    source: str  #: the film or job, as it is named to the user
+    start: float  #: seconds
+    end: float  #: seconds
+    time: float  #: seconds; the picture is shown then
     caption: str
-    vector: NDArray[np.float32] | None
-    picture: Callable[[], Image.Image]
+    vector: NDArray[np.float32] | None  #: (D,), the picture in the semantic embedding; None if not known
+    picture: Callable[[], Image.Image]  #: fetches the picture
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Holds what was found. fit: larger is better; of different searches it cannot be compared."""
+    """Holds a moment that fits a search."""
 
     moment: Moment
-    fit: float
+    fit: float  #: larger is better; of different searches it cannot be compared
 
 
 def rank(words: str, moments: Sequence[Moment], space: SemanticSpace | None, count: int) -> list[Found]:
@@ -62,10 +56,10 @@ def rank(words: str, moments: Sequence[Moment], space: SemanticSpace | None, cou
 
 def _semantic(words: str, moments: Sequence[Moment], space: SemanticSpace) -> NDArray[np.float64]:
     """Compares in the space (N,); a moment without a picture counts its caption twice."""
-    [asked] = space.sentences([words])
-    captions = space.sentences([moment.caption for moment in moments]) @ asked
+    [query] = space.sentences([words])
+    captions = space.sentences([moment.caption for moment in moments]) @ query
     pictures = [
-        caption if moment.vector is None else moment.vector @ asked
+        caption if moment.vector is None else moment.vector @ query
         for moment, caption in zip(moments, captions, strict=True)
     ]
     return np.asarray(CAPTION * captions + PICTURE * np.array(pictures), np.float64)
@@ -73,6 +67,6 @@ def _semantic(words: str, moments: Sequence[Moment], space: SemanticSpace) -> ND
 
 def share_of_words(words: str, caption: str) -> float:
     """Counts the share of the words asked for that stand in the caption, without those that any has."""
-    asked = [word for word in words_of(words) if word not in FUNCTION_WORDS] or words_of(words)
+    query = [word for word in words_of(words) if word not in FUNCTION_WORDS] or words_of(words)
     there = set(words_of(caption))
-    return sum(word in there for word in asked) / max(1, len(asked))
+    return sum(word in there for word in query) / max(1, len(query))

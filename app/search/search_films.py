@@ -28,15 +28,12 @@ from extractors.media.errors import MediaError
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Says what is searched for.
+    """Holds what is searched for, and how the answer is shown."""
 
-    words: what is looked for. count: moments at most. segments: how films are cut, as a command line says
-    it. sheet: a PNG file for the pictures of what is found, or None."""
-
-    words: str
-    count: int = 12
-    segments: str = "auto"
-    sheet: Path | None = None
+    words: str  #: what is looked for
+    count: int = 12  #: moments at most
+    segments: str = "auto"  #: how films are cut, as a command line has it
+    sheet: Path | None = None  #: a PNG file for the pictures of the moments
     as_json: bool = False
 
     def __post_init__(self) -> None:

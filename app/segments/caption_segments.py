@@ -45,20 +45,14 @@ class SegmentEngine(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SegmentCaption:
-    """Holds one captioned segment.
-
-    answer: captions and attention, whose clock begins with the segment.
-    sampled: float64 (T,), seconds of the film of the frames that were looked at.
-    frames: uint8 (T, H, W, 3), those frames. picture: uint8 (H, W, 3), the representative one.
-    film: seconds of the whole film, as far as is known.
-    """
+    """Holds one captioned segment."""
 
     segment: Segment
-    answer: EngineAnswer
-    sampled: NDArray[np.float64]
-    frames: NDArray[np.uint8]
-    picture: NDArray[np.uint8]
-    film: float
+    answer: EngineAnswer  #: captions and attention, whose clock begins with the segment
+    sampled: NDArray[np.float64]  #: (T,), seconds of the film of the frames that were looked at
+    frames: NDArray[np.uint8]  #: (T, H, W, 3), those frames
+    picture: NDArray[np.uint8]  #: (H, W, 3), the representative one
+    film: float  #: seconds of the whole film, as far as is known
 
 
 def caption_segments(
@@ -100,24 +94,21 @@ def caption_segments(
     limits = limits or Limits()
     options = engine.info.resolve(options.of_segments)
     request = engine.info.request_for(options.choice)
-    with closing(Decoder()) as own:  # which starts no process before it is asked for something
-        source = _FilmReader(path, request, limits, decoder, second or own)
+    with closing(Decoder()) as default_second:  # starts no process before it decodes
+        source = _FilmReader(path, request, limits, decoder, second or default_second)
         frames = source.segments(segments, start_after)
         return (yield from _captioned(frames, engine, options, batch))
 
 
 @dataclass(eq=False)
 class _FilmReader:
-    """Reads a film's segments with the frames that the captioner wants.
-
-    limits: of reading a part of it. second: reads finished segments once more.
-    """
+    """Reads a film's segments with the frames that the captioner wants."""
 
     path: Path
-    request: DecodeRequest
-    limits: Limits
-    decoder: Decoder
-    second: Decoder
+    request: DecodeRequest  #: the captioner's
+    limits: Limits  #: of reading a part of the film
+    decoder: Decoder  #: reads the film
+    second: Decoder  #: reads finished segments once more
 
     def segments(self, options: SegmentOptions, start: float) -> Generator[SegmentFrames, None, Video]:
         if options.kind in ("auto", "none") and start <= 0:
@@ -125,14 +116,14 @@ class _FilmReader:
             if options.resolved(decoded.video.duration).kind == "none":
                 yield _whole(decoded)
                 return decoded.video
-        # whoever goes on behind a first segment goes on with shots
+        # a film that is taken up after its first segment has been cut into shots
         resolved = replace(options, kind="shots") if options.kind == "auto" else options
         try:
             return (yield from self._cut(resolved, start))
         except NoFrames:
             if start <= 0:
                 raise
-            # nothing is left behind the last segment: only what the file is like
+            # nothing is left after the last segment: only what the file is like
             return self.decoder.decode(self.path, DecodeRequest(Sampling(count=1)), self.limits).video
 
     def _cut(self, options: SegmentOptions, start: float) -> Generator[SegmentFrames, None, Video]:
@@ -140,14 +131,14 @@ class _FilmReader:
         seen = plan or SegmentPlan(FRAMES, SHORT_SIDE)
         limits = replace(self.limits, seconds=max(self.limits.seconds, self.limits.max_duration))
         stream = self.decoder.stream(self.path, seen.stream_request(options, start), limits)
-        found = read_segments(stream, options, seen, start)
-        return (yield from (found if plan is not None else self._read_again(found)))
+        finished = read_segments(stream, options, seen, start)
+        return (yield from (finished if plan is not None else self._read_again(finished)))
 
     def _read_again(
-        self, found: Generator[SegmentFrames, None, Video]
+        self, finished: Generator[SegmentFrames, None, Video]
     ) -> Generator[SegmentFrames, None, Video]:
         """Reads the same segments with frames that are decoded as if each were a film of its own."""
-        ended = _Ended(found)
+        ended = _Ended(finished)
         for each in ended:
             part = (each.segment.start, each.segment.end)
             decoded = self.second.decode(self.path, replace(self.request, part=part), self.limits)
@@ -157,9 +148,9 @@ class _FilmReader:
 
 
 def _captioned(
-    found: Generator[SegmentFrames, None, Video], engine: SegmentEngine, options: CaptionOptions, batch: int
+    frames: Generator[SegmentFrames, None, Video], engine: SegmentEngine, options: CaptionOptions, batch: int
 ) -> Generator[SegmentCaption, None, Video]:
-    ended = _Ended(found)
+    ended = _Ended(frames)
     for together in _growing_batches(ended, batch):
         videos = [each.footage for each in together]
         answers = engine.describe_and_caption(videos, [options] * len(videos), ignore_progress)

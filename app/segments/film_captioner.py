@@ -36,22 +36,17 @@ TIME_DIGITS = 6
 
 @dataclass(eq=False)
 class FilmCaptioner:
-    """Captions films in one way, and keeps what is known of each.
+    """Captions films in one way, and keeps what is known of each."""
 
-    engine: writes captions.
-    weights: what captions depend on beside the options: names and digests of captioners.
-    load_space: loads the semantic embedding, None where there is none; called once, behind the first segment.
-    joined: whether neighbours that are alike become one. summary: whether the film has one.
-    """
-
-    engine: SegmentEngine
+    engine: SegmentEngine  #: writes captions
     settings: Settings
     options: CaptionOptions
-    segments: SegmentOptions
-    weights: Sequence[str]
+    segments: SegmentOptions  #: how films are cut
+    weights: Sequence[str]  #: what captions depend on beside the options: names and digests of captioners
+    #: Loads the semantic embedding, None where there is none; called once, after the first segment.
     load_space: Callable[[], SemanticSpace | None]
-    joined: bool = True
-    summary: bool = True
+    joined: bool = True  #: whether neighbours that are alike become one
+    summary: bool = True  #: whether the film has one
 
     def caption(self, film: Path) -> Generator[SegmentDocument, None, FilmDocument]:
         """Yields segments as they are known, those from an earlier run first; returns the film's document.
@@ -70,7 +65,7 @@ class FilmCaptioner:
             UsageError: there is no such file.
         """
         with open_journal(self.settings.data / "segments", self._key(film)) as journal:
-            yield from (known.document for known in journal.segments)
+            yield from (each.document for each in journal.segments)
             if journal.end is None:
                 with Decoder(self.settings.decoder) as decoder:
                     yield from self._go_on(film, journal, decoder)
@@ -94,7 +89,7 @@ class FilmCaptioner:
         self, film: Path, journal: FilmJournal, decoder: Decoder
     ) -> Generator[SegmentDocument, None, None]:
         model: Model | None = None
-        found = caption_segments(
+        captions = caption_segments(
             film,
             self.engine,
             self.options,
@@ -106,7 +101,7 @@ class FilmCaptioner:
         )
         while True:
             try:
-                each = next(found)
+                each = next(captions)
             except StopIteration as end:
                 journal.finish(self._end(film, journal, decoder, end.value, model))
                 return
@@ -143,10 +138,10 @@ class FilmCaptioner:
         )
 
     def _joined(self, journal: FilmJournal) -> list[SegmentDocument]:
-        """The film's segments, those that are alike as one where that was asked for."""
+        """Returns the film's segments, those that are alike as one where that was asked for."""
         if self.joined:
             return join_alike(journal.segments, self.space)
-        return [known.document for known in journal.segments]
+        return [each.document for each in journal.segments]
 
     def _key(self, film: Path) -> str:
         try:

@@ -1,7 +1,7 @@
 """Keeps what is known of a film, a line of JSON for each finished segment, so that it is begun only once.
 
-A journal is written to as segments are captioned. Whoever is killed leaves at most a torn last line, which is
-dropped by the next one, who goes on behind the last whole segment. A film that is done is answered from it.
+A journal is written to as segments are captioned. A process that is killed leaves at most a torn last line,
+which the next one drops and continues after the last whole segment. A finished film is answered from it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,16 @@ from app.documents.job import Media, Model, Note
 from app.documents.segments import SegmentDocument
 
 FORMAT = 1
-#: Seconds after which a journal that nobody has opened is removed.
+#: Seconds after which a journal that has not been opened is removed.
 KEPT = 30 * 86400.0
 
 
 @dataclass(frozen=True, eq=False)
 class KnownSegment:
-    """Holds a finished segment.
-
-    picture: float32 (D,), its representative frame in the semantic embedding; None where there is none.
-    """
+    """Holds a finished segment."""
 
     document: SegmentDocument
+    #: (D,), its representative frame in the semantic embedding; None where there is none.
     picture: NDArray[np.float32] | None = None
 
 
@@ -54,24 +52,24 @@ class FilmEnd(BaseModel):
 
 @dataclass(eq=False)
 class FilmJournal:
-    """Writes one film's journal. end: None as long as the film is not done."""
+    """Writes one film's journal."""
 
     segments: list[KnownSegment] = field(default_factory=list)
-    end: FilmEnd | None = None
+    end: FilmEnd | None = None  #: None as long as the film is not done
     _file: BinaryIO | None = None
 
     @property
     def last_end(self) -> float:
-        """Tells up to which second the film is done."""
+        """Returns the second up to which the film is done."""
         return self.segments[-1].document.end if self.segments else 0.0
 
-    def append(self, known: KnownSegment) -> None:
+    def append(self, segment: KnownSegment) -> None:
         """Keeps a segment; it is on disk when this returns."""
-        line: dict[str, Any] = {"segment": known.document.model_dump(mode="json")}
-        if known.picture is not None:
-            line["picture"] = base64.b64encode(known.picture.astype("<f2").tobytes()).decode()
+        line: dict[str, Any] = {"segment": segment.document.model_dump(mode="json")}
+        if segment.picture is not None:
+            line["picture"] = base64.b64encode(segment.picture.astype("<f2").tobytes()).decode()
         self._write(line)
-        self.segments.append(known)
+        self.segments.append(segment)
 
     def finish(self, end: FilmEnd) -> None:
         """Keeps what is known at the end; nothing is appended after that."""
@@ -140,8 +138,8 @@ def film_key(film: Path, **settings: object) -> str:
     Raises:
         OSError: the file cannot be looked at.
     """
-    found = film.stat()
-    content = [FORMAT, os.path.abspath(film), found.st_size, found.st_mtime_ns, settings]
+    status = film.stat()
+    content = [FORMAT, os.path.abspath(film), status.st_size, status.st_mtime_ns, settings]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -34,7 +34,7 @@ class LazyEngine:
 
     @property
     def info(self) -> EngineInfo:
-        """Tells what the engine can do."""
+        """Returns what the engine can do."""
         return self._engine.info
 
     def describe_and_caption(
@@ -79,8 +79,8 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
     """Lists the captioner that will write, or its members, with digests, and what they look at."""
     try:
         choices = captioner_choices(settings)
-        asked = dict.fromkeys((options, options.of_segments)) if choices.alone else ()
-        names = dict.fromkeys(name for each in asked for name in choices.resolve(each).writers)
+        variants = dict.fromkeys((options, options.of_segments)) if choices.alone else ()
+        names = dict.fromkeys(name for each in variants for name in choices.resolve(each).writers)
         infos = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
     except CaptionerUnknown as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
@@ -89,24 +89,7 @@ def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
     except CheckpointError as error:
         raise UsageError(sentence(str(error))) from error
     digests = {info.name: info.weights_sha256 for info in infos}
-    known = [f"{name} {digests[name]}" for name in names]
+    facts = [f"{name} {digests[name]}" for name in names]
     embedding = find_embedding(settings.weights)
-    known += [] if embedding is None else [f"embedding {sha256_of(embedding)}"]
-    return [*known, f"frames {settings.frames}", f"streams {settings.streams}"]
-
-
-def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> SegmentOptions:
-    """Reads how films are cut from a command line's words.
-
-    Args:
-        text: ``shots``, ``none``, ``auto`` or seconds.
-        shortest: seconds; a cut sooner than that after the last one is passed over.
-        longest: seconds; a longer shot is cut there.
-
-    Raises:
-        UsageError: the words mean nothing.
-    """
-    try:
-        return SegmentOptions.parse(text, shortest, longest)
-    except ValueError as error:
-        raise UsageError(sentence(str(error))) from error
+    facts += [] if embedding is None else [f"embedding {sha256_of(embedding)}"]
+    return [*facts, f"frames {settings.frames}", f"streams {settings.streams}"]

@@ -30,31 +30,27 @@ class SemanticSpace(Protocol):
 
     @property
     def digest(self) -> str:
-        """sha256 of the weights."""
+        """Returns the sha256 of the weights."""
         ...
 
     def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> Vectors:
-        """uint8 (H, W, 3) each → (N, D)."""
+        """Embeds pictures, uint8 (H, W, 3) each → (N, D)."""
         ...
 
     def sentences(self, sentences: Sequence[str]) -> Vectors:
-        """(N, D)."""
+        """Embeds sentences → (N, D)."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedSegment:
-    """Holds neighbours that became one segment, or a segment that is still alone.
+    """Holds neighbours that became one segment, or a segment that is still alone."""
 
-    document: of the longest of them, which speaks for all, from the first one's start to the last one's end.
-    longest: seconds of that one. picture, sentence: float32 (D,), its representative frame and its caption in
-    the semantic embedding; None where there is none.
-    """
-
+    #: Of the longest of them, whose caption stands for all, from the first one's start to the last one's end.
     document: SegmentDocument
-    longest: float
-    picture: Vectors | None = None
-    sentence: Vectors | None = None
+    longest: float  #: seconds of that one
+    picture: Vectors | None = None  #: (D,), its representative frame in the embedding; None without one
+    sentence: Vectors | None = None  #: (D,), its caption in the embedding; None without one
 
     @classmethod
     def alone(
@@ -70,14 +66,14 @@ class JoinedSegment:
         return cls(document, document.duration, picture, sentence)
 
     def with_next(self, other: JoinedSegment) -> JoinedSegment | None:
-        """Joins the segment behind it; None where they are not alike, or too long together."""
+        """Joins the segment after it; None where they are not alike, or too long together."""
         if other.document.end - self.document.start > LONGEST or not self._is_like(other):
             return None
-        speaker = other if other.longest > self.longest else self
+        longer = other if other.longest > self.longest else self
         times = {"start": self.document.start, "end": other.document.end}
         merged = self.document.merged + other.document.merged
-        document = speaker.document.model_copy(update={**times, "merged": merged})
-        return JoinedSegment(document, speaker.longest, speaker.picture, speaker.sentence)
+        document = longer.document.model_copy(update={**times, "merged": merged})
+        return JoinedSegment(document, longer.longest, longer.picture, longer.sentence)
 
     def _is_like(self, other: JoinedSegment) -> bool:
         vectors = (self.picture, other.picture, self.sentence, other.sentence)
@@ -98,11 +94,11 @@ def join_alike(segments: Sequence[KnownSegment], space: SemanticSpace | None) ->
     Returns:
         Of each group the longest segment, lasting from the first one's start to the last one's end.
     """
-    captions = [known.document.caption for known in segments]
+    captions = [segment.document.caption for segment in segments]
     sentences = space.sentences(captions) if space is not None and segments else [None] * len(segments)
     groups: list[JoinedSegment] = []
-    for known, sentence in zip(segments, sentences, strict=True):
-        alone = JoinedSegment.alone(known.document, known.picture, sentence)
+    for segment, sentence in zip(segments, sentences, strict=True):
+        alone = JoinedSegment.alone(segment.document, segment.picture, sentence)
         together = groups[-1].with_next(alone) if groups else None
         if together is None:
             groups.append(alone)

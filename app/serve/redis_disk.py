@@ -2,7 +2,7 @@
 
 A server that flushes each command (``appendfsync always``) ends at the first one that it cannot write; one
 that flushes every second refuses writes until it can again, and answers reads. So where room is short it is
-told to flush every second. A ballast file beside its own is room that nobody else can take: it is given up
+told to flush every second. A ballast file beside its own is room that nothing else can take: it is given up
 where the disk is full, and made again where there is room.
 """
 
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class RedisRoom:
-    """Room for the append-only file in ``folder``: its ballast, and how the server should flush."""
+    """Keeps room for the append-only file in ``folder``: by its ballast, and by how the server flushes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -38,13 +38,13 @@ class RedisRoom:
         self.flush: Flush = "always"
 
     def prepare(self) -> None:
-        """Before a start: room is made where there is none, and ``flush`` is what the server shall do."""
+        """Makes room before a start, where there is none, and sets ``flush`` to what the server shall do."""
         free = self._free()
         self.flush = "everysec" if free < LOW_BYTES else "always"
         self._keep_ballast(free)
 
     def tend(self, socket: Path) -> None:
-        """Now and then while the server runs at ``socket``: flushing and ballast follow the disk."""
+        """Adapts flushing and ballast to the disk, now and then while the server runs at ``socket``."""
         free = self._free()
         self._keep_ballast(free)
         if free < LOW_BYTES and self.flush == "always":
@@ -63,7 +63,7 @@ class RedisRoom:
             self._make_ballast()
 
     def _make_ballast(self) -> None:
-        """Blocks, not a hole: a hole would keep nothing."""
+        """Writes a file of blocks, not a sparse one, which would keep no room."""
         try:
             with self.ballast.open("wb") as file:
                 if hasattr(os, "posix_fallocate"):

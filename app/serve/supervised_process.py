@@ -19,9 +19,10 @@ log = structlog.get_logger(__name__)
 
 
 class Backoff:
-    """Says when to try again: at once what was healthy, later and later what keeps failing.
+    """Chooses when to try again: at once what was healthy, later and later what keeps failing.
 
-    longest: seconds of the longest pause.
+    Args:
+        longest: seconds of the longest pause.
     """
 
     def __init__(self, longest: float = LONGEST_PAUSE) -> None:

@@ -174,7 +174,7 @@ class Supervisor:
         print(self._last_words(), flush=True)
 
     def _last_words(self) -> str:
-        """Says how many jobs go on at the next start; the workers have handed back what they had."""
+        """Returns how many jobs go on at the next start; the workers have handed back what they had."""
         try:
             count = waiting(self._client, self._keys)
         except (QueueUnavailable, redis.RedisError):
@@ -186,7 +186,7 @@ class Supervisor:
 
 
 class StartReport:
-    """Says on the log what a start waits for: whenever that changes, and now and then while it does not."""
+    """Logs what a start waits for: whenever that changes, and now and then while it does not."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -205,6 +205,6 @@ class StartReport:
 
 
 def address_of(host: str, port: int) -> str:
-    """Says where a browser on this machine finds what listens on ``host``."""
+    """Returns the address by which a browser on this machine reaches what listens on ``host``."""
     reachable = ON_THIS_MACHINE.get(host, host)
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"

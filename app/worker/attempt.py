@@ -59,7 +59,7 @@ class Clip:
 
     @property
     def is_cached(self) -> bool:
-        """Whether its features come from the cache, and no frame was read."""
+        """Returns whether its features come from the cache, and no frame was read."""
         return isinstance(self.video, bytes)
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Attempt:
 
     @property
     def is_settled(self) -> bool:
-        """Whether its end, or its return to the queue, is on the record."""
+        """Returns whether its end, or its return to the queue, is on the record."""
         return self.turn.ended_at is not None
 
     def settle(self) -> None:
@@ -245,11 +245,11 @@ class Attempt:
 
     def limits_within(self, limits: Limits) -> Limits:
         """Lowers a worker's limits of decoding to those that the job has by its sender's key."""
-        own = self.claim.job.submission.limits or JobLimits()
+        job_limits = self.claim.job.submission.limits or JobLimits()
         return replace(
             limits,
-            max_duration=min(limits.max_duration, own.seconds or math.inf),
-            pixels=min(limits.pixels, own.pixels or limits.pixels),
+            max_duration=min(limits.max_duration, job_limits.seconds or math.inf),
+            pixels=min(limits.pixels, job_limits.pixels or limits.pixels),
         )
 
     def record(self, answer: Answer | None = None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from app.worker.job_runner import JobRunner
 
 MOST_FETCHES = 16  #: videos that are fetched side by side
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  #: seconds between looks for more while there is work
-UNEXPECTED_PAUSE = 0.5  #: seconds before going on after an answer of Redis that nobody expected
+UNEXPECTED_PAUSE = 0.5  #: seconds before going on after an unexpected answer of Redis
 log = structlog.get_logger(__name__)
 
 
@@ -33,8 +33,8 @@ class Intake:
 
     Args:
         jobs: the records.
-        queue: that of this worker; nobody else uses it meanwhile.
-        blobs: where uploads lie, which a job that is not run any more needs no longer.
+        queue: that of this worker; no other thread uses it meanwhile.
+        blobs: where uploads lie; those of jobs that are refused are removed.
         runner: gets the claims.
         settings: how many jobs run together, and how often.
         worker: its name.
@@ -56,7 +56,7 @@ class Intake:
         self._readers = settings.decoder_count
         self._pause = SHORTEST_PAUSE
         self._is_stopping = False
-        self._nobody_waits, self._goes_on = threading.Event(), threading.Event()
+        self._idle, self._goes_on = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._take_all, name="intake", daemon=True)
 
     def start(self) -> None:
@@ -68,7 +68,7 @@ class Intake:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is taken."""
+        """Returns whether nothing more is taken."""
         return not self._thread.is_alive()
 
     def join(self) -> None:
@@ -78,13 +78,13 @@ class Intake:
             self._thread.join()
 
     @property
-    def nobody_waits(self) -> bool:
-        """Whether the queue was empty and this worker idle; nothing is taken until ``go_on``."""
-        return self._nobody_waits.is_set()
+    def is_idle(self) -> bool:
+        """Returns whether the queue was empty and this worker idle; nothing is taken until ``go_on``."""
+        return self._idle.is_set()
 
     def go_on(self) -> None:
-        """Takes jobs again after ``nobody_waits``."""
-        self._nobody_waits.clear()
+        """Takes jobs again after ``is_idle``."""
+        self._idle.clear()
         self._goes_on.set()
 
     def _take_all(self) -> None:
@@ -96,7 +96,7 @@ class Intake:
                 log.warning("redis is away", reason=str(error))
                 time.sleep(SHORTEST_PAUSE)
             except (redis.RedisError, RecordUnreadable):
-                log.exception("redis answered something unexpected, and the worker goes on")
+                log.exception("redis gave an unexpected answer; the worker continues")
                 time.sleep(UNEXPECTED_PAUSE)
             except Exception as error:
                 self._runner.hand.fail(error)
@@ -128,7 +128,7 @@ class Intake:
     def _let_main_thread_measure(self) -> None:
         """Gives the thread that has the engine a chance to use it: no job is claimed meanwhile."""
         self._goes_on.clear()
-        self._nobody_waits.set()
+        self._idle.set()
         while not self._is_stopping and not self._goes_on.wait(LONGEST_PAUSE):
             pass
 
@@ -157,10 +157,9 @@ class Intake:
         return offer, claim
 
     def _is_about_a_job(self, offer: Offer) -> bool:
-        """Whether an entry names a job; one that does not becomes a dead letter."""
+        """Returns whether an entry names a job; one that does not becomes a dead letter."""
         if not offer.job_id:
-            said = "the entry names no job"
-            self._jobs.bury("", offer.entry, offer.priority, said, offer.fields)
+            self._jobs.bury("", offer.entry, offer.priority, "the entry names no job", offer.fields)
         return bool(offer.job_id)
 
     def _refuse(self, refusal: Refusal) -> None:

@@ -38,7 +38,7 @@ class JobEnds:
     jobs: Jobs  #: the records
     blobs: Blobs  #: where uploads and results lie
     watch: Watchdog  #: keeps the leases until then
-    job_seconds: float  #: the longest run of a job
+    job_seconds: float  #: that a job may take at most
     keeps_uploads: bool  #: whether an upload outlives its job
     reuse: FeatureReuse  #: keeps the features of what has been captioned
 
@@ -159,11 +159,11 @@ def frame_jpeg(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def remove_blob(blobs: Blobs, key: str) -> None:
-    """Removes what nobody needs any more; what the store refuses now is left to the sweeps."""
+    """Removes a blob that is not needed any more; one that the store keeps now is left to the sweeps."""
     try:
         blobs.remove(key)
     except Exception:
-        log.exception("a blob that nobody needs could not be removed", key=key)
+        log.exception("a blob that is not needed any more could not be removed", key=key)
 
 
 def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: str | None) -> None:

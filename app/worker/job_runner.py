@@ -106,12 +106,12 @@ class JobRunner:
 
     @property
     def has_unmeasured(self) -> bool:
-        """Whether the engine has captioners whose seconds are not known yet."""
+        """Returns whether the engine has captioners whose seconds are not known yet."""
         info = self._engine.info
         return info is not None and bool(info.unmeasured)
 
     def _known_engine(self) -> EngineInfo:
-        """Tells what the engine is, also while it is started anew."""
+        """Returns what the engine can do, also while it is started anew."""
         assert self._info is not None
         return self._info
 
@@ -132,7 +132,7 @@ class JobRunner:
         Raises:
             QueueUnavailable: Redis stays away; the jobs run again once their leases lapse.
             EngineStartFailed: the engine that died cannot be replaced; they are handed back.
-            Exception: what nobody expected; they are handed back.
+            Exception: any other error; they are handed back.
         """
         self._taken = []
         if self._is_leaving and not self._engine.is_ready:
@@ -193,7 +193,7 @@ class JobRunner:
             self.hand.put(attempt, "finish")
 
     def _ask(self, batch: Sequence[Attempt]) -> Sequence[EngineAnswer | JobFailure] | JobFailure:
-        """Has the engine caption a batch; returns what each is told, or what has gone wrong with all."""
+        """Has the engine caption a batch; returns the answer to each, or what has gone wrong with all."""
 
         def report(stage: Stage, share: float) -> None:
             for attempt in batch:

@@ -39,7 +39,7 @@ class JobsInHand:
         }  # fmt: skip
         self._since: dict[Attempt, float] = {}
         self._bytes: dict[Attempt, int] = {}  # of frames, the job that began first at the front
-        self._failure: BaseException | None = None
+        self._failure: BaseException | None = None  # that a thread has met
         self._is_closed = False
         self._moves = 0
 
@@ -61,13 +61,13 @@ class JobsInHand:
             return sum(each == place for each in self._places.values())
 
     def waiting(self, place: Place) -> int:
-        """Counts those that nobody has begun with there."""
+        """Counts those that no thread has taken there yet."""
         with self._changed:
             return len(self._waiting[place])
 
     @property
     def has_last(self) -> bool:
-        """Whether one of them is not to be joined by others."""
+        """Returns whether one of them is not to be joined by others."""
         with self._changed:
             return any(attempt.is_last for attempt in self._places)
 
@@ -134,7 +134,7 @@ class JobsInHand:
             return films
 
     def take_all(self) -> list[Attempt]:
-        """Takes everything that nobody works on."""
+        """Takes all that no thread works on."""
         with self._changed:
             attempts = [attempt for waiting in self._waiting.values() for attempt in waiting]
             for waiting in self._waiting.values():

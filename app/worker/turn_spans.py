@@ -7,7 +7,7 @@ from app.worker.attempt import Attempt
 
 
 def spans_of(attempt: Attempt) -> list[FinishedSpan]:
-    """Makes the spans of a worker's turn at a job; the first turn tells of the queue as well."""
+    """Makes the spans of a worker's turn at a job; the first turn has one of the queue as well."""
     job, end = attempt.claim.job, attempt.turn.ended_at or attempt.turn.began_at
     about: dict[str, Attribute] = {"reelword.job.id": job.id, "reelword.job.priority": job.priority}
     turn = FinishedSpan(
@@ -35,15 +35,15 @@ def _stages(attempt: Attempt, end: float) -> list[FinishedSpan]:
 
 def _outcome(attempt: Attempt) -> dict[str, Attribute]:
     options = attempt.claim.job.options if attempt.contents is None else attempt.contents.options
-    found: dict[str, Attribute] = {
+    attributes: dict[str, Attribute] = {
         "reelword.job.attempt": attempt.claim.job.attempt,
-        "reelword.job.outcome": _said(attempt),
+        "reelword.job.outcome": _end_of(attempt),
         "reelword.worker": attempt.claim.worker,
     }
-    return found | ({"reelword.captioner": options.captioner} if options.captioner else {})
+    return attributes | ({"reelword.captioner": options.captioner} if options.captioner else {})
 
 
-def _said(attempt: Attempt) -> str:
+def _end_of(attempt: Attempt) -> str:
     if attempt.error is not None:
         return "failed"
     if attempt.stopped is not None:

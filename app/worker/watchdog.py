@@ -2,7 +2,7 @@
 
 A background thread of the worker. It ends jobs that are canceled, lost or out of time, and kills a child that
 works on nothing else. Only children run native code, so nothing can hold this thread up but Redis, and
-for that it has a connection with little patience.
+for that it has a connection with short timeouts.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Watchdog:
         Args:
             attempts: what the child works on; no other child does.
             kill: ends the child at once.
-            grace: seconds that a child with canceled jobs may take to end by itself; a new one is dear.
+            grace: seconds that a child with canceled jobs may take to end by itself; a new one starts slowly.
         """
         child = _GuardedChild(list(attempts), kill, grace)
         with self._guard:
@@ -145,12 +145,10 @@ class Watchdog:
     def release(self, attempt: Attempt) -> None:
         """Ends the beats of an attempt that has ended, or is about to."""
         with self._guard:
-            self._held = {held: told for held, told in self._held.items() if held is not attempt}
+            self._held = {other: reported for other, reported in self._held.items() if other is not attempt}
 
     def beat(self, attempt: Attempt) -> None:
-        """Tells the record at once how far an attempt is, rather than with the next beat, where Redis
-        answers.
-        """
+        """Records at once how far an attempt is, rather than with the next beat, where Redis answers."""
         with self._guard:
             try:
                 if not attempt.stopped:
@@ -170,7 +168,7 @@ class Watchdog:
             except QueueUnavailable as error:
                 log.warning("no beat: redis is away", reason=str(error))
             except Exception:
-                log.exception("the watch met an error and goes on")
+                log.exception("the watchdog met an error and continues")
 
     def _tick(self) -> None:
         with self._guard:
@@ -183,17 +181,17 @@ class Watchdog:
                 self._beat(attempt)
 
     def _beat(self, attempt: Attempt) -> None:
-        known, reported = (attempt.facts, attempt.kept), self._held.get(attempt, (NO_FACTS, None))
-        news = None if known[0] is reported[0] and known[1] is reported[1] else attempt.record()
+        current, reported = (attempt.facts, attempt.kept), self._held.get(attempt, (NO_FACTS, None))
+        news = None if current[0] is reported[0] and current[1] is reported[1] else attempt.record()
         has_gained = attempt.film is not None and attempt.film.has_gained
         pulse = self._jobs.beat(attempt.claim, attempt.stage, attempt.progress, news, has_gained=has_gained)
         if pulse == "go":
             if attempt in self._held:
-                self._held[attempt] = known
+                self._held[attempt] = current
             return
         attempt.stopped = pulse
         log.info("job stopped", job=attempt.claim.job.id, why=pulse, stage=attempt.stage)
-        if pulse == "canceled":  # said at once: the child may take its grace to end
+        if pulse == "canceled":  # recorded at once: the child may take its grace to end
             self._jobs.stop(attempt.claim)
 
     def _check_leaving(self) -> None:

@@ -112,7 +112,7 @@ class Worker:
         self._intake.stop()
         self._runner.leave()
         self._watch.leave(within=self._settings.drain_seconds)
-        if not self._engine.is_ready or self._intake.nobody_waits:  # it loads, or measures between jobs
+        if not self._engine.is_ready or self._intake.is_idle:  # it loads, or measures between jobs
             self._engine.kill()
 
     def _work_until_stopped(self) -> None:
@@ -129,18 +129,18 @@ class Worker:
     def _turn(self) -> None:
         try:
             self._runner.turn(TURN_SECONDS)
-            if self._intake.nobody_waits and not self._is_stopping:
+            if self._intake.is_idle and not self._is_stopping:
                 self._engine.measure_next()
                 self._advertise()
                 self._intake.go_on()
         except QueueUnavailable as error:
             log.warning("redis is away", reason=str(error))
         except (redis.RedisError, RecordUnreadable):  # its jobs run again once their leases lapse
-            log.exception("redis answered something unexpected, and the worker goes on")
+            log.exception("redis gave an unexpected answer; the worker continues")
             time.sleep(UNEXPECTED_PAUSE)
 
     def _sweep(self) -> None:
-        """Now and then: forgets results and features that have been kept long enough."""
+        """Removes results and features that have been kept long enough; looks for them now and then."""
         if time.monotonic() - self._swept_at < SWEEP_SECONDS:
             return
         self._swept_at = time.monotonic()
@@ -185,15 +185,15 @@ class Worker:
             "decoder": [decoder.pid for decoder in self._decoders],
             "engine": [self._engine.pid],
         }
-        found = {
+        sizes_by_name = {
             name: [size for pid in pids if pid is not None and (size := resident_bytes(pid)) is not None]
             for name, pids in processes.items()
         }
-        return {name: sum(sizes) for name, sizes in found.items() if sizes}
+        return {name: sum(sizes) for name, sizes in sizes_by_name.items() if sizes}
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Reads how much of a process lies in RAM; None where the system does not tell, or it is gone."""
+    """Reads how much of a process lies in RAM; None where that cannot be read, or the process is gone."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     except (OSError, IndexError):

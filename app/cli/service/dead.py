@@ -40,14 +40,14 @@ def _open() -> tuple[Jobs, Blobs]:
 @dead.command("list")
 def list_letters(as_json: AsJson = False) -> None:
     """List the dead letters, oldest first: when, what, and why it could not be read."""
-    found = _open()[0].dead.all()
+    letters = _open()[0].dead.all()
     if as_json:
-        typer.echo(json.dumps([letter.model_dump() for letter in found]))
+        typer.echo(json.dumps([letter.model_dump() for letter in letters]))
         return
-    for letter in found:
+    for letter in letters:
         when = datetime.fromtimestamp(letter.at, UTC).isoformat(timespec="seconds")
         typer.echo(f"{letter.name}  {letter.kind}  {when}  {letter.reason}")
-    if not found:
+    if not letters:
         typer.echo("There are no dead letters.")
 
 

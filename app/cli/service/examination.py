@@ -55,7 +55,7 @@ class ShownSetting:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """The cells of its line; a value that differs from its default is marked."""
+        """Returns the cells of its line; a value that differs from its default is marked."""
         value = self.value if self.value == self.default else f"{self.value} *"
         return self.name, value, self.default, self.about
 
@@ -139,7 +139,7 @@ def check_redis(settings: Settings) -> Iterator[Finding]:
 
 
 def _check_access(settings: Settings, client: redis.Redis) -> Iterator[Finding]:
-    """Finds who may ask the API, and whether anybody can."""
+    """Finds who may ask the API, and whether there is a key where one is needed."""
     if not settings.needs_key:
         yield Finding("access", f"open to whoever reaches {settings.host}")
         return
@@ -154,8 +154,8 @@ def _check_access(settings: Settings, client: redis.Redis) -> Iterator[Finding]:
 
 def check_names(settings: Settings) -> Iterator[Finding]:
     """Finds the names that the API may be asked for by, beside loopback's."""
-    own = [] if settings.host in EVERYWHERE else [settings.host]
-    names = ", ".join(dict.fromkeys([*own, *settings.host_names])) or "localhost alone"
+    bound = [] if settings.host in EVERYWHERE else [settings.host]
+    names = ", ".join(dict.fromkeys([*bound, *settings.host_names])) or "localhost alone"
     yield Finding("names", names, advice_on_names(settings))
 
 
@@ -265,7 +265,7 @@ def _hide(secret: str) -> str:
 
 
 def _hide_password(url: str) -> str:
-    """An address as it may be shown: ``redis://:secret@host`` → ``redis://:…@host``."""
+    """Returns an address as it may be shown: ``redis://:secret@host`` → ``redis://:…@host``."""
     scheme, separator, rest = url.partition("://")
     credentials, at, place = rest.rpartition("@")
     if not at:

@@ -1,6 +1,6 @@
 """Reads and changes the jobs of a service by its Redis and blobs: what ``python -m app jobs`` does here.
 
-It works while no API runs, and sees everybody's jobs.
+It works while no API runs, and sees the jobs of all clients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENDINGS = {"done": "is canceled.", "asked": "is told to stop.", "lost": "is gone
 
 
 class NoSuchJob(ReelwordError):
-    """There is no job of that name."""
+    """Is raised where there is no job of that name."""
 
     code = "no_such_job"
     hint = "See them with python -m app jobs list."
@@ -127,7 +127,7 @@ class JobRecords:
 
 
 def _is_due(job: Job, age: float, states: Sequence[State]) -> bool:
-    """Tells whether a job is over, in one of the states, and for long enough; expired ones have nothing."""
+    """Returns whether a job is over, in one of the states, for long enough; expired ones have nothing."""
     if not job.is_over or job.state == "expired" or (states and job.state not in states):
         return False
     return time.time() - (job.ended_at or job.created_at) >= age

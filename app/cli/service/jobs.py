@@ -165,7 +165,7 @@ def _row(job: dict[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _age(seconds: float) -> str:
-    """Says roughly how long ago, in the largest unit that fits."""
+    """Writes roughly how long ago, in the largest unit that fits."""
     for name, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f}{name}"

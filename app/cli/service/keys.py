@@ -78,11 +78,11 @@ def add(
 def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List keys with what they may do, oldest first; secrets are not kept."""
     settings = _load_settings()
-    found = list(_store(settings).all().values())
+    entries = list(_store(settings).all().values())
     if as_json:
-        typer.echo(json.dumps([key.model_dump(exclude={"sha256"}) for key in found]))
-    elif found:
-        print_table(COLUMNS, [_row(key) for key in found])
+        typer.echo(json.dumps([key.model_dump(exclude={"sha256"}) for key in entries]))
+    elif entries:
+        print_table(COLUMNS, [_row(key) for key in entries])
     else:
         typer.echo(f"There are no keys: {own_command('keys add NAME', settings)} makes one.")
 
@@ -96,11 +96,11 @@ def revoke(
     """End keys: they open nothing any more, within seconds, nor do pages that were signed in by them."""
     store, failed = _store(_load_settings()), 0
     for name in names:
-        found = [key for key in store.all().values() if name in (key.name, key.id)]
-        for key in found:
+        matching = [key for key in store.all().values() if name in (key.name, key.id)]
+        for key in matching:
             store.revoke(key.id)
             typer.echo(f"{printable(key.name)} is revoked.")
-        if not found:
+        if not matching:
             complain(f"There is no key called {name}: python -m app keys list has them all.")
             failed += 1
     raise typer.Exit(1 if failed else 0)
@@ -108,10 +108,10 @@ def revoke(
 
 def seconds_of(duration: str) -> int:
     """Reads a duration as 90s, 45m, 12h, 30d or 52w. Raises UsageError."""
-    found = DURATION.fullmatch(duration.strip())
-    if found is None or not int(found[1]):
+    match = DURATION.fullmatch(duration.strip())
+    if match is None or not int(match[1]):
         raise UsageError(f"--expires: {duration} is no duration: give one as 12h, 30d or 52w.")
-    return int(found[1]) * UNITS[found[2]]
+    return int(match[1]) * UNITS[match[2]]
 
 
 def _load_settings() -> Settings:
@@ -129,13 +129,15 @@ def _store(settings: Settings) -> KeyStore:
 
 
 def _row(key: ApiKey) -> tuple[str, ...]:
-    said = [text.format(value) for name, text in LIMITS.items() if (value := getattr(key, name)) is not None]
+    limits = [
+        text.format(value) for name, text in LIMITS.items() if (value := getattr(key, name)) is not None
+    ]
     expires = "never" if key.expires_at is None else _day(key.expires_at)
     return (
         key.id,
         printable(key.name),
         ", ".join(key.scopes),
-        ", ".join(said) or "none",
+        ", ".join(limits) or "none",
         _day(key.created_at),
         f"{expires} (over)" if key.is_expired(time.time()) else expires,
     )

@@ -85,7 +85,7 @@ class EvaluatedItems:
 
 @dataclass(frozen=True)
 class ScoreOutput:
-    """Says what is printed and kept of the scores."""
+    """Holds what is printed and kept of the scores."""
 
     shuffled: Annotated[bool, typer.Option(help="Also score the same captions given to other videos.")] = (
         False

@@ -64,25 +64,25 @@ def _open_probe(depth: Depth) -> Iterator[Probe | None]:
         yield make_deep_probe(decoder)
 
 
-def _print(found: SetCheck) -> None:
+def _print(check: SetCheck) -> None:
     console = Console()
-    console.print(_make_annotation_table(found.annotations))
-    if found.splits:
-        console.print(_make_split_table(found.splits))
-        printed = f" (the paper's: {found.printed:,})" if found.printed else ""
-        said = f"words of the vocabulary: {found.words:,}{printed}; {found.rule}, as {found.paper} has it"
-        console.print(said, highlight=False)
-    for each in found.unreadable[:LISTED]:
+    console.print(_make_annotation_table(check.annotations))
+    if check.splits:
+        console.print(_make_split_table(check.splits))
+        printed = f" (the paper's: {check.printed:,})" if check.printed else ""
+        line = f"words of the vocabulary: {check.words:,}{printed}; {check.rule}, as {check.paper} has it"
+        console.print(line, highlight=False)
+    for each in check.unreadable[:LISTED]:
         console.print(escape(f"unreadable: {each.path}: {each.message}"), soft_wrap=True)
-    if len(found.unreadable) > LISTED:
-        console.print(f"… and {len(found.unreadable) - LISTED} more; --json lists all")
-    for notice in found.notices:
+    if len(check.unreadable) > LISTED:
+        console.print(f"… and {len(check.unreadable) - LISTED} more; --json lists all")
+    for notice in check.notices:
         console.print(escape(f"note: {notice.message}"), soft_wrap=True)
-    if found.error is not None:
-        console.print(escape(found.error), soft_wrap=True)
-    for sentence in found.missing:
+    if check.error is not None:
+        console.print(escape(check.error), soft_wrap=True)
+    for sentence in check.missing:
         console.print(escape(f"missing: {sentence}"), soft_wrap=True)
-    console.print("everything is there" if found.complete else escape(found.obtain), soft_wrap=True)
+    console.print("everything is there" if check.complete else escape(check.obtain), soft_wrap=True)
 
 
 def _make_annotation_table(found: tuple[FoundAnnotation, ...]) -> Table:

@@ -15,7 +15,7 @@ FORMS = ("vtt", "srt", "csv", "json")  #: as app/documents/subtitles.py writes t
 
 @dataclass(frozen=True)
 class FilmCut:
-    """Says how films are cut into segments."""
+    """Holds how films are cut into segments."""
 
     segments: Annotated[
         str | None,
@@ -37,7 +37,7 @@ class FilmCut:
 
 @dataclass(frozen=True)
 class CaptionOutput:
-    """Says where captions go, and in which form."""
+    """Holds where captions go, and in which form."""
 
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False
     attention: Annotated[

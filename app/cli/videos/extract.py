@@ -44,7 +44,7 @@ def extract(
     show_predictions: Annotated[
         bool, typer.Option(help="Print the five likeliest classes, of networks that tell any.")
     ] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Videos described at the same time.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Videos extracted at the same time.")] = 1,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; default REELWORD_DEVICE.")] = None,
     precision: Annotated[Precision | None, typer.Option(help="Default: the fastest there is.")] = None,
 ) -> None:

@@ -137,10 +137,10 @@ def _caption_segments(
 
 
 def _choose_captioner(options: CaptionOptions, settings: Settings) -> CaptionerChoice | None:
-    """Chooses before any network is loaded; None where there is nobody, which the engine says."""
+    """Chooses before any network is loaded; None where there is no captioner, which the engine refuses."""
     try:
-        found = captioner_choices(settings)
-        return found.resolve(options) if found.alone else None
+        choices = captioner_choices(settings)
+        return choices.resolve(options) if choices.alone else None
     except CaptionerUnknown as failure:  # which lists those that there are
         raise UsageError(str(failure)) from failure
     except JobFailure as failure:
@@ -178,6 +178,6 @@ def _format_lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[st
 
 
 def _warn(outcome: Outcome) -> None:
-    """Says what was odd about a file that was captioned all the same."""
+    """Prints the warnings about a file that was captioned all the same."""
     for warning in outcome.answer.warnings:
         complain(f"{outcome.file}: {warning.message} [{warning.code}]")

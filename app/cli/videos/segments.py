@@ -28,15 +28,11 @@ from extractors.shots.segment import SegmentOptions
 
 @dataclass(frozen=True)
 class SegmentOutput:
-    """Tells where segments go.
+    """Holds where segments go."""
 
-    format: of FORMATS, None for lines alone. folder: None for standard output. as_json: a line of JSON for
-    each film, where no format is named.
-    """
-
-    format: str | None = None
-    folder: Path | None = None
-    as_json: bool = False
+    format: str | None = None  #: of FORMATS, None for lines alone
+    folder: Path | None = None  #: None for standard output
+    as_json: bool = False  #: a line of JSON for each film, where no format is named
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -46,7 +42,7 @@ class SegmentOutput:
 
     @property
     def prints_lines(self) -> bool:
-        """Tells whether standard output is for lines."""
+        """Returns whether standard output is for lines."""
         return not self.as_json and (self.format is None or self.folder is not None)
 
 

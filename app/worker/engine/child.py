@@ -22,7 +22,7 @@ from extractors.features import Footage
 
 
 def main() -> None:
-    """Loads the models, says what they can do, then answers until the parent is gone."""
+    """Loads the models, sends what they can do, then answers until the parent is gone."""
     parent = join_parent()
     link = parent.link
     settings = link.recv()
@@ -45,26 +45,26 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
 
     while True:
         try:
-            request, places, told, keep, count = link.recv()
+            request, places, arguments, keep, count = link.recv()
             descriptors = [recv_handle(link) for _ in range(count)]
         except (EOFError, OSError):
             return
         try:
             videos = _map_and_close(places, parent.shared, descriptors)
-            found: Any
+            result: Any
             if request == "measure":
-                found = engine.measure(*told)
+                result = engine.measure(*arguments)
             elif request == "embed":
-                found = engine.embed([video for video in videos if not isinstance(video, bytes)], told)
+                result = engine.embed([video for video in videos if not isinstance(video, bytes)], arguments)
             else:
-                answers = engine.describe_and_caption(videos, told, report)
-                found = [_packed(answer, place in keep) for place, answer in enumerate(answers)]
-            del videos  # or the last batch's frames stay in memory while nobody asks
+                answers = engine.describe_and_caption(videos, arguments, report)
+                result = [_packed(answer, place in keep) for place, answer in enumerate(answers)]
+            del videos  # or the last batch's frames stay in memory until the next request
         except Exception as error:
             traceback.print_exc()
             link.send(("raised", _format_error(error)))
         else:
-            link.send(("answer", found))
+            link.send(("answer", result))
 
 
 def _map_and_close(

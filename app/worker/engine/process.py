@@ -39,11 +39,11 @@ log = structlog.get_logger(__name__)
 
 
 class EngineDied(Exception):
-    """Says that the engine ended before it had answered; the next ``start`` makes a new one."""
+    """Is raised where the engine ended before it had answered; the next ``start`` makes a new one."""
 
 
 class EngineRaised(Exception):
-    """Says that the engine met an error that it did not expect, and lives on."""
+    """Is raised where the engine met an error that it did not expect, and still runs."""
 
 
 class EngineProcess:
@@ -80,7 +80,7 @@ class EngineProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its models are loaded and it lives."""
+        """Returns whether its models are loaded and it runs."""
         return self.info is not None and self.is_alive
 
     def start(self) -> EngineInfo:
@@ -147,7 +147,7 @@ class EngineProcess:
 
         Raises:
             EngineDied: the child ended meanwhile, by itself or killed.
-            EngineRaised: it met an error that it did not expect, and lives on.
+            EngineRaised: it met an error that it did not expect, and still runs.
         """
         answers: list[EngineAnswer | JobFailure] = self._ask("caption", videos, list(options), report, keep)
         return answers
@@ -157,7 +157,7 @@ class EngineProcess:
 
         Args:
             pictures: each a video of one frame.
-            sentences: as many as are wanted.
+            sentences: any number.
 
         Returns:
             Their vectors; None where the engine's weights have no embedding.
@@ -188,14 +188,14 @@ class EngineProcess:
         self,
         request: Request,
         videos: Sequence[Frames | bytes],
-        told: Sequence[Any],
+        arguments: Sequence[Any],
         report: Report,
         keep: Collection[int] = (),
     ) -> Any:
         process = self._process
         assert process is not None
         places, descriptors = write_frames(videos, process.shared)
-        _send(process, (request, places, told, frozenset(keep), len(descriptors)), descriptors)
+        _send(process, (request, places, arguments, frozenset(keep), len(descriptors)), descriptors)
         while True:
             kind, content = _receive(process)
             if kind == "progress":

@@ -24,41 +24,34 @@ ALIGNMENT = 4  #: bytes: samples are float32
 
 @dataclass(frozen=True)
 class ArrayPlace:
-    """Tells where an array lies in the shared memory. offset: of the first byte."""
+    """Holds where an array lies in the shared memory."""
 
-    offset: int
+    offset: int  #: of the first byte
     shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class SharedFrames:
-    """Tells where a video's pixels, and its sound, lie in the shared memory.
+    """Holds where a video's pixels, and its sound, lie in the shared memory."""
 
-    pixels: (T, H, W, 3). sized: the same frames in the sizes that extractors asked for. pts: T seconds as
-    float64 bytes. duration: seconds. fps: frames a second of the whole video. samples: None where the frames
-    came without sound. rate: samples a second. memory: 0 for that of the engine's process; else that of the
-    descriptor of this number, counted from 1, of those that go with the request.
-    """
-
-    pixels: ArrayPlace
-    sized: tuple[tuple[FrameSize, ArrayPlace], ...]
-    pts: bytes
-    duration: float
-    fps: float
-    samples: ArrayPlace | None = None
-    rate: int = 0
+    pixels: ArrayPlace  #: (T, H, W, 3)
+    sized: tuple[tuple[FrameSize, ArrayPlace], ...]  #: the same frames in the sizes that extractors need
+    pts: bytes  #: T seconds as float64
+    duration: float  #: seconds
+    fps: float  #: frames a second of the whole video
+    samples: ArrayPlace | None = None  #: None where the frames came without sound
+    rate: int = 0  #: samples a second
+    #: 0 for the memory of the engine's process; else the number of another's descriptor, counted from 1,
+    #: of those that go with the request.
     memory: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class SharedFootage(Footage):
-    """Holds frames in memory of its own, mapped; ``close`` gives it back once nobody looks at them.
+    """Holds frames in memory of its own, mapped; ``close`` gives it back once they are not used any more."""
 
-    descriptor: of the memory. place: where in it they lie.
-    """
-
-    descriptor: int = -1
-    place: SharedFrames | None = None
+    descriptor: int = -1  #: of the memory
+    place: SharedFrames | None = None  #: where in it the frames lie
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -66,10 +59,10 @@ class SharedFootage(Footage):
 
 @dataclass(frozen=True)
 class SharedStreams:
-    """Tells where a video's packed streams lie in the shared memory. offset: of the first byte."""
+    """Holds where a video's packed streams lie in the shared memory."""
 
-    offset: int
-    size: int
+    offset: int  #: of the first byte
+    size: int  #: bytes
 
 
 def share_footage(footage: Footage) -> SharedFootage:

@@ -24,14 +24,11 @@ CUTS_SIDE = 48  #: pixels of the shorter edge, as cuts are looked for
 
 @dataclass(frozen=True)
 class CostEstimator:
-    """Looks at videos with a worker's own decoder.
-
-    engine: what its captioners took for a grey video. limits: of decoding.
-    """
+    """Looks at videos with a worker's own decoder."""
 
     decoder: Decoder
-    engine: EngineInfo
-    limits: Limits
+    engine: EngineInfo  #: has what its captioners took for a grey video
+    limits: Limits  #: of decoding
 
     def check(self, options: CaptionOptions) -> None:
         """Raises what a caption with these options would raise at once: CaptionerUnknown and others."""
@@ -53,8 +50,8 @@ class CostEstimator:
         """
         caption = self._caption_seconds(options)
         total = None if caption is None else round(seconds + caption, 3)
-        found = Estimate(seconds=total, frames=len(decoded.frames))
-        return media_answer(decoded, seconds).model_copy(update={"estimate": found})
+        estimate = Estimate(seconds=total, frames=len(decoded.frames))
+        return media_answer(decoded, seconds).model_copy(update={"estimate": estimate})
 
     def film(self, options: CaptionOptions, path: Path) -> Answer:
         """Estimates a film that is cut into segments, of its first seconds.
@@ -79,8 +76,8 @@ class CostEstimator:
         seconds = None
         if caption is not None:
             seconds = round(self._decode_seconds(path, duration) + (segments + 1) * caption, 3)
-        found = Estimate(seconds=seconds, frames=frames * segments, segments=segments)
-        return media_answer(probed, probing).model_copy(update={"sampled": None, "estimate": found})
+        estimate = Estimate(seconds=seconds, frames=frames * segments, segments=segments)
+        return media_answer(probed, probing).model_copy(update={"sampled": None, "estimate": estimate})
 
     def _part(self, options: CaptionOptions, seconds: float) -> DecodeRequest:
         return replace(self.engine.request_for(options.choice), part=(0.0, seconds))
@@ -97,6 +94,6 @@ class CostEstimator:
         return self.decoder.decode(path, request, self.limits), time.monotonic() - began
 
     def _caption_seconds(self, options: CaptionOptions) -> float | None:
-        """From frames to a caption, as the engine measured for a grey video; None where it has not yet."""
+        """Returns the seconds from frames to a caption, as measured for a grey video; None before that."""
         name = None if options.choice is None else options.choice.captioner
         return next((info.seconds for info in self.engine.captioners if info.name == name), None)

@@ -1,11 +1,11 @@
 """Captions a job's film segment by segment, and leaves a clip of representative frames that sums it up.
 
-    what an earlier attempt has finished → the segments behind it, kept as they are done → the summary's clip
+    what an earlier attempt has finished → the segments after it, kept as they are done → the summary's clip
 
 A segment joins the one before it where they are alike, so it is finished when the next one does not join it.
 What the next one may join is kept apart, and no client sees it. Every finished segment is in the blobs before
-the record tells of it. The clip is then captioned like any
-other video (app/worker/job_runner.py), and that caption is the job's.
+the record names it. The clip is then captioned like any other video (app/worker/job_runner.py), and that
+caption is the job's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from extractors.shots.segment import SegmentOptions
 from extractors.windows import Sampling
 
 PROBE = DecodeRequest(Sampling(count=1))  #: what the file is like
-FORMAT = 2  #: of what is kept; what another version has kept is not gone on with
+FORMAT = 2  #: of what is kept; segments that another version has kept are captioned anew
 
 
 @dataclass(eq=False)
@@ -163,7 +163,7 @@ class FilmSegments:
 
 @dataclass(eq=False)
 class _WatchedEngine:
-    """Asks the worker's engine for captions of segments, and can be ended from the watch's thread.
+    """Asks the worker's engine for captions of segments, and can be ended from the watchdog's thread.
 
     An engine that is idle is not killed: a new one is dear.
     """
@@ -185,14 +185,14 @@ class _WatchedEngine:
     def describe_and_caption(
         self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Captions as ``EngineProcess.run``, and tells the attempt's stage meanwhile."""
+        """Captions as ``EngineProcess.run``, and sets the attempt's stage meanwhile."""
 
-        def tell(stage: Stage, share: float) -> None:
+        def set_stage(stage: Stage, share: float) -> None:
             self.attempt.set_stage(stage, share)
             report(stage, share)
 
         with self._busy():
-            answers = self.engine.run(videos, options, tell)
+            answers = self.engine.run(videos, options, set_stage)
         self._add_seconds(answers[0])
         return answers
 
@@ -238,14 +238,14 @@ def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
         options: who writes and how the film is cut filled in.
         info: of the engine.
     """
-    asked = (options, options.of_segments)
-    choices = [each.choice if info is None else info.resolve(each).choice for each in asked]
+    variants = (options, options.of_segments)
+    choices = [each.choice if info is None else info.resolve(each).choice for each in variants]
     writers = {name for choice in choices if choice for name in choice.writers}
     captioners = info.captioners if info else ()
     weights = {each.name: each.weights_sha256 for each in captioners if each.name in writers}
-    # a prompt only where there is one: what a version without it has begun is gone on with
-    told = options.model_dump(mode="json", exclude=None if options.prompt else {"prompt"})
-    text = json.dumps([FORMAT, told, weights], sort_keys=True)
+    # a prompt only where there is one: films that a version without prompts has begun are continued
+    values = options.model_dump(mode="json", exclude=None if options.prompt else {"prompt"})
+    text = json.dumps([FORMAT, values, weights], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -254,14 +254,14 @@ def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors 
 
     Args:
         folder: what is known of the film.
-        each: the segment behind that.
+        each: the segment after that.
         vectors: of its picture and its caption.
     """
     whole = segment_document(each)
     picture, sentence = (None, None) if vectors is None else (vectors.pictures[0], vectors.sentences[0])
     new = JoinedSegment.alone(whole.model_copy(update={"attention": None}), picture, sentence)
-    held = None if folder.open is None else _joined(folder.open)
-    together = None if held is None else held.with_next(new)
+    previous = None if folder.open is None else _joined(folder.open)
+    together = None if previous is None else previous.with_next(new)
     if together is None:
         folder.close()
     if together is None or together.document.representative == whole.representative:

@@ -116,7 +116,7 @@ class ReadAhead:
         return None
 
     def _is_fetched_again(self, attempt: Attempt, error: Exception) -> bool:
-        """Whether the next attempt has begun after this error; where it has not, the job has ended."""
+        """Returns whether the next attempt has begun after this error; else the job has ended."""
         if isinstance(error, JobFailure):
             self._ends.fail(attempt, error)
             return False
@@ -134,13 +134,13 @@ class VideoReader:
     ends: JobEnds
     reuse: FeatureReuse  #: finds kept features
     hand: JobsInHand  #: bounds the bytes of frames
-    info: Callable[[], EngineInfo]  #: tells of the engine that captions
+    info: Callable[[], EngineInfo]  #: returns what the engine can do that captions
     limits: Limits  #: of decoding
 
     def read(self, attempt: Attempt) -> Place | None:
         """Reads what the job's caption is written of, and returns where the job goes on.
 
-        None where it has ended, as one that asks for no caption has.
+        None where the job has ended, because it failed or asked for an estimate only.
         """
         if attempt.claim.job.submission.validate_only:
             self._validate(attempt)
@@ -286,7 +286,7 @@ def read_until_it_works(attempt: Attempt, read: Callable[[Attempt], None], ends:
 
 
 def engine_failure(trouble: EngineDied | EngineRaised) -> JobFailure:
-    """Says it for visitors; the log has what an exception's text tells of this machine."""
+    """Makes the error that clients see; what an exception's text has on this machine is in the log."""
     if isinstance(trouble, EngineDied):
         return EngineCrashed(f"The job killed the engine ({trouble}).")
     log.error("the engine met an error", error=str(trouble))

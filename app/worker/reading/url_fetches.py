@@ -32,15 +32,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class UrlFetches:
-    """Fetches for one worker.
+    """Fetches for one worker."""
 
-    blobs: where videos go. watch: keeps the leases and stops what is canceled. settings: limits, and which
-    private hosts are allowed.
-    """
-
-    blobs: Blobs
-    watch: Watchdog
-    settings: Settings
+    blobs: Blobs  #: where videos go
+    watch: Watchdog  #: keeps the leases and stops what is canceled
+    settings: Settings  #: limits, and which private hosts are allowed
 
     def fetch(self, attempts: Sequence[Attempt]) -> Mapping[Attempt, Exception]:
         """Fetches the videos of all attempts at once; returns which could not be had, and why.
@@ -76,8 +72,8 @@ class UrlFetches:
             group.start_soon(self._cancel_when_stopped, attempt, group.cancel_scope)
             try:
                 await self._fetch_to(attempt, file)
-            except Exception as met:  # outside of the group, which would wrap it
-                error = met
+            except Exception as failure:  # raised outside of the group, which would wrap it
+                error = failure
             group.cancel_scope.cancel()
         if error is not None:
             raise error
@@ -101,10 +97,10 @@ class UrlFetches:
         scope.cancel()
 
     def _limits_of(self, job: Job) -> FetchLimits:
-        own = None if job.submission.limits is None else job.submission.limits.upload_bytes
+        job_bytes = None if job.submission.limits is None else job.submission.limits.upload_bytes
         most = self.settings.max_upload_bytes
         return FetchLimits(
-            max_bytes=most if own is None else min(own, most),
+            max_bytes=most if job_bytes is None else min(job_bytes, most),
             seconds=self.settings.url_seconds,
             min_free=self.settings.min_free_bytes,
             hosts=AllowedHosts(self.settings.url_host_names),

@@ -21,7 +21,7 @@ from app.errors import UsageError
 from app.extract.extraction import format_predictions
 from app.extract.inputs import InputVideo, find_videos, name_apart
 from app.extract.plan import ExtractionPlan
-from app.extract.pool import describe_videos
+from app.extract.pool import extract_in_processes
 from app.settings import Settings
 from app.terminal import MODULE as PROGRAM
 from extractors.features import Stream, StreamSpec
@@ -88,7 +88,7 @@ def names(folder: Path) -> set[str]:
 
 def test_one_bad_video_fails_alone_and_is_listed_at_the_end(first: Result, shell: Shell) -> None:
     assert first.exit_code == 1
-    assert "5 videos: 4 described, 0 were there, 1 failed." in first.stderr
+    assert "5 videos: 4 extracted, 0 were there, 1 failed." in first.stderr
     last = first.stderr.splitlines()[-1]
     assert str(shell.folder / "broken.mp4") in last
     assert last.endswith("[not_a_video]")
@@ -122,7 +122,7 @@ def test_a_file_says_what_it_is(first: Result, out: Path, shell: Shell) -> None:
 def test_what_is_there_is_left_alone(first: Result, out: Path, shell: Shell) -> None:
     before = {file: file.stat().st_mtime_ns for file in out.rglob("*.safetensors")}
     again = shell.extract(shell.folder, "--extractor", NET, "--out", out, "--extraction-total", "4")
-    assert "5 videos: 0 described, 4 were there, 1 failed." in again.stderr
+    assert "5 videos: 0 extracted, 4 were there, 1 failed." in again.stderr
     assert {file: file.stat().st_mtime_ns for file in out.rglob("*.safetensors")} == before
 
 
@@ -157,7 +157,7 @@ def test_a_video_that_changed_is_described_again_and_another_one_gets_a_name_of_
     write_video(video, frames=7)
     changed = shell.extract(video, other, *arguments)
     assert "the video has changed" in changed.stderr
-    assert "1 described, 1 were there" in changed.stderr
+    assert "1 extracted, 1 were there" in changed.stderr
     assert load(tmp_path / "out" / NET / "x.safetensors").media["frames"] == 7
 
 
@@ -260,7 +260,7 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_next_run_goes_on(
     assert all(load(file).streams for file in files)
     again = shell.extract(*arguments[:-2])
     assert again.exit_code == 0
-    assert f"40 videos: {40 - len(files)} described, {len(files)} were there, 0 failed." in again.stderr
+    assert f"40 videos: {40 - len(files)} extracted, {len(files)} were there, 0 failed." in again.stderr
 
 
 def test_jobs_give_the_same_and_one_that_dies_costs_its_video_and_is_replaced(
@@ -276,7 +276,7 @@ def test_jobs_give_the_same_and_one_that_dies_costs_its_video_and_is_replaced(
         file.truncate(1 << 40)  # takes hours to read, and no room
     clip = shell.folder / "sub" / "clip.mp4"
     found = []
-    for outcome in describe_videos(
+    for outcome in extract_in_processes(
         plan, [InputVideo(endless, "x"), *(InputVideo(clip, f"{k}") for k in range(3))], jobs=2
     ):
         found.append(outcome)
