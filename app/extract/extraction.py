@@ -253,7 +253,8 @@ def format_predictions(streams: Mapping[str, Stream], classes: Sequence[str] | N
     """
     for name, stream in streams.items():
         if name.endswith("_logits"):
-            return _list_best(_without_padding(stream).float().flatten(0, -2).softmax(1).mean(0), classes)
+            rows = _without_padding(stream).float().flatten(0, -2)  # some have an axis of cells, too
+            return _list_best(rows.softmax(1).mean(0), classes)
     for name, stream in streams.items():
         is_of_classes = classes is not None and stream.values.shape[-1] == len(classes)
         if stream.boxes is not None and (name.endswith("_scores") or is_of_classes):

@@ -218,7 +218,7 @@ def _pack(streams: Features) -> bytes | None:
 
 def _answer(best_first: Sequence[Caption], model: Model, timings: Timings, streams: Features) -> EngineAnswer:
     best = best_first[0]
-    captions = [ScoredCaption(text=each.text, score=each.score, words=each.words) for each in best_first]
+    captions = [ScoredCaption(**each.model_dump(exclude={"attention"})) for each in best_first]
     answer = Answer(caption=best.text, captions=captions, model=model, timings=timings)
     attention = None if best.attention is None else best.attention.model_dump_json()
     return EngineAnswer(answer, attention, partial(_pack, streams) if streams else None)
