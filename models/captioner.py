@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -25,9 +25,6 @@ from models.inputs import Batch, InputDescription
 from models.memory import Memory, State, StepAttention
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from models.vocabulary import BOS, Vocabulary
-
-if TYPE_CHECKING:
-    from models.decoding.options import LengthPenalty
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 DIGITS = 5  #: of a weight that is shown: exact to the eye, and the document small
@@ -89,6 +86,13 @@ class CaptionSteps:
         """
         time = round(float(self.times[row, 0]), 4)
         return ChosenMoment(moment=row, time=time, weight=round(weight, DIGITS), title=title, text=text)
+
+
+class LengthDivisor(Protocol):
+    """Divides a caption's log-probability by its length, as ``LengthPenalty`` of the decoding does."""
+
+    def divisor(self, length: Tensor) -> Tensor:
+        """Computes what log-probabilities of captions of ``length`` (N,) words are divided by."""
 
 
 def as_numpy(value: Tensor) -> NDArray[np.float64]:
@@ -224,7 +228,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
         tokens: Tensor,  # noqa: ARG002
         scores: Tensor,
-        penalty: LengthPenalty,  # noqa: ARG002
+        penalty: LengthDivisor,  # noqa: ARG002
     ) -> Judgement:
         """Judges captions of videos.
 

@@ -224,8 +224,8 @@ def find_checkpoint(name: str, weights: Path = WEIGHTS) -> Path:
     """
     path = list_checkpoints(weights).get(name, Path(name))
     if path.suffix != ".safetensors" or not path.is_file():
-        known = ", ".join(list_checkpoints(weights)) or "none (train one with `python -m app train stats`)"
-        raise UnknownCaptioner(f"there is no captioner {name!r}; there are: {known}")
+        names = ", ".join(list_checkpoints(weights)) or "none (train one with `python -m app train stats`)"
+        raise UnknownCaptioner(f"there is no captioner {name!r}; there are: {names}")
     return path
 
 
@@ -305,7 +305,7 @@ def _unshared(captioner: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _fill(captioner: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
-    wanted = _unshared(captioner).keys()
-    if differing := sorted(set(wanted) ^ weights.keys()):
+    expected = _unshared(captioner).keys()
+    if differing := sorted(set(expected) ^ weights.keys()):
         raise ValueError(f"missing or superfluous: {', '.join(differing[:3])}")
     captioner.load_state_dict({name: value.float() for name, value in weights.items()}, strict=False)

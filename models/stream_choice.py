@@ -65,13 +65,13 @@ class StreamChoice:
         Raises:
             StreamsDoNotFit: There is none.
         """
-        found = self.first(kinds, regions)
-        if found is None:
-            made = ", ".join(f"{each.stream} ({_describe(each)})" for each in self.streams.inputs)
+        stream = self.first(kinds, regions)
+        if stream is None:
+            offer = ", ".join(f"{each.stream} ({_describe(each)})" for each in self.streams.inputs)
             raise StreamsDoNotFit(
-                f"{self.reader} reads {wanted}, and the stream set {self.streams.name} has {made}"
+                f"{self.reader} reads {wanted}, and the stream set {self.streams.name} has {offer}"
             )
-        return found
+        return stream
 
 
 def _rank(stream: StreamInput) -> tuple[bool, int]:

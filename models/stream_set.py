@@ -115,9 +115,9 @@ def combine_stream_sets(sets: Sequence[StreamSet]) -> StreamSet:
     if len(set(sets)) == 1:
         return sets[0]
     inputs: dict[str, StreamInput] = {}
-    for each in (given for of in sets for given in of.inputs):
-        known = inputs.setdefault(each.stream, each)
-        if (known.extractor, known.windows) != (each.extractor, each.windows):
+    for each in (stream for stream_set in sets for stream in stream_set.inputs):
+        first = inputs.setdefault(each.stream, each)
+        if (first.extractor, first.windows) != (each.extractor, each.windows):
             raise ValueError(f"the stream {each.stream!r} would be made in two ways")
     names = "+".join(dict.fromkeys(each.name for each in sets))
     return StreamSet(names, "any", tuple(inputs.values()), "several sets", sets[0].spread)

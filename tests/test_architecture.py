@@ -153,7 +153,8 @@ def _name(requirement: str) -> str:
 
 
 def _weights(root: Path) -> list[str]:
-    lines = (root / "weights/packages.txt").read_text().splitlines()
+    lists = ((root / "weights" / name).read_text() for name in ("packages.txt", "scorers.txt"))
+    lines = [line for text in lists for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 
@@ -238,9 +239,9 @@ def test_the_checkout_stays_small(root: Path) -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, check=True, text=True)
     files = [root / name for name in listed.stdout.split("\0") if name]
     sizes = {file: file.stat().st_size for file in files if file.exists()}
-    assert sum(sizes.values()) < 60 * MIB
+    assert sum(sizes.values()) < 80 * MIB
     checkpoints = sum(size for file, size in sizes.items() if file.suffix == ".safetensors")
-    assert checkpoints <= 45 * MIB
+    assert checkpoints <= 60 * MIB
 
 
 def _errors() -> set[type[Exception]]:

@@ -53,25 +53,25 @@ def search_beams(
     """
     state, word = captioner.start(memory, 1), captioner.first_word(memory, 1)
     beams, attentions = PartialCaptions.begin(memory.size, word.device), []
-    asked, known = AskedBeams.all_of(beams, memory.size), memory
+    open_beams, open_memory = AskedBeams.all_of(beams, memory.size), memory
     for _ in range(options.max_length):
-        log_probs, state, attention = captioner.step(state, word, known)
+        log_probs, state, attention = captioner.step(state, word, open_memory)
         attentions.append(attention if options.attention else None)
         log_probs = apply_temperature(log_probs, options.temperature)
-        candidates = _score_continuations(log_probs, beams, asked, constraints)
+        candidates = _score_continuations(log_probs, beams, open_beams, constraints)
         chosen = _prune(candidates, beams, memory.size, options)
         parent, word = chosen.parent.flatten(), chosen.word.flatten()
-        place = asked.find_places(parent)
+        place = open_beams.find_places(parent)
         beams = beams.append(parent, place, word, log_probs[place, word], chosen.total.flatten())
         settled = _find_settled(beams, memory.size, options)
         if bool(settled.all()):
             break
         if memory.size > 1:
             beams = _close(beams, settled)
-        asked = AskedBeams.open_of(beams, memory.size)
-        if len(asked.videos) < known.size:
-            known = memory.select(asked.videos)
-        state, word = state.select(asked.pick(place)), asked.pick(word)
+        open_beams = AskedBeams.open_of(beams, memory.size)
+        if len(open_beams.videos) < open_memory.size:
+            open_memory = memory.select(open_beams.videos)
+        state, word = state.select(open_beams.pick(place)), open_beams.pick(word)
     return SearchResult(beams, attentions)
 
 
@@ -186,14 +186,14 @@ def _find_largest(values: Tensor, count: int) -> Tensor:
     ``topk`` leaves open which of several equal values it takes (half-precision logits are often
     equal), so it is asked for more until all that equal the last one are in hand.
     """
-    asked = count
+    reach = count
     while True:
-        found = values.topk(min(asked + 1, values.shape[1]), dim=1)
-        last, beyond = found.values[:, count - 1], found.values[:, -1]
-        if asked >= values.shape[1] or not bool(((beyond == last) & (last > -torch.inf)).any()):
+        largest = values.topk(min(reach + 1, values.shape[1]), dim=1)
+        last, beyond = largest.values[:, count - 1], largest.values[:, -1]
+        if reach >= values.shape[1] or not bool(((beyond == last) & (last > -torch.inf)).any()):
             break
-        asked *= 2
-    index = found.indices.sort(dim=1).values
+        reach *= 2
+    index = largest.indices.sort(dim=1).values
     order = values.gather(1, index).sort(dim=1, descending=True, stable=True).indices
     return index.gather(1, order[:, :count])
 

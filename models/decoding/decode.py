@@ -89,14 +89,14 @@ def decode(
     """
     constraints = Constraints.from_options(options, captioner.vocabulary, memory.times.device)
     if options.method == "beam":
-        found = search_beams(captioner, memory, options, constraints)
+        search = search_beams(captioner, memory, options, constraints)
     elif options.method == "greedy":
-        found = search_greedily(captioner, memory, options, constraints)
+        search = search_greedily(captioner, memory, options, constraints)
     else:
         if generator is None and options.seed is not None:
             generator = torch.Generator(memory.times.device).manual_seed(options.seed)
-        found = search_by_sampling(captioner, memory, options, constraints, generator)
-    written = _judge(captioner, memory, found, options)
+        search = search_by_sampling(captioner, memory, options, constraints, generator)
+    written = _judge(captioner, memory, search, options)
     recalled = captioner.recall(memory, options.max_length) if options.method == "beam" else None
     if recalled is None:
         return written
@@ -105,32 +105,34 @@ def decode(
 
 
 def _judge(
-    captioner: AnyCaptioner, memory: Memory, found: SearchResult, options: DecodingOptions
+    captioner: AnyCaptioner, memory: Memory, search: SearchResult, options: DecodingOptions
 ) -> list[list[Hypothesis]]:
     """The best rows of each video by the captioner's own merit; of equal ones the earlier row first."""
-    score = _normalised_scores(found.captions, options)
+    score = _normalised_scores(search.captions, options)
     penalty = LengthPenalty.parse(options.length_penalty)
-    judgement = captioner.judge(memory, found.captions.tokens, score, penalty)
+    judgement = captioner.judge(memory, search.captions.tokens, score, penalty)
     merit = judgement.merit.masked_fill(score == -torch.inf, -torch.inf)
     ranked = merit.view(memory.size, -1).sort(dim=1, descending=True, stable=True).indices
     ranked = ranked[:, : options.num_captions]
     first = torch.arange(memory.size, device=ranked.device).unsqueeze(1) * (len(score) // memory.size)
     index = (ranked + first).flatten()
-    best = found.captions.select(index)
-    attention = found.gather_attention(best.steps) if options.attention else None
-    made = _to_hypotheses(best, score[index].tolist(), attention)
-    made = _add_judgement(made, judgement, index)
+    best = search.captions.select(index)
+    attention = search.gather_attention(best.steps) if options.attention else None
+    hypotheses = _to_hypotheses(best, score[index].tolist(), attention)
+    hypotheses = _add_judgement(hypotheses, judgement, index)
     each = ranked.shape[1]
-    return [[h for h in made[v * each : (v + 1) * each] if h.score > -torch.inf] for v in range(memory.size)]
+    return [
+        [h for h in hypotheses[v * each : (v + 1) * each] if h.score > -torch.inf] for v in range(memory.size)
+    ]
 
 
-def _add_judgement(made: list[Hypothesis], judgement: Judgement, index: Tensor) -> list[Hypothesis]:
+def _add_judgement(hypotheses: list[Hypothesis], judgement: Judgement, index: Tensor) -> list[Hypothesis]:
     merits = judgement.merit[index].tolist()
-    made = [replace(each, merit=merit) for each, merit in zip(made, merits, strict=True)]
+    hypotheses = [replace(each, merit=merit) for each, merit in zip(hypotheses, merits, strict=True)]
     if judgement.confidence is None:
-        return made
+        return hypotheses
     shares = judgement.confidence[index].tolist()
-    return [replace(each, confidence=share) for each, share in zip(made, shares, strict=True)]
+    return [replace(each, confidence=share) for each, share in zip(hypotheses, shares, strict=True)]
 
 
 def _merge(written: list[Hypothesis], read: list[Hypothesis], count: int) -> list[Hypothesis]:
@@ -154,10 +156,10 @@ def _to_hypotheses(
     """One hypothesis a row; attention: tensors (R, t, …)."""
     tokens, logprobs = best.tokens.tolist(), best.logprobs.tolist()
     lengths, finished = best.length.long().tolist(), best.finished.tolist()
-    made = []
+    hypotheses = []
     for row, (length, ended) in enumerate(zip(lengths, finished, strict=True)):
         words = length - 1 if ended else length
-        made.append(
+        hypotheses.append(
             Hypothesis(
                 tokens=tuple(tokens[row][:words]),
                 logprobs=tuple(logprobs[row][:words]),
@@ -167,7 +169,7 @@ def _to_hypotheses(
                 attention=None if attention is None else _attention_of(attention, row, words),
             )
         )
-    return made
+    return hypotheses
 
 
 def _attention_of(attention: StepAttention, row: int, words: int) -> StepAttention:

@@ -160,15 +160,15 @@ def sample(
     for i in range(max_length):
         log_probs, state, _ = captioner.step(state, word, memory)
         log_probs = apply_temperature(log_probs, temperature)
-        word, given = _draw(log_probs.detach(), generator), torch.zeros_like(ended)
+        word, is_fixed = _draw(log_probs.detach(), generator), torch.zeros_like(ended)
         if prefix is not None and i < prefix.shape[1]:
-            given = prefix[:, i] >= 0
-            word = torch.where(given, prefix[:, i], word)
+            is_fixed = prefix[:, i] >= 0
+            word = torch.where(is_fixed, prefix[:, i], word)
         word = word.masked_fill(ended, EOS)
         logprob = log_probs.gather(1, word.unsqueeze(1)).squeeze(1)
         tokens.append(word)
-        logprobs.append(logprob.masked_fill(ended | given, 0))
-        mask.append(~(ended | given))
+        logprobs.append(logprob.masked_fill(ended | is_fixed, 0))
+        mask.append(~(ended | is_fixed))
         ended = ended | (word == EOS)
         if bool(ended.all()):
             break

@@ -69,10 +69,10 @@ class DecodedBatch:
 
     def caption(self, video: int, hypothesis: Hypothesis) -> Caption:
         """Makes a caption with its attention of one of a video's hypotheses."""
-        found, steps = self.caption_alone(hypothesis), hypothesis.attention
+        caption, steps = self.caption_alone(hypothesis), hypothesis.attention
         if steps is None:
-            return found
-        return found.model_copy(update={"attention": self._attention(found, steps, video)})
+            return caption
+        return caption.model_copy(update={"attention": self._attention(caption, steps, video)})
 
     def caption_alone(self, hypothesis: Hypothesis) -> Caption:
         """Makes a caption without attention of a hypothesis."""

@@ -41,8 +41,8 @@ def share_stem(word: str, label: str) -> bool:
 
     Words that name nothing are no label's.
     """
-    own = (_stem(other) for other in split_words(label) if other not in FUNCTION_WORDS)
-    return word not in FUNCTION_WORDS and _stem(word) in own
+    stems = (_stem(other) for other in split_words(label) if other not in FUNCTION_WORDS)
+    return word not in FUNCTION_WORDS and _stem(word) in stems
 
 
 def _stem(word: str) -> str:

@@ -61,14 +61,14 @@ def find_origin(word: str, weights: Array, labels: list[Label]) -> int | None:
         weights: (L + 1,), the share of each label in it, and the picture's at last.
         labels: L.
     """
-    own = [
+    rows = [
         row
         for row, label in enumerate(labels)
         if share_stem(word, label.name)
         and (weights[row] >= LEAST_SHARE or label.probability >= LEAST_PROBABILITY)
     ]
-    if own:
-        return max(own, key=lambda row: (float(weights[row]), labels[row].probability))
+    if rows:
+        return max(rows, key=lambda row: (float(weights[row]), labels[row].probability))
     if word in FUNCTION_WORDS or not labels:
         return None
     best = int(weights[:-1].argmax())

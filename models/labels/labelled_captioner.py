@@ -19,8 +19,7 @@ from torch import Tensor
 from extractors.features import Features
 from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
-from models.captioner import AnyCaptioner, Captioner, CaptionSteps, Judgement
-from models.decoding.options import LengthPenalty
+from models.captioner import AnyCaptioner, Captioner, CaptionSteps, Judgement, LengthDivisor
 from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
 from models.labels.classes import LABELS, LABELS_INPUT
 from models.labels.expected_meaning import ExpectedMeaning, MeaningConfig, ReadLabels
@@ -157,7 +156,16 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def advance(
         self, state: State, embedded: Tensor, memory: LabelledMemory
     ) -> tuple[Tensor, State, StepAttention | None]:
-        """Takes the captioner's own step without scoring words."""
+        """Takes the captioner's own step without scoring words.
+
+        Args:
+            state: Of ``start``, or of the step before.
+            embedded: (R, E), the words just written.
+            memory: B videos, as this captioner encoded them.
+
+        Returns:
+            What ``score_words`` takes (R, …), the state behind the word, and the attention.
+        """
         return self.writer.advance(state, embedded, memory.writer)
 
     def score_words(self, output: Tensor) -> Tensor:
@@ -180,16 +188,16 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         if not len(short):
             return None
         count = self.config.remembered.recalled
-        found = [
+        rows = [
             short[self.meaning.recall(each, tokens[short], self.lengths[short], count)]
             for each in memory.expected
         ]
-        chosen = tokens[torch.cat(found)]
+        chosen = tokens[torch.cat(rows)]
         padded = torch.cat([chosen, chosen.new_full((len(chosen), 1), EOS)], 1)
         return padded.masked_fill((padded == EOS).cumsum(1) > 1, -1)
 
     def judge(
-        self, memory: LabelledMemory, tokens: Tensor, scores: Tensor, penalty: LengthPenalty
+        self, memory: LabelledMemory, tokens: Tensor, scores: Tensor, penalty: LengthDivisor
     ) -> Judgement:
         """Judges captions by what is expected of one, and by how likely they are of this video and of any.
 

