@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from extractors.features import Features
 from models.captioners.registry import find_captioner, find_stream_set, list_captioners, list_stream_sets
+from models.labels.classes import LABELS, LABELS_INPUT
 from models.stream_choice import StreamsDoNotFit
 from models.stream_set import StreamInput, StreamSet
 from models.vocabulary import Vocabulary, pad_captions
@@ -54,7 +55,8 @@ def narrow(streams: StreamSet) -> StreamSet:
     """
     kept = [each for each in streams.inputs if each.stream not in ("c3d_pool2", "c3d_pool3")]
     ranked = sorted({each.width for each in kept})
-    inputs = tuple(replace(each, width=4 + ranked.index(each.width)) for each in kept)
+    widths = {each.stream: 4 + ranked.index(each.width) for each in kept} | {LABELS: LABELS_INPUT.width}
+    inputs = tuple(replace(each, width=widths[each.stream]) for each in kept)
     return replace(streams, inputs=inputs)
 
 
@@ -91,7 +93,8 @@ def test_each_captioner_takes_a_step_on_each_set_or_says_why_not(captioner: str,
     config = shrink(fit(captioner, wanted))
     network = find_captioner(captioner).kind(config, Vocabulary([f"w{i}" for i in range(9)]))
     known = {each.stream: each.width for each in wanted.inputs}
-    assert {each.name: each.width for each in network.inputs}.items() <= known.items()
+    needed = [each for each in network.inputs if each.name not in network.optional_streams - known.keys()]
+    assert {each.name: each.width for each in needed}.items() <= known.items()
     batches = VideoInputs.for_captioner(network).collate([features_of(wanted, seed) for seed in (1, 2)])
     batch = TrainingBatch(("a", "b"), batches, pad_captions([[5, 6, 7], [4, 8]], 6), None)
     generator = torch.Generator().manual_seed(1)
@@ -155,7 +158,7 @@ def test_vectors_alone_leave_out_what_attends_to_regions(captioner: str) -> None
             fit(captioner, make_set(VECTORS))
         return
     config: Any = fit(captioner, make_set(VECTORS))
-    assert {each.name for each in config.streams} == {"rgb"}
+    assert {each.name for each in config.streams} - {LABELS} == {"rgb"}
     assert getattr(config, "key_frames", 0) == 0
     assert not getattr(config, "spatial", False)
 
