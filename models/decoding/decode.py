@@ -51,7 +51,7 @@ class Hypothesis:
         attention: Tensors (L, …) on the CPU for the L tokens; None where none was asked for.
         merit: By which its captioner ranks it; the score where it has no other opinion.
         confidence: How often captions alike are right, in [0, 1]; None where its captioner cannot tell.
-        recalled: Whether it was not searched but recalled, a sentence that people wrote of another video.
+        recalled: Whether it was not searched but recalled, a sentence that was written in advance.
     """
 
     tokens: tuple[int, ...]

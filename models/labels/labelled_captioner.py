@@ -1,6 +1,6 @@
 """Gives any captioner labels to know by, and sentences to remember, beside what it writes itself.
 
-The captioner inside searches as it does alone. Then sentences that people wrote of other videos are
+The captioner inside searches as it does alone. Then sentences that were written in advance are
 recalled by what is expected of this one; the captioner reads them word by word, which tells how likely it
 finds each word and where it looks; and all are ranked by ``ExpectedMeaning``. So a caption may name what no
 picture that the captioner was trained on was captioned with.
