@@ -27,7 +27,11 @@ class Machine:
         return log.read_text().splitlines() if log.exists() else []
 
     def make(self, target: str, *variables: str) -> subprocess.CompletedProcess[str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("MAKE", "MFLAGS", "TORCH"))
+        }
         return subprocess.run(
             ["make", target, f"VENV={self.venv}", *variables],
             cwd=self.root,

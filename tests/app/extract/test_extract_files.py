@@ -25,6 +25,7 @@ from app.extract.pool import extract_in_processes
 from app.settings import Settings
 from app.terminal import MODULE as PROGRAM
 from extractors.features import Stream, StreamSpec
+from extractors.media.errors import MissingFile
 from extractors.video_features.feature_files import load, path_digest
 from extractors.windows import WindowOptions
 from tests.media import write_gif, write_video
@@ -310,8 +311,10 @@ def test_a_folder_is_searched_for_videos_alone(shell: Shell, tmp_path: Path) -> 
     inside.mkdir(exist_ok=True)
     (inside / "old.mp4").write_bytes(b"")
     (shell.folder / "sub" / ".hidden.mp4").write_bytes(b"")
-    found = find_videos([shell.folder, shell.folder / "clip.mp4", Path("no-such.xyz")], inside)
-    assert sorted(each.name for each in found) == ["broken", "clip", "clip", "no-such", "sub/a b", "sub/clip"]
+    videos = find_videos([shell.folder, shell.folder / "clip.mp4"], inside)
+    assert sorted(each.name for each in videos) == ["broken", "clip", "clip", "sub/a b", "sub/clip"]
+    with pytest.raises(MissingFile, match=r"no file or folder called no-such\.xyz"):
+        find_videos([shell.folder, Path("no-such.xyz")], inside)
     (shell.folder / "sub" / ".hidden.mp4").unlink()
     (inside / "old.mp4").unlink()
     inside.rmdir()

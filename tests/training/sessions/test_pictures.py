@@ -143,7 +143,8 @@ def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pyt
     names = [stream.name for stream in list_streams(find_captioner("dual_afr").make_demo_config())]
     inputs = PictureInputs.build(DEMO_STAGES, names)
     assert list(inputs.specs) == names
-    assert [sorted(each.network.shapes) for each in inputs.networks] == [["grid"], ["stage_14", "stage_7"]]
+    shapes = [sorted(each.network.shapes) for each in inputs.networks]
+    assert shapes == [["efficientnet-lite2_logits", "grid"], ["stage_14", "stage_7"]]
 
 
 @pytest.mark.parametrize("name", list_captioners())

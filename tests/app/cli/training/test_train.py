@@ -15,7 +15,7 @@ def test_another_name_is_refused_with_those_there_are(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["train", "lstm", "--data", str(tmp_path)], env={"COLUMNS": "300"})
     assert refused.exit_code == 2
     output = " ".join(refused.output.replace("│", " ").split())
-    assert "no captioner is called 'lstm'; there are: dual_afr, g2l, refocus" in output
+    assert "no captioner is called 'lstm'; there are: dual_afr, g2l, labelled_stats, refocus" in output
     assert "semantic_embedding" in output
 
 
