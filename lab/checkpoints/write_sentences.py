@@ -65,7 +65,7 @@ def write_sentence(chain: Chain, chance: random.Random) -> list[str] | None:
 def write_sentences(
     captioner: LabelledCaptioner, captions: Sequence[str], count: int, seed: int
 ) -> Iterator[list[str]]:
-    """Writes sentences near class names, then near captions drawn at random, each set of words once.
+    """Writes sentences near class names, then near captions drawn at random, each sentence once.
 
     Args:
         captioner: Its words' vectors say what is near.

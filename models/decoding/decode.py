@@ -108,8 +108,8 @@ def _judge(
     captioner: AnyCaptioner, memory: Memory, search: SearchResult, options: DecodingOptions
 ) -> list[list[Hypothesis]]:
     """The best rows of each video by the captioner's own merit; of equal ones the earlier row first."""
-    score = _normalised_scores(search.captions, options)
     penalty = LengthPenalty.parse(options.length_penalty)
+    score = _normalised_scores(search.captions, penalty)
     judgement = captioner.judge(memory, search.captions.tokens, score, penalty)
     merit = judgement.merit.masked_fill(score == -torch.inf, -torch.inf)
     ranked = merit.view(memory.size, -1).sort(dim=1, descending=True, stable=True).indices
@@ -142,9 +142,9 @@ def _merge(written: list[Hypothesis], read: list[Hypothesis], count: int) -> lis
     return sorted(every, key=lambda each: -each.merit)[:count]
 
 
-def _normalised_scores(written: PartialCaptions, options: DecodingOptions) -> Tensor:
+def _normalised_scores(written: PartialCaptions, penalty: LengthPenalty) -> Tensor:
     """(R,), log-probabilities over the length penalty. Raises ValueError for NaN."""
-    score = LengthPenalty.parse(options.length_penalty).score(written.total, written.length)
+    score = penalty.score(written.total, written.length)
     if score.isnan().any():
         raise ValueError("the captioner gave log-probabilities that are not numbers")
     return score
