@@ -148,7 +148,7 @@ TORCH ?= auto
 TORCH_INDEX ?=
 $(if $(filter-out cpu cuda auto,$(TORCH)),$(error TORCH is $(TORCH): take cpu, cuda or auto))
 TORCH_BUILD = $(if $(filter auto,$(TORCH)),$(if $(shell nvidia-smi --list-gpus 2>/dev/null),cuda,cpu),$(TORCH))
-TORCH_PACKAGES = $(if $(filter serve extractors,$(GROUPS)),torch torchvision)
+TORCH_PACKAGES = $(if $(filter serve extractors,$(GROUPS)),torch) $(if $(filter extractors,$(GROUPS)),torchvision)
 # uv knows where PyTorch keeps its builds; it is removed again, since nothing else needs it.
 UV := $(VENV)/uv
 INSTALL_UV = $(PIP) install --quiet --constraint $(CONSTRAINTS) --target $(UV) uv
