@@ -1,4 +1,4 @@
-"""Declares ``python -m app worker``; app/worker/worker.py works."""
+"""Declares ``reelword worker``; app/worker/worker.py works."""
 
 from __future__ import annotations
 
