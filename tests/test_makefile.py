@@ -172,3 +172,17 @@ def test_a_build_of_torch_that_is_none_is_refused(machine: Machine) -> None:
     run = machine.make("setup-serve", "TORCH=gpu")
     assert run.returncode != 0
     assert "take cpu, cuda or auto" in run.stderr
+
+
+def test_the_command_outlives_a_folder_of_links_that_it_was_made_in(
+    machine: Machine, tmp_path: Path, root: Path
+) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    for entry in ("Makefile", "pyproject.toml", "constraints.txt", "weights"):
+        (links / entry).symlink_to(root / entry)
+    (links / ".venv").symlink_to(machine.venv)
+    assert Machine(links, links / ".venv").make("setup-api").returncode == 0
+    shebang, _, folder, *_ = (machine.venv / "bin/reelword").read_text().splitlines()
+    assert shebang == f"#!{machine.venv}/bin/python"
+    assert folder == f'sys.path[0] = "{root}"'
