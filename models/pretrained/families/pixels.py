@@ -49,7 +49,7 @@ class PixelCaptioner(PretrainedCaptioner[EncodedT]):
     @property
     @abstractmethod
     def frames(self) -> int:
-        """How many frames of a video the model is shown."""
+        """Counts the frames of a video that the model is shown."""
 
     @cached_property
     def request(self) -> DecodeRequest:
