@@ -1,7 +1,5 @@
 // Says things in words: times, shares, formats of films, how a job waits, and what went wrong.
 
-export const SPREAD = "spread over the whole clip"; // said where a word's weights over time are nearly even
-
 const STAGES = {
   fetch: "Fetching the film from its address", decode: "Reading the film",
   extract: "Looking at its frames", caption: "Writing the caption",
