@@ -62,7 +62,7 @@ def test_a_word_under_the_pointer_takes_the_film_to_its_moment_with_heat(visit: 
             expect(page.locator("#looked")).to_contain_text(f"“{word.inner_text()}”")
             seen.add(round(visitor.seconds, 1))
         assert len(seen) > 1
-        expect(page.locator("#legend")).to_contain_text("Where it looked for")
+        expect(page.locator("#legend")).to_contain_text("The place of")
 
 
 def test_arrows_go_from_word_to_word_and_from_moment_to_moment(visit: Visit) -> None:

@@ -80,6 +80,10 @@ class EncoderDecoderCaptioner(PretrainedCaptioner[Tensor]):
     def request(self) -> DecodeRequest:
         return DecodeRequest(Sampling(self._frames), short_side=self.pixels.short_side)
 
+    @property
+    def has_fixed_length(self) -> bool:
+        return self._of_video
+
     @cached_property
     def tokens(self) -> SpecialTokens:
         generation, config = self.model.generation_config, self.model.config

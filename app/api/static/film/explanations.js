@@ -30,9 +30,10 @@ const WORD_VIEWS = {
   table: (part, rows) => rows.map((row) => make("li", rowText(part, row))),
 };
 
-// The moments that are marked on the timeline.
-export function keyMoments({ extras }, word) {
-  return extras.filter(({ kind, words }) => kind === "moments" && words).flatMap(({ words }) => words[word].map(({ moment }) => moment));
+// The moments that are marked on the timeline; beside evidence those alone in which something was read.
+export function keyMoments({ extras, evidence }, word) {
+  const chosen = extras.filter(({ kind, words }) => kind === "moments" && words).flatMap(({ words }) => words[word]);
+  return chosen.filter(({ text }) => !evidence || text).map(({ moment }) => moment);
 }
 
 // Weights over moments and places are the timeline's and the heat's to show.

@@ -161,16 +161,17 @@ export class FilmView {
 
   // attention: null where it was not asked for.
   say(attention, caption, sampled, span, frames) {
-    this.shown = attention;
+    const drawn = attention?.evidence ? { ...attention, ...attention.evidence } : attention;
+    this.shown = drawn;
     const hasWords = Boolean(attention?.words?.length);
     this.$("timeline").hidden = false;
     this.$("ends-legend").hidden = !hasWords;
     this.timeline.show(span, frames, hasWords ? attention.parts || attention.times : [], this.player.length);
     this.$("tour").hidden = !hasWords;
-    this.$("heat-switch").hidden = !attention?.spatial;
+    this.$("heat-switch").hidden = !drawn?.spatial;
     this.$("heat-switch").setAttribute("aria-pressed", "true");
     this.$("own-word").replaceChildren();
-    if (hasWords) this.words.show(attention, sampled, attention === this.attention ? this.job.captions?.[0]?.words : null);
+    if (hasWords) this.words.show(drawn, sampled, attention === this.attention ? this.job.captions?.[0]?.words : null);
     else this.words.clear(caption || "(no words)");
   }
 

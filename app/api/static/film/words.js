@@ -148,7 +148,7 @@ export class Words {
     const over = this.attention.temporal[this.word];
     const share = over ? over[this.moment] / Math.max(...over, 1e-9) : 1;
     this.heat.style.opacity = String(0.25 + 0.75 * share);
-    this.heat.setAttribute("aria-label", `Where it looked for “${this.attention.words[this.word]}”, over the film`);
+    this.heat.setAttribute("aria-label", `The place of “${this.attention.words[this.word]}”, over the film`);
   }
 
   label(isAsked) {
@@ -158,10 +158,10 @@ export class Words {
     const between = this.timeline.between(start, end);
     const when = between.includes(" to ") ? `from ${between}` : `at ${between}`;
     const namesNoMoment = isSpread && !isAsked && !keyMoments(this.attention, this.word).length;
-    if (!weights) return `For “${text}” it looked at no moment in particular.`;
-    if (namesNoMoment) return `For “${text}” its attention is ${SPREAD}. Shown: ${when}.`;
-    const share = `For “${text}” it looked ${when} with ${percent(weights[this.moment])} of its attention`;
-    return isSpread ? `${share}, which is ${SPREAD}.` : `${share}.${this.sureness()}`;
+    if (!weights) return `“${text}” is of no moment in particular.`;
+    if (namesNoMoment) return `“${text}” is ${SPREAD}. Shown: ${when}.`;
+    const share = `“${text}” comes ${when}, with ${percent(weights[this.moment])} of its weight`;
+    return isSpread ? `${share}, but it is ${SPREAD}.` : `${share}.${this.sureness()}`;
   }
 
   sureness() {
@@ -170,7 +170,7 @@ export class Words {
   }
 
   legendText() {
-    const text = `Where it looked for “${this.attention.words[this.word]}”`;
+    const text = `The place of “${this.attention.words[this.word]}”`;
     if (this.attention.spatial.kind === "boxes") return `${text}: the brighter a box, the more that thing counted`;
     return seesPart(this.attention.spatial) ? `${text}; it saw only what is inside the dashed line` : text;
   }
