@@ -82,6 +82,7 @@ def train_captioner(
     Raises:
         FileNotFoundError: ``data`` holds no set or lacks the recipe's.
         CheckpointError: start or a teacher is damaged, or of other words or widths than this run.
+        StreamsDoNotFit: the captioner cannot read ``streams``.
         NeedsVideo, UnknownStream, StreamMismatch: as of ``PictureInputs.build``.
     """
     torch.set_num_threads(settings.threads)
