@@ -61,6 +61,10 @@ class EncoderDecoderCaptioner(PixelCaptioner[Tensor]):
     def frames(self) -> int:
         return int(self._encoder.num_frames) if self._of_video else self._settings.frames or FRAMES
 
+    @property
+    def has_fixed_length(self) -> bool:
+        return self._of_video
+
     @cached_property
     def tokens(self) -> SpecialTokens:
         generation, config = self.model.generation_config, self.model.config

@@ -15,7 +15,7 @@ export function readEvidence(document, sampled = []) {
   const moments = momentsOf(document, sampled);
   const words = document.words.map((text, k) => ({
     text,
-    isContent: explained.content ? explained.content[k] : !FUNCTION_WORDS.has(text.toLowerCase()),
+    isContent: document.content ? document.content[k] : !FUNCTION_WORDS.has(text.toLowerCase()),
     weights: explained.temporal[k],
     moment: momentOf(explained, k),
     places: explained.spatial?.weights[k] || null,
