@@ -26,6 +26,7 @@ const LABELS = {
 const PROBLEMS = {
   unreachable: ["The service does not answer.", "Look at your connection. This page goes on by itself once the service is back."],
   upload_stalled: ["The film stopped arriving.", "Send it again when your connection holds."],
+  incomplete_file: ["This video is not whole: a part of the file is missing.", "Copy or download it again, look whether it plays to its end, then send it."],
   video_empty: ["There is nothing in this file.", "Open it in a player to see whether it is whole, then send it again."],
   url_not_supported: ["This service fetches no films from addresses.", "Save the film on your device and choose it here."],
   url_not_allowed: ["Films are not fetched from that address.", "Use a public address that begins with https:// or http://, or save the film and choose it here."],
