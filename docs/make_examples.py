@@ -92,7 +92,8 @@ FILMS = (
 def cut_frames(film: Film, path: Path) -> list[Image.Image]:
     """Returns the film's frames, FPS a second, cut and scaled."""
     with av.open(path) as container:
-        decoded = [(float(frame.time or 0), frame.to_image()) for frame in container.decode(video=0)]
+        frames = container.decode(video=0)
+        decoded = [(float(frame.time or 0), frame.to_image()) for frame in frames]  # type: ignore[no-untyped-call]
     times = [film.start + k / FPS for k in range(round(film.seconds * FPS))]
     shown = [max(k for k, (begin, _) in enumerate(decoded) if begin <= time + 1e-6) for time in times]
     return [_cut(decoded[k][1].convert("RGB"), film.crop) for k in shown]
