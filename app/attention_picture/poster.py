@@ -16,7 +16,7 @@ from models.caption import AttentionDocument
 SIZE = (1200, 630)
 MARGIN, TEXT, PITCH = 44, 44, 58
 SHADE = 250  #: height of the dark ground below the caption
-WHITE, ACCENT, DARK = (255, 255, 255), (255, 154, 92), (27, 13, 4)
+WHITE, DIM, ACCENT, DARK = (255, 255, 255), (206, 200, 192), (255, 154, 92), (27, 13, 4)
 NAME = "Reelword"
 
 
@@ -39,13 +39,14 @@ def draw_poster(
     Returns:
         RGB, SIZE.
     """
-    picture, lit = frames[len(frames) // 2].convert("RGB"), None
-    if attention is not None and word in attention.words:
-        lit = word
-        picture = _light(attention, attention.words.index(word), frames, times)
+    picture, words = frames[len(frames) // 2].convert("RGB"), caption.split()
+    content = attention.content if attention is not None and attention.content else [True] * len(words)
+    lit = words.index(word) if word in words else None
+    if attention is not None and lit is not None:
+        picture = _light(attention.shown, lit, frames, times)
     poster = _fill(picture)
     _shade(poster)
-    _write(poster, caption.split(), lit)
+    _write(poster, words, content, lit)
     return poster
 
 
@@ -75,10 +76,10 @@ def _shade(poster: Image.Image) -> None:
     poster.paste((8, 7, 7), (0, SIZE[1] - SHADE), fall)
 
 
-def _write(poster: Image.Image, words: Sequence[str], lit: str | None) -> None:
-    """Writes the caption at the bottom, the lit word on a ground of its own, once."""
+def _write(poster: Image.Image, words: Sequence[str], content: Sequence[bool], lit: int | None) -> None:
+    """Writes the caption at the bottom, content words bold, the lit one on a ground of its own."""
     pen, font = ImageDraw.Draw(poster), ImageFont.load_default(TEXT)
-    place, first = [], (words.index(lit) if lit in words else None)
+    place: list[tuple[int, float, float]] = []
     x, line = float(MARGIN), 0
     for text in words:
         length = font.getlength(text)
@@ -89,9 +90,9 @@ def _write(poster: Image.Image, words: Sequence[str], lit: str | None) -> None:
     lines = len(list(groupby(place, key=lambda each: each[0])))
     for k, (text, (row, left, length)) in enumerate(zip(words, place, strict=True)):
         top = SIZE[1] - MARGIN - (lines - row) * PITCH + 8
-        if k == first:
+        if k == lit:
             pen.rounded_rectangle((left - 9, top - 4, left + length + 9, top + TEXT + 8), 9, fill=ACCENT)
-        ink = DARK if k == first else WHITE
-        pen.text((left, top), text, fill=ink, font=font, stroke_width=1, stroke_fill=ink)
+        ink = DARK if k == lit else WHITE if content[k] else DIM
+        pen.text((left, top), text, fill=ink, font=font, stroke_width=int(content[k]), stroke_fill=ink)
     name = ImageFont.load_default(28)
     pen.text((SIZE[0] - MARGIN, MARGIN - 16), NAME, fill=WHITE, font=name, anchor="ra", stroke_width=1)

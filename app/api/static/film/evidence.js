@@ -3,19 +3,12 @@
 
 const CLEARLY = 1.15; // even shares that a moment must have before a word is lit by it
 
-// Words that name nothing one could point at in a picture.
-const FUNCTION_WORDS = new Set((
-  "a an the this that these those some any each other another and or but of in on at by for from to into onto off over under up down out with without near next "
-  + "through across around along behind beside between front top is are was were be been being am has have had having do does did doing it its he his him she her "
-  + "they their them there who which what while as very his them each it's one"
-).split(" "));
-
 export function readEvidence(document, sampled = []) {
   const explained = document.evidence || document;
   const moments = momentsOf(document, sampled);
   const words = document.words.map((text, k) => ({
     text,
-    isContent: document.content ? document.content[k] : !FUNCTION_WORDS.has(text.toLowerCase()),
+    isContent: document.content?.[k] ?? true,
     weights: explained.temporal[k],
     moment: explained.moments ? explained.moments[k] : momentOf(explained, k),
     places: explained.spatial?.weights[k] || null,
