@@ -219,7 +219,7 @@ function place(word, seconds) {
 }
 
 function goToPlace() {
-  const [word, seconds] = [addressed("w"), Number(addressed("t"))];
+  const [word, seconds] = [addressed("w"), Number(addressed("t") ?? NaN)];
   if (!word || !view.evidence) return;
   view.choose(view.evidence.words.findIndex(({ text, isContent }) => isContent && text === word), Number.isFinite(seconds) ? seconds : null);
 }
