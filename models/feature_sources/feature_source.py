@@ -148,9 +148,11 @@ class FeatureSource:
             return None
         return describe_spread(self._spread.count)
 
-    def sampling_of(self, stream: str) -> str | None:  # noqa: ARG002 - of one set all are alike
-        """Describes how a stream's frames were chosen, None where its name tag does."""
-        return self.sampling
+    def sampling_of(self, stream: str) -> str | None:
+        """Describes how a stream's frames were chosen, None where its name tag does, as of windows."""
+        windowed = {each.name for each in self._group.frames if not each.any_frames}
+        maker = next((each.extractor for each in self.wanted.inputs if each.stream == stream), None)
+        return None if maker in windowed else self.sampling
 
     @property
     def _spread(self) -> Sampling | None:
@@ -233,7 +235,7 @@ class CombinedFeatureSource:
 
     def sampling_of(self, stream: str) -> str | None:
         """Describes how a stream's frames were chosen, None where its name tag does."""
-        return self._owner[stream].sampling
+        return self._owner[stream].sampling_of(stream)
 
     @property
     def parts(self) -> Sequence[FeatureSource]:

@@ -154,6 +154,7 @@ def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
         page = visitor.page
         page.click("summary")
         page.select_option("#o-segments", "shots")
+        page.select_option("#o-segment-captioner", "refocus")
         visitor.send_and_wait(clips["shots.mp4"])
         chapters = page.locator(".chapter")
         expect(chapters).to_have_count(4)
@@ -177,4 +178,6 @@ def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
             assert download.value.path().read_text().startswith(begins)
         with page.expect_download() as download:
             page.click('#chapters-links [data-kind="json"]')
-        assert len(json.loads(download.value.path().read_text())["segments"]) == 4
+        document = json.loads(download.value.path().read_text())
+        assert len(document["segments"]) == 4
+        assert document["model"]["options"]["segment_captioner"] == "refocus"

@@ -117,6 +117,12 @@ def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: ExtractorPool, cli
     assert streams["i3d_rgb_grid"].values.shape[1:] == (49, 2048)
 
 
+def test_windows_beside_spread_frames_are_described_by_their_name_tag(pool: ExtractorPool) -> None:
+    source = FeatureSource(DEMO_MOTION.select(("tuned_pair_grid", "i3d_brief")), pool=pool)
+    assert source.sampling_of("tuned_pair_grid") == "8 frames, each from the middle of an equal part"
+    assert source.sampling_of("i3d_brief") is None
+
+
 def test_two_feeds_do_not_make_one_stream(pool: ExtractorPool) -> None:
     windows = named("grid", "efficientnet-lite2", WindowOptions(extraction_fps=2.0))
     with pytest.raises(ValueError, match="'grid' would be made in two ways, of different frames"):
