@@ -12,7 +12,7 @@ from extractors.windows import Windows
 from models.stream_set import StreamInput, StreamSet
 from training.saved_features.feature_map import FeatureMap, MappedStream
 
-#: Seconds that rows may begin behind a video's end: the seconds of clips are whole ones.
+#: Seconds that rows may begin after a video's end: the seconds of clips are whole ones.
 LATE = 1.0
 
 
@@ -20,7 +20,7 @@ class FeaturesDoNotFit(ReelwordError, ValueError):
     """Saved features have another width, shape or clock than they should; the message says which."""
 
     code = "features_do_not_fit"
-    hint = "Correct the map, name another stream set, or make the features again with python -m app extract."
+    hint = "Correct the map, name another stream set, or make the features again with reelword extract."
 
 
 def check_width(name: str, found: int, wanted: int, asked_by: str) -> None:

@@ -15,13 +15,14 @@ from PIL import Image
 from torch import Tensor
 from torchvision.ops import nms
 
-from extractors.catalog.detectors import FAMILIES, Detector, RegionsExtractor, TwoStageDetector, parse_count
+from extractors.catalog.detectors import FAMILIES, Detector, RegionsExtractor, TwoStageDetector
 from extractors.catalog.torchvision_detectors import SETTINGS, TorchvisionDetector, build_untrained
 from extractors.detection import backbone, bottom_up, faster_rcnn, two_stage
 from extractors.detection.bottom_up import BottomUp, RegionRule, suppress_overlaps
 from extractors.detection.detectron2 import Detectron2, is_installed
+from extractors.detection.faster_rcnn import DetectionRule
 from extractors.detection.proposals import ProposalRule
-from extractors.detection.regions import DetectionRule, Regions, pad_regions
+from extractors.detection.regions import Regions, pad_regions, parse_count
 from extractors.detection.two_stage import StageRunners, TwoStage
 from extractors.extractor import ExtractorOptions, UnknownExtractor, create
 from extractors.features import Frames, Stream
@@ -67,7 +68,7 @@ def network() -> Callable[[str], TwoStage]:
     def get(name: str) -> TwoStage:
         if name not in known:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setitem(backbone.DEPTHS, 101, (1, 1, 1, 1))
+                patch.setattr(backbone, "DEPTHS", (1, 1, 1, 1))
                 known[name] = smaller(build_seeded(FAMILIES[name].blank))
         return known[name]
 
@@ -200,7 +201,7 @@ def test_detectron2s_own_file_is_read_by_its_names(
     content["proposal_generator.anchor_generator.cell_anchors.0"] = np.zeros((3, 4), np.float32)
     file = tmp_path / "model_final.pkl"
     file.write_bytes(pickle.dumps({"model": content, "__author__": "Detectron2 Model Zoo"}))
-    monkeypatch.setitem(backbone.DEPTHS, 101, (1, 1, 1, 1))
+    monkeypatch.setattr(backbone, "DEPTHS", (1, 1, 1, 1))
     again = faster_rcnn.from_checkpoint(read_checkpoint(file))
     assert isinstance(again, faster_rcnn.FPN)
     x = torch.rand(1, 3, 64, 96) * 100
@@ -210,7 +211,7 @@ def test_detectron2s_own_file_is_read_by_its_names(
 
 
 def test_bottom_up_takes_the_anchors_that_come_with_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(backbone.DEPTHS, 101, (1, 1, 1, 1))
+    monkeypatch.setattr(backbone, "DEPTHS", (1, 1, 1, 1))
     small = BottomUp(classes=3, attributes=2)
     cells = torch.arange(48.0).reshape(12, 4)
     name = "proposal_generator.anchor_generator.cell_anchors.0"
