@@ -39,6 +39,7 @@ from app.api.routes import (
     recaption,
     session,
     submit,
+    verdicts,
     video,
     webhooks,
 )
@@ -89,6 +90,7 @@ def create_app(settings: Settings) -> FastAPI:
         jobs.router,
         events.router,
         recaption.router,
+        verdicts.router,
         video.router,
         webhooks.router,
         captions.router,
