@@ -76,7 +76,8 @@ class LimitedProtocol(HttpToolsProtocol):
         host = self.client[0] if self.client else ""
         if host in self.unbounded:
             return 0
-        return sum(other.client is not None and other.client[0] == host for other in self.connections)
+        clients = [getattr(other, "client", None) for other in self.connections]
+        return sum(client is not None and client[0] == host for client in clients)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._deadline, self._stuck):
