@@ -28,7 +28,7 @@ RAW = re.compile(r"-\d+\.\d+|\d\.\d{3,}|\b0\.\d+\b(?! s)")
 def test_each_captioner_shows_its_own_view_in_words(visit: Visit, captioner: str, words: str) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("summary")
+        page.click("#options-box summary")
         page.select_option("#o-captioner", captioner)
         visitor.send(SAMPLE)
         visitor.wait_for_caption()
@@ -80,7 +80,7 @@ def test_all_captioners_write_at_one_click(visit: Visit) -> None:
 def test_each_option_is_explained_in_a_sentence(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("summary")
+        page.click("#options-box summary")
         for field in page.locator(".option:visible :is(select, input[type=number], input[type=text])").all():
             said = page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text()
             assert len(said.split()) > 5

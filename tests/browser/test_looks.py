@@ -46,7 +46,7 @@ def test_nothing_keeps_people_from_using_it(
         assert visitor.find_barriers() == []
         assert not visitor.has_sideways_scroll()
         take_picture(visitor, "empty", scheme, size[0])
-        page.click("summary")
+        page.click("#options-box summary")
         page.select_option("#o-captioner", "fusion")
         assert page.locator(".option:visible").evaluate_all(STICKING_OUT) == 0
         assert visitor.find_barriers() == []
@@ -68,7 +68,7 @@ def test_nothing_keeps_people_from_using_chapters_comparison_and_problems(
 ) -> None:
     with visit(size, scheme) as visitor:
         page = visitor.page
-        page.click("summary")
+        page.click("#options-box summary")
         page.select_option("#o-segments", "shots")
         page.select_option("#o-captioner", "refocus")
         visitor.send_and_wait(clips["shots.mp4"])

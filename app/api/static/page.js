@@ -128,7 +128,7 @@ async function over(film, job, isNew) {
   if (film !== current || job.state !== "succeeded") return;
   share.open(film, job);
   judge(job);
-  if (!isNew) goToPlace();
+  goToPlace();
 }
 
 // Doubt in words: by confidence, and by what others say of the same video. A film of chapters has no one caption to judge.
@@ -273,5 +273,5 @@ new MutationObserver(() => { $("films").hidden = !$("films-list").children.lengt
 $("films").hidden = !$("films-list").children.length;
 setInterval(lookAtOthers, OTHERS_MS);
 if (filmId()) showAddressed();
-examples.load().then(() => { if (!filmId()) showAddressed(); });
+examples.load().then(() => { if (!filmId() && !current) showAddressed(); }); // unless something was sent meanwhile
 loadOptions();
