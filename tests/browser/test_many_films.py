@@ -154,7 +154,11 @@ def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
         page = visitor.page
         page.click("#options-box summary")
         page.select_option("#o-segments", "shots")
-        visitor.send_and_wait(clips["shots.mp4"])
+        visitor.send(clips["shots.mp4"])
+        expect(page.locator("#status")).to_have_text(
+            re.compile(r"Shot \d · 0:\d\d of 0:12"), timeout=PATIENCE
+        )
+        visitor.wait_for_caption()
         chapters = page.locator(".chapter")
         expect(chapters).to_have_count(4)
         chapters.nth(2).click()

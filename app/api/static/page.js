@@ -112,7 +112,7 @@ function watch(film) {
   const began = film.state;
   stopFollowing = follow(film.id, {
     job: (job) => { note(film, job); view.showProgress(job); },
-    segment: (segment) => view.chapters.add(segment),
+    segment: (segment) => view.addSegment(segment),
     over: (job) => over(film, job, UNDER_WAY.includes(began)),
     connection: (state) => view.showConnection(state),
   });
