@@ -86,7 +86,7 @@ async def shared_film(job_id: str, request: Request, service: ServiceDep) -> Res
     tags = PLAIN_TAGS
     if not service.settings.needs_key:
         tags = await anyio.to_thread.run_sync(_tags_of_job, job_id, request, service)
-    return _page(request, tags)
+    return _page(request, tags, is_empty=False)
 
 
 @router.api_route("/static/{version}/{path:path}", methods=["GET", "HEAD"])
@@ -103,13 +103,16 @@ def static(version: str, path: str, request: Request) -> Response:
     return answer_compressed(request, compressed, kind, headers)
 
 
-def _page(request: Request, tags: str) -> Response:
-    kept = _kept(request.app.state.service.settings)
-    text = FILES.page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", kept).encode()
+def _page(request: Request, tags: str, *, is_empty: bool = True) -> Response:
+    """Answers the page; ``is_empty``: with examples, not with a film, so that nothing jumps as it loads."""
+    retention = _say_retention(request.app.state.service.settings)
+    text = FILES.page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", retention).encode()
+    if not is_empty:
+        text = text.replace(b' class="is-empty"', b"", 1)
     return answer_compressed(request, gzip.compress(text, 5), "text/html", {"Cache-Control": "no-cache"})
 
 
-def _kept(settings: Settings) -> str:
+def _say_retention(settings: Settings) -> str:
     """Says how long what is sent is kept."""
     days = settings.result_ttl / DAY
     result = f"{days:.0f} days" if days >= 2 else f"{settings.result_ttl / HOUR:.0f} hours"
