@@ -81,6 +81,7 @@ function show(film, { push = true } = {}) {
   current = film;
   if (push && film.id && filmId() !== film.id) history.pushState(null, "", `/f/${film.id}`);
   document.body.classList.remove("is-empty");
+  document.body.classList.toggle("is-opening", Boolean(film.id)); // until it is known what stands above the list
   title(film);
   films.mark(film);
   examples.mark(null);
@@ -111,7 +112,7 @@ function showState(film) {
 function watch(film) {
   const began = film.state;
   stopFollowing = follow(film.id, {
-    job: (job) => { note(film, job); view.showProgress(job); },
+    job: (job) => { document.body.classList.remove("is-opening"); note(film, job); view.showProgress(job); },
     segment: (segment) => view.addSegment(segment),
     over: (job) => over(film, job, UNDER_WAY.includes(began)),
     connection: (state) => view.showConnection(state),
@@ -122,12 +123,15 @@ async function over(film, job, isNew) {
   if (job?.state) note(film, job);
   else films.update(film, { state: job?.code === "unknown_job" ? "expired" : film.state, problem: job });
   if (film !== current) return;
+  if (job?.state) await view.showEnd(job, Boolean(film.file || film.url), isNew);
+  else view.fail(job, Boolean(film.file || film.url));
+  if (film !== current) return;
   comparison.draw();
-  if (!job?.state) return void view.fail(job, Boolean(film.file || film.url));
-  await view.showEnd(job, Boolean(film.file || film.url), isNew);
-  if (film !== current || job.state !== "succeeded") return;
-  share.open(film, job);
-  judge(job);
+  if (job?.state === "succeeded") {
+    share.open(film, job);
+    judge(job);
+  }
+  document.body.classList.remove("is-opening");
   goToPlace();
 }
 
@@ -177,6 +181,7 @@ async function showExample(name) {
   forgetDead();
   current = null;
   films.mark(null);
+  document.body.classList.remove("is-opening");
   document.body.classList.add("is-empty");
   document.title = "Reelword";
   for (const id of ["chapters", "more", "compare", "doubt", "code-box"]) $(id).hidden = true;
