@@ -80,6 +80,13 @@ export function filmsIn(transfer) {
   return { files: [], urls, text: urls.length ? "" : text };
 }
 
+// What is wrong with something before it is sent, as far as its name and kind tell; null for nothing.
+export function refusal({ file, url }) {
+  if (file && /^(audio|text)\/|pdf|zip|msword|officedocument/.test(file.type)) return `${file.name} is no video.`;
+  if (url && /\/\/([\w-]+\.)*(youtube\.com|youtu\.be|vimeo\.com|tiktok\.com)\//i.test(url)) return "That is the link of a page with a video on it. Save the video and choose it here, or paste the link of the file itself.";
+  return null;
+}
+
 const isAddress = (text) => /^https?:\/\/[^\s/]+/i.test(text);
 
 // What was typed as a link, with https:// where that was left out; null where it is none.
