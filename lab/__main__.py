@@ -15,10 +15,7 @@ STUDIES = {
         "Compare checkpoints on held-out pictures, each with the first one.",
     ),
     "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
-    "sentences": (
-        "checkpoints.write_sentences",
-        "Write anew the sentences that a captioner of labels recalls; none repeats a caption.",
-    ),
+    "labelled": ("labelled.fit", "Fit the captioner that knows labels, and give it its sentences."),
     "streams": ("streams", "Measure what each stream knows of captions' words, alone and beside the first."),
 }
 
