@@ -14,6 +14,7 @@ STUDIES = {
         "checkpoints.compare_checkpoints",
         "Compare checkpoints on held-out pictures, each with the first one.",
     ),
+    "confidence": ("labelled.confidence", "Fit how sure a labelled captioner is of its captions."),
     "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
     "labelled": ("labelled.fit", "Fit the captioner that knows labels, and give it its sentences."),
     "streams": ("streams", "Measure what each stream knows of captions' words, alone and beside the first."),

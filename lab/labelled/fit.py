@@ -48,7 +48,7 @@ WIDTH = 192  #: of sentence vectors, in their first principal directions
 LONGEST = 11  #: words of a sentence that is recalled
 OFTEN = 50  #: times that captions must have a word which the captioner did not know
 WORD_RIDGE, PICTURE_RIDGE, EMBEDDING_RIDGE = 2.0, 2500.0, 30.0
-KIND_WEIGHTS = (1.0, 0.8, 0.2)  #: β of motion, picture and boxes
+KIND_WEIGHTS = (1.2, 1.0, 0.2)  #: β of motion, picture and boxes
 CHUNK, SEED = 4096, 7
 PER_PICTURE = 4  #: captions of a picture that are read, spread over all it has
 
