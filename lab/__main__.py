@@ -17,12 +17,9 @@ STUDIES = {
     "confidence": ("labelled.confidence", "Fit how sure a labelled captioner is of its captions."),
     "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
     "labelled": ("labelled.fit", "Fit the captioner that knows labels, and give it its sentences."),
-    "streams": ("streams", "Measure what each stream knows of captions' words, alone and beside the first."),
 }
 
-lab = make_program(
-    "lab", STUDIES, "Measure captioners, their attention and their streams; average checkpoints."
-)
+lab = make_program("lab", STUDIES, "Measure captioners and their attention; average checkpoints.")
 
 
 @lab.callback()

@@ -33,10 +33,10 @@ from models.caption import Caption
 from models.combining.caption_writers import SingleWriter
 from models.combining.members import ENSEMBLE, FUSION
 from models.decoding.decode import DecodingOptions
-from models.decoding.written_captions import SPREAD_ENTROPY
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
 from models.likelihood import teacher_force
 from models.vocabulary import EOS
+from models.word_maps import SPREAD_ENTROPY
 
 VIDEOS = {".mp4", ".mkv", ".avi", ".webm", ".gif"}
 
@@ -117,9 +117,9 @@ def right_mass(
 
     place: 0 where its own clip comes first, 1 where it comes second. None where a word has no attention.
     """
-    own, caption = reported
-    pair = (own, other) if place == 0 else (other, own)
-    film = {name: joined(pair[0][name], pair[1][name]) for name in own}
+    clip, caption = reported
+    pair = (clip, other) if place == 0 else (other, clip)
+    film = {name: joined(pair[0][name], pair[1][name]) for name in clip}
     captioner, half = writer.checkpoint.captioner, len(next(iter(film.values()))) // 2
     ids = [*captioner.vocabulary.encode([word.word for word in caption.words]), EOS]
     with torch.inference_mode():

@@ -23,7 +23,7 @@ from models.feature_sources.feature_source import (
     FeatureSource,
     build_feature_source,
 )
-from models.feature_sources.stream_checks import check_extractors, optional_streams, select_stream_set
+from models.feature_sources.stream_checks import check_extractors, select_stream_set
 from models.pretrained.installed import InstalledCaptioners
 from models.stream_set import DEMO_MOTION, StreamSet, combine_stream_sets
 from training.batches.loading import find_device
@@ -123,7 +123,9 @@ def load_evaluated_captioner(
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
     if features is not None:
-        store = features.open(features.select(checkpoint.card, streams), optional_streams(checkpoint))
+        store = features.open(
+            features.select(checkpoint.card, streams), checkpoint.captioner.optional_streams
+        )
         return EvaluatedCaptioner(SingleWriter(checkpoint), None, store)
     chosen = select_stream_set(checkpoint.card, streams)
     if stills and chosen.name == DEMO_MOTION.name:
@@ -176,7 +178,7 @@ def _combine(
         sets.append(select(card))
     needed = list(dict.fromkeys(sets))
     if features is not None:
-        optional = frozenset[str]().union(*(optional_streams(each) for each in members.values()))
+        optional = frozenset[str]().union(*(each.captioner.optional_streams for each in members.values()))
         return EvaluatedCaptioner(writer, None, features.open(combine_stream_sets(needed), optional))
     return EvaluatedCaptioner(writer, build_feature_source(needed, ExtractorPool(str(device)), frames))
 

@@ -36,7 +36,7 @@ SESSION_LENGTH = 64  #: hexadecimal digits
 READING = ("GET", "HEAD", "OPTIONS")
 #: What needs no key: whether the service lives, the page, its documentation, and signing in.
 OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
-OPEN_BELOW = ("/static/", "/static-offline-docs/")
+OPEN_BELOW = ("/f/", "/static/", "/static-offline-docs/")
 #: What pages of other origins may send beside the simplest, and read of the answers.
 CORS_HEADERS = (
     "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Prefer", "Range",

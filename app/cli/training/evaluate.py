@@ -102,7 +102,7 @@ def evaluate(
         Mapping[str, Any],
         FieldsOf(
             "How captions are searched; what is not said is the checkpoint's recipe's",
-            leave_out=("num_captions", "attention"),
+            leave_out=("num_captions", "attention", "explanation"),
             model=DecodingOptions,
         ),
     ],

@@ -25,7 +25,11 @@ def bulk(
     ],
     options: Annotated[
         CaptionOptions,
-        FieldsOf("How captions are written", ("captioner", "members"), leave_out=("attention", "segments")),
+        FieldsOf(
+            "How captions are written",
+            ("captioner", "members"),
+            leave_out=("attention", "segments", "explanation"),
+        ),
     ],
     address: Annotated[
         str | None,
