@@ -210,11 +210,7 @@ def write_below(attention: AttentionDocument, word: int, moment: int, time: floa
     texts = [each.text for each in chosen if each.moment == moment and each.text]
     return [
         *lines,
-<<<<<<< HEAD
         *([SPREAD] if is_spread and not texts else []),
-=======
-        *([SPREAD] if is_spread else []),
->>>>>>> main
         *texts,
         *_write_explanations(attention, word),
     ]
