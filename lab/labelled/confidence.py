@@ -36,7 +36,7 @@ PROBES = ((0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 @dataclass(frozen=True, eq=False)
 class JudgedEvidence:
-    """What there is to say of n captions. parts: (n, 2), ρ and s(y|x) - δ s(y). right: bool (n,)."""
+    """Evidence of n captions. parts: (n, 2), cos(μ - m, e) and s(y|x) - δ s(y). right: bool (n,)."""
 
     parts: Tensor
     right: Tensor
