@@ -291,3 +291,13 @@ def _said(error: BaseException) -> str:
         first = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc'])) or 'options'}: {first['msg']}"
     return str(error)[:200]
+
+
+@dataclass(frozen=True)
+class QueuePosition:
+    """Holds where a job stands."""
+
+    place: int | None = None  #: 1 is taken next; None where it does not wait
+    #: Until it starts; None where nothing is known of how long jobs take, or no worker lives.
+    estimated_seconds: float | None = None
+    workers: int | None = None  #: those that live and can run it; None of a job that is over

@@ -1,6 +1,6 @@
 """Loads networks with their weights: finds the file, checks it, reads it and hands it to a builder.
 
-weights/manifest.toml says what there is; ``python -m app weights`` brings it.
+weights/manifest.toml says what there is; ``reelword weights`` brings it.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Description(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: A line for ``GET /models`` and ``python -m app models``.
+    #: A line for ``GET /models`` and ``reelword models``.
     about: str
     #: The same in a visitor's words, for the page.
     plain: str = ""

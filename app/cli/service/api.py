@@ -1,4 +1,4 @@
-"""Declares ``python -m app api``; app/api/application.py serves."""
+"""Declares ``reelword api``; app/api/application.py serves."""
 
 from __future__ import annotations
 

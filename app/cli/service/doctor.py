@@ -1,4 +1,4 @@
-"""Declares ``python -m app doctor``; app/cli/service/examination.py looks."""
+"""Declares ``reelword doctor``; app/cli/service/examination.py looks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares ``python -m app serve``; app/serve/supervisor.py keeps the processes running."""
+"""Declares ``reelword serve``; app/serve/supervisor.py keeps the processes running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares the options of ``python -m app bulk``; app/bulk/ does it."""
+"""Declares the options of ``reelword bulk``; app/bulk/ does it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def evaluator(tmp_path_factory: pytest.TempPathFactory) -> CaptioningRun:
 
 @pytest.fixture(scope="module")
 def evaluation(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
-    """What ``python -m app evaluate stats --shuffled`` computes; METEOR's Java starts once for all tests."""
+    """What ``reelword evaluate stats --shuffled`` computes; METEOR's Java starts once for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REELWORD_DATA", str(tmp_path_factory.mktemp("data")))
         source = EvaluationSource(images=folder, captions=folder / "photos_captions.json", split="val")
