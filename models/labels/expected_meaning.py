@@ -47,7 +47,7 @@ class MeaningConfig(BaseModel):
 
     texts: int = 384
     gate: float = 1.5
-    common: float = 0.6
+    common: float = 0.7
     likelihood: float = 0.06
     prior: float = 0.5
     confidence: tuple[float, float, float] | None = None
