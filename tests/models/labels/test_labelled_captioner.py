@@ -183,9 +183,10 @@ def test_an_answer_names_what_was_recognised() -> None:
     assert isinstance(part, MomentsExplanation)
     assert part.caption is not None
     assert part.words is not None
-    assert [each.text for each in part.caption] == [CLASS_NAMES[3], CLASS_NAMES[7], CLASS_NAMES[420]]
-    assert [each.title for each in part.caption] == ["by motion", "by motion", "in the picture"]
-    assert (part.caption[1].time, part.caption[1].end) == (1.0, 2.0)
+    # the unlikely one between them is not said to have been recognised
+    assert [each.text for each in part.caption] == [CLASS_NAMES[3], CLASS_NAMES[420]]
+    assert [each.title for each in part.caption] == ["by motion", "in the picture"]
+    assert (part.caption[1].time, part.caption[1].end) == (2.0, 3.0)
     assert len(part.words) == len(best.words)
     boxed = batch.captions(1)[0].attention
     assert boxed is not None
