@@ -36,6 +36,7 @@
     ├── NotReady            503 not_ready            asked by /readyz: no Redis, or no worker with models
     ├── HostNotAllowed      400 host_not_allowed     asked for by a name that is not the service's
     ├── OriginNotAllowed    403 origin_not_allowed   sent by a page from elsewhere
+    ├── BodyTooLarge        413 body_too_large       of a request that brings no video
     ├── HeadersTooLarge     431 headers_too_large
     ├── RequestStalled      408 request_stalled      its headers did not come
     ├── TooManyConnections  503 too_many_connections
@@ -398,6 +399,13 @@ class OriginNotAllowed(RequestError):
     operator_hint = "Add the other page to REELWORD_CORS_ORIGINS, or its host to REELWORD_ALLOWED_HOSTS."
 
 
+class BodyTooLarge(RequestError):
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    code = "body_too_large"
+    title = "The body is too large"
+    hint = "Send what the route takes, and videos to POST /caption or POST /batches."
+
+
 class HeadersTooLarge(RequestError):
     status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     code = "headers_too_large"
@@ -560,7 +568,7 @@ def openapi_default() -> dict[int | str, dict[str, Any]]:
     """Describes what any route may answer beside the problems of its own."""
     schema = {"$ref": "#/components/schemas/Problem"}
     locks = (KeyMissing, KeyWrong, KeyScopeTooSmall, RateLimited, HostNotAllowed, OriginNotAllowed)
-    kinds = (*locks, HeadersTooLarge, RequestStalled, TooManyConnections)
+    kinds = (*locks, BodyTooLarge, HeadersTooLarge, RequestStalled, TooManyConnections)
     named = ", ".join(f"`{kind.code}` ({int(kind.status)})" for kind in kinds)
     description = f"Any other problem: {named}, `queue_unavailable` (503), `invalid_request` (422) …"
     return {"default": {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}}

@@ -18,7 +18,7 @@ from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_batch
 from app.api.receiving.bodies import FORM, JSON, kind_of, refuse_query
 from app.api.receiving.fields import fields_schema
-from app.api.receiving.upload import announced_bytes
+from app.api.receiving.upload import UNLIMITED, announced_bytes
 from app.documents.batch import BatchDocument, batch_document_of
 from app.documents.job import document_of
 from app.errors import RecordUnreadable
@@ -55,6 +55,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     "",
     status_code=202,
     response_model=BatchDocument,
+    max_body_size=UNLIMITED,
     openapi_extra=_body_schema(),
     responses={
         202: {"headers": LOCATION | REPLAYED | problems.RETRY_AFTER},

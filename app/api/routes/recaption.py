@@ -18,6 +18,7 @@ from app.api.dependencies import CallerDep, ServiceDep
 from app.api.receiving.bodies import FORM, JSON, refuse_query
 from app.api.receiving.fields import REQUEST_FIELDS, CaptionRequest, fields_schema, read_request
 from app.api.receiving.option_body import PLAIN_FORM, OptionBody, receive_options
+from app.api.receiving.upload import UNLIMITED
 from app.api.routes.jobs import JobId, find
 from app.api.routes.submit import (
     APPLIED,
@@ -58,6 +59,7 @@ def _body_schema() -> dict[str, Any]:
     "/recaption",
     status_code=202,
     response_model=Accepted,
+    max_body_size=UNLIMITED,
     openapi_extra=_body_schema(),
     responses={
         200: {

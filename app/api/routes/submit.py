@@ -20,7 +20,7 @@ from app.api.accepting.acceptance import REPLAYED, Acceptance, IdempotencyKey, r
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.receiving.bodies import FORM, JSON, RAW, kind_of, receive_body
 from app.api.receiving.fields import fields_schema, read_request
-from app.api.receiving.upload import announced_bytes
+from app.api.receiving.upload import UNLIMITED, announced_bytes
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
 from app.jobs.idempotency import KeptAnswer
 from app.jobs.job import Job
@@ -67,6 +67,7 @@ Prefer = Annotated[
     "/caption",
     status_code=202,
     response_model=Accepted,
+    max_body_size=UNLIMITED,
     openapi_extra=_body_schema(),
     responses={
         200: {
