@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -45,4 +46,4 @@ def test_no_mark_of_a_fold_counts_in_its_own_fit(evidence: JudgedEvidence) -> No
 
 def test_a_plot_has_a_point_for_each_bin(evidence: JudgedEvidence) -> None:
     (axes,) = draw_calibration(predict_unseen(evidence), evidence.right).axes
-    assert len(axes.lines[1].get_xdata()) == 4
+    assert len(np.asarray(axes.lines[1].get_xdata())) == 4

@@ -35,7 +35,7 @@ class SumEncoder(SentenceEncoder):
     def _sum(self, text: str) -> NDArray[np.float32]:
         words = sorted(set(split_words(text))) or [text]
         vectors = [np.random.default_rng(abs(sum(map(ord, word)))).normal(size=WIDTH) for word in words]
-        return np.sum(vectors, 0).astype(np.float32) / np.sqrt(len(words), dtype=np.float32)
+        return np.asarray(np.sum(vectors, 0) / np.sqrt(len(words)), np.float32)
 
 
 @pytest.fixture
