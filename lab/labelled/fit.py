@@ -61,26 +61,26 @@ class SentenceVectors:
 
     def __init__(self, encoder: SentenceEncoder, file: Path | None = None) -> None:
         self._encoder, self._file = encoder, file
-        self._known: dict[str, Tensor] = {}
+        self._vectors: dict[str, Tensor] = {}
         if file is not None and file.exists():
-            with np.load(file) as kept:
-                self._known = dict(
-                    zip(kept["texts"].tolist(), torch.from_numpy(kept["vectors"]), strict=True)
+            with np.load(file) as archive:
+                self._vectors = dict(
+                    zip(archive["texts"].tolist(), torch.from_numpy(archive["vectors"]), strict=True)
                 )
 
     def find(self, texts: Sequence[str]) -> Tensor:
         """Finds the vectors (n, D) of n texts."""
-        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
         if new:
-            self._known.update(zip(new, torch.from_numpy(self._encoder.encode(new)), strict=True))
+            self._vectors.update(zip(new, torch.from_numpy(self._encoder.encode(new)), strict=True))
             self._keep()
-        return torch.stack([self._known[text] for text in texts]).float()
+        return torch.stack([self._vectors[text] for text in texts]).float()
 
     def _keep(self) -> None:
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            vectors = torch.stack(list(self._known.values())).half()
-            np.savez(self._file, texts=np.array(list(self._known)), vectors=vectors.numpy())
+            vectors = torch.stack(list(self._vectors.values())).half()
+            np.savez(self._file, texts=np.array(list(self._vectors)), vectors=vectors.numpy())
 
     def average(self, texts: Sequence[Sequence[str]]) -> Tensor:
         """Averages the vectors of each row of texts: (n, D)."""
@@ -96,14 +96,14 @@ def solve_ridge(inputs: Tensor, targets: Tensor, penalty: float) -> tuple[Tensor
     return weights, target - mean @ weights
 
 
-def choose_words(known: Vocabulary, captions: Iterable[str], lines: Sequence[WrittenLine]) -> Vocabulary:
+def choose_words(vocabulary: Vocabulary, captions: Iterable[str], lines: Sequence[WrittenLine]) -> Vocabulary:
     """Adds to a captioner's words those of classes, of what was written, and frequent ones."""
     counts = Counter(word for caption in captions for word in split_words(caption))
     texts = (*CLASS_NAMES, *list_sentences(lines))
     needed = dict.fromkeys(word for text in texts for word in split_words(text))
     often = (word for word, count in counts.most_common() if count >= OFTEN and len(word) > 1)
-    new = dict.fromkeys(word for word in (*needed, *often) if word not in known)
-    return Vocabulary([*known.words[len(SPECIALS) :], *new])
+    new = dict.fromkeys(word for word in (*needed, *often) if word not in vocabulary)
+    return Vocabulary([*vocabulary.words[len(SPECIALS) :], *new])
 
 
 def fit_words(vocabulary: Vocabulary, captions: Sequence[str], vectors: SentenceVectors) -> Tensor:
