@@ -20,7 +20,7 @@ const OTHERS_MS = 2000; // between two looks at the jobs that are under way and 
 const NO_CAPTIONER = "No captioner is connected at the moment. Videos that you send are kept until one is; the examples play without.";
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
-const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds), drawn: (film, video) => films.picture(film, video) });
+const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds) });
 const films = new Films($("films-list"), $("films-search"), {
   show: (film) => show(film),
   drop: (film) => drop(film),

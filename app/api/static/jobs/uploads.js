@@ -23,8 +23,15 @@ export class Uploads {
     const local = what.file && !what.file.type.startsWith("image/") ? URL.createObjectURL(what.file) : null;
     const film = this.films.add({ ...what, name, local, options, state: "unsent" });
     this.waiting.push(film);
+    if (local) this.takePicture(film);
     this.next();
     return film;
+  }
+
+  // For the list, from its sender's own disk.
+  takePicture(film) {
+    const video = Object.assign(document.createElement("video"), { muted: true, preload: "auto", src: film.local });
+    video.onloadeddata = () => { if (video.videoWidth) this.films.picture(film, video); };
   }
 
   again(film, options) {
