@@ -126,6 +126,21 @@ def test_text_that_is_no_address_is_told_so(visit: Visit) -> None:
         expect(visitor.page.locator("#notice")).to_contain_text("such as https://")
 
 
+def test_videos_are_found_by_whole_words(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        for film in (SAMPLE, clips["one.mp4"]):
+            visitor.send(film)
+            visitor.wait_for_caption()
+        page.fill("#films-search", "car driving")
+        expect(visitor.films).to_have_count(1)
+        page.fill("#films-search", "ar")  # a part of a word
+        expect(visitor.films).to_have_count(0)
+        expect(page.locator("#films")).to_be_visible()
+        page.fill("#films-search", "")
+        expect(visitor.films).to_have_count(2)
+
+
 def test_a_film_is_deleted_unless_that_is_taken_back(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page

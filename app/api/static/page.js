@@ -13,15 +13,15 @@ import { Films } from "./jobs/films.js";
 import { KeyBox } from "./jobs/key_box.js";
 import { Options } from "./jobs/options.js";
 import { cancelJob, follow, getJob, isGood } from "./jobs/server.js";
-import { Uploads, asAddress, filmsIn } from "./jobs/uploads.js";
+import { Uploads, asAddress, filmsIn, refusal } from "./jobs/uploads.js";
 
 const $ = (id) => document.getElementById(id);
 const OTHERS_MS = 2000; // between two looks at the jobs that are under way and not on show
 const NO_CAPTIONER = "No captioner is connected at the moment. Videos that you send are kept until one is; the examples play without.";
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
-const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds), drawn: (film, video) => films.picture(film, video) });
-const films = new Films($("films-list"), {
+const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds) });
+const films = new Films($("films-list"), $("films-search"), {
   show: (film) => show(film),
   drop: (film) => drop(film),
   changed: (film) => { if (film === current && !film.id) showState(film); },
@@ -47,6 +47,8 @@ let stopFollowing = () => {};
 function take(sent) {
   const wrong = options.problem();
   if (wrong) return void notice(wrong, true);
+  const refused = sent.map(refusal).find(Boolean);
+  if (refused) return void notice(refused);
   notice("");
   keyBox.isDeclined = false;
   const fields = options.fields();
@@ -274,8 +276,8 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
 document.addEventListener("paste", (event) => { if (!event.target.closest?.("input, textarea")) takeFrom(event.clipboardData); });
 listenToKeys(view, $("keys"), [[["c"], "The next captioner", () => comparison.next()]]);
 window.addEventListener("popstate", showAddressed);
-new MutationObserver(() => { $("films").hidden = !$("films-list").children.length; }).observe($("films-list"), { childList: true });
-$("films").hidden = !$("films-list").children.length;
+new MutationObserver(() => { $("films").hidden = !films.films.length; }).observe($("films-list"), { childList: true });
+$("films").hidden = !films.films.length;
 setInterval(lookAtOthers, OTHERS_MS);
 if (filmId()) showAddressed();
 examples.load().then(() => { if (!filmId() && !current) showAddressed(); }); // unless something was sent meanwhile
