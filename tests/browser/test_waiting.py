@@ -114,6 +114,29 @@ def test_what_was_refused_and_dead_links_leave_the_list_once_they_were_read(
         expect(page.locator(".film-row", has_text="A video")).to_have_count(0)
 
 
+def test_what_cannot_be_captioned_is_told_before_it_is_sent(visit: Visit, tmp_path: Path) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        sent: list[Route] = []
+        page.route("**/caption", lambda route: sent.append(route))
+        song = tmp_path / "song.mp3"
+        song.write_bytes(b"ID3")
+        visitor.send(song)
+        expect(page.locator("#notice")).to_have_text("song.mp3 is no video.")
+        page.fill("#address", "youtube.com/watch?v=x")
+        page.press("#address", "Enter")
+        expect(page.locator("#notice")).to_contain_text("the link of a page with a video on it")
+        page.click("#options-box summary")
+        page.fill("#o-captions", "9")
+        page.fill("#o-beam", "2")
+        page.press("#o-beam", "Tab")
+        visitor.send(SAMPLE)
+        expect(page.locator("#notice")).to_have_text("Captions: at most as many as beams, 2.")
+        assert sent == []
+        page.reload()
+        expect(page.locator("#o-beam")).to_have_value("2")
+
+
 def test_a_film_that_is_too_large_is_told_how_large_it_may_be(visit: Visit, clips: dict[str, Path]) -> None:
     problem = {
         "code": "upload_too_large",
@@ -161,7 +184,7 @@ def test_a_job_is_followed_by_its_events(visit: Visit, clips: dict[str, Path]) -
     with visit() as visitor:
         asked: list[str] = []
         visitor.page.on("request", lambda request: asked.append(request.url))
-        visitor.page.click("summary")
+        visitor.page.click("#options-box summary")
         visitor.page.select_option("#o-segments", "shots")
         visitor.send_and_wait(clips["shots.mp4"])
         assert any(url.endswith("/events") for url in asked)

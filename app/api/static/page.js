@@ -13,15 +13,15 @@ import { Films } from "./jobs/films.js";
 import { KeyBox } from "./jobs/key_box.js";
 import { Options } from "./jobs/options.js";
 import { cancelJob, follow, getJob, isGood } from "./jobs/server.js";
-import { Uploads, asAddress, filmsIn } from "./jobs/uploads.js";
+import { Uploads, asAddress, filmsIn, refusal } from "./jobs/uploads.js";
 
 const $ = (id) => document.getElementById(id);
 const OTHERS_MS = 2000; // between two looks at the jobs that are under way and not on show
 const NO_CAPTIONER = "No captioner is connected at the moment. Videos that you send are kept until one is; the examples play without.";
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
-const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds), drawn: (film, video) => films.picture(film, video) });
-const films = new Films($("films-list"), {
+const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds) });
+const films = new Films($("films-list"), $("films-search"), {
   show: (film) => show(film),
   drop: (film) => drop(film),
   changed: (film) => { if (film === current && !film.id) showState(film); },
@@ -47,6 +47,8 @@ let stopFollowing = () => {};
 function take(sent) {
   const wrong = options.problem();
   if (wrong) return void notice(wrong, true);
+  const refused = sent.map(refusal).find(Boolean);
+  if (refused) return void notice(refused);
   notice("");
   keyBox.isDeclined = false;
   const fields = options.fields();
@@ -81,6 +83,7 @@ function show(film, { push = true } = {}) {
   current = film;
   if (push && film.id && filmId() !== film.id) history.pushState(null, "", `/f/${film.id}`);
   document.body.classList.remove("is-empty");
+  document.body.classList.toggle("is-opening", Boolean(film.id)); // until it is known what stands above the list
   title(film);
   films.mark(film);
   examples.mark(null);
@@ -111,8 +114,8 @@ function showState(film) {
 function watch(film) {
   const began = film.state;
   stopFollowing = follow(film.id, {
-    job: (job) => { note(film, job); view.showProgress(job); },
-    segment: (segment) => view.chapters.add(segment),
+    job: (job) => { document.body.classList.remove("is-opening"); note(film, job); view.showProgress(job); },
+    segment: (segment) => view.addSegment(segment),
     over: (job) => over(film, job, UNDER_WAY.includes(began)),
     connection: (state) => view.showConnection(state),
   });
@@ -122,13 +125,16 @@ async function over(film, job, isNew) {
   if (job?.state) note(film, job);
   else films.update(film, { state: job?.code === "unknown_job" ? "expired" : film.state, problem: job });
   if (film !== current) return;
+  if (job?.state) await view.showEnd(job, Boolean(film.file || film.url), isNew);
+  else view.fail(job, Boolean(film.file || film.url));
+  if (film !== current) return;
   comparison.draw();
-  if (!job?.state) return void view.fail(job, Boolean(film.file || film.url));
-  await view.showEnd(job, Boolean(film.file || film.url), isNew);
-  if (film !== current || job.state !== "succeeded") return;
-  share.open(film, job);
-  judge(job);
-  if (!isNew) goToPlace();
+  if (job?.state === "succeeded") {
+    share.open(film, job);
+    judge(job);
+  }
+  document.body.classList.remove("is-opening");
+  goToPlace();
 }
 
 // Doubt in words: by confidence, and by what others say of the same video. A film of chapters has no one caption to judge.
@@ -177,6 +183,7 @@ async function showExample(name) {
   forgetDead();
   current = null;
   films.mark(null);
+  document.body.classList.remove("is-opening");
   document.body.classList.add("is-empty");
   document.title = "Reelword";
   for (const id of ["chapters", "more", "compare", "doubt", "code-box"]) $(id).hidden = true;
@@ -269,9 +276,9 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
 document.addEventListener("paste", (event) => { if (!event.target.closest?.("input, textarea")) takeFrom(event.clipboardData); });
 listenToKeys(view, $("keys"), [[["c"], "The next captioner", () => comparison.next()]]);
 window.addEventListener("popstate", showAddressed);
-new MutationObserver(() => { $("films").hidden = !$("films-list").children.length; }).observe($("films-list"), { childList: true });
-$("films").hidden = !$("films-list").children.length;
+new MutationObserver(() => { $("films").hidden = !films.films.length; }).observe($("films-list"), { childList: true });
+$("films").hidden = !films.films.length;
 setInterval(lookAtOthers, OTHERS_MS);
 if (filmId()) showAddressed();
-examples.load().then(() => { if (!filmId()) showAddressed(); });
+examples.load().then(() => { if (!filmId() && !current) showAddressed(); }); // unless something was sent meanwhile
 loadOptions();

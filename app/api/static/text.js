@@ -151,6 +151,12 @@ export function likelihood(logarithm, first) {
   return share > 0.28 ? "a third as likely" : share > 0.18 ? "a quarter as likely" : share > 0.07 ? "a tenth as likely" : "far less likely";
 }
 
+// Whether a text has a word that begins like each of the words looked for: "man" does not find "woman".
+export function hasWords(text, words) {
+  const there = text.toLowerCase().split(/[^\p{L}\p{N}]+/u);
+  return words.every((word) => there.some((each) => each.startsWith(word)));
+}
+
 export function make(tag, text, attributes = {}) {
   const element = document.createElement(tag);
   if (text !== undefined) element.textContent = text;

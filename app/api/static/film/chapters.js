@@ -1,6 +1,6 @@
 // The chapters of a long film, each with its frame and caption: a click goes there, a search narrows the list, files take it along.
 
-import { clock, make, setCurrent } from "../text.js";
+import { clock, hasWords, make, setCurrent } from "../text.js";
 import { jobPath, segmentFrameUrl } from "../jobs/server.js";
 
 const FILES = ["vtt", "srt", "json", "csv"];
@@ -103,7 +103,7 @@ export class Chapters {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     this.rows.slice(from).forEach((row, k) => {
       const { caption } = this.segments[from + k];
-      row.hidden = !words.every((word) => caption.toLowerCase().includes(word));
+      row.hidden = !hasWords(caption, words);
       emphasise(row.querySelector(".chapter-caption"), caption, words);
     });
     const shown = this.rows.filter((row) => !row.hidden);
@@ -117,6 +117,6 @@ const isSame = (one, other) => one?.start === other?.start && one?.caption === o
 
 function emphasise(element, caption, words) {
   if (!words.length) return void (element.textContent = caption);
-  const isHit = (part) => words.some((word) => part.toLowerCase().includes(word));
+  const isHit = (part) => words.some((word) => hasWords(part, [word]));
   element.replaceChildren(...caption.split(/(\s+)/).map((part) => (part.trim() && isHit(part) ? make("mark", part) : part)));
 }

@@ -1,6 +1,6 @@
 // The list of films: those being sent, those under way, those done. Jobs are kept in this browser, so that a reload loses none.
 
-import { clock, endedAs, explain, make, percent, setCurrent, waiting } from "../text.js";
+import { clock, endedAs, explain, hasWords, make, percent, setCurrent, waiting } from "../text.js";
 import { frameUrl } from "./server.js";
 
 const KEPT = "reelword.films";
@@ -10,9 +10,10 @@ const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "
 const OPEN = ["unsent", "sending", "queued", "running"];
 
 export class Films {
-  // list: where films are shown; acts: show(film), drop(film), changed(film).
-  constructor(list, acts) {
-    [this.element, this.acts] = [list, acts];
+  // list: where films are shown; search: a field; acts: show(film), drop(film), changed(film).
+  constructor(list, search, acts) {
+    [this.element, this.search, this.acts] = [list, search, acts];
+    search.addEventListener("input", () => this.draw());
     this.films = read();
     this.rows = new Map(); // film → its row
     this.current = null;
@@ -94,7 +95,9 @@ export class Films {
 
   draw() {
     const ids = new Set(this.films.map(({ id }) => id));
-    const shown = this.films.filter((film) => !film.root || !ids.has(film.root)); // one row for all captions of a film
+    const sought = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const isSought = (film) => this.sameFilm(film).concat(film).some(({ caption, name }) => hasWords(`${caption || ""} ${name || ""}`, sought));
+    const shown = this.films.filter((film) => (!film.root || !ids.has(film.root)) && (!sought.length || isSought(film))); // one row for all captions of a film
     for (const film of shown) if (!this.rows.has(film)) this.rows.set(film, row(film, this.acts));
     this.element.replaceChildren(...shown.map((film) => this.rows.get(film)));
     shown.forEach((film) => this.fill(film));

@@ -3,6 +3,8 @@
 import { make } from "../text.js";
 import { getModels } from "./server.js";
 
+const KEPT = "reelword.options"; // in this browser's storage
+
 export class Options {
   constructor(form, members) {
     [this.form, this.members] = [form, members];
@@ -10,6 +12,7 @@ export class Options {
     this.initial = null;
     form.elements.captioner.addEventListener("change", () => this.showChosen());
     form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("change", () => this.keep());
   }
 
   // Returns whether the service says that no captioner is connected.
@@ -22,6 +25,7 @@ export class Options {
     const options = captioners.map(({ name }) => make("option", name === this.default ? `${this.title(name)} (usual)` : this.title(name), { value: name }));
     select.replaceChildren(...(options.length ? options : [make("option", status === 200 ? "none is connected" : "not known yet", { value: "" })]));
     if (this.default) select.value = this.default;
+    this.restore();
     const alone = captioners.filter(({ members }) => !members);
     this.members.replaceChildren(this.members.firstElementChild, ...alone.map(({ name }) => memberBox(name)));
     this.showChosen();
@@ -60,12 +64,29 @@ export class Options {
   // What is wrong with them, or null.
   problem() {
     if (!this.members.hidden && !this.chosenMembers().length) return "Tick at least one captioner under Members.";
+    const [captions, beams] = [this.form.elements.num_captions, this.form.elements.beam_size].map(({ value }) => Number(value));
+    if (captions > beams) return `Captions: at most as many as beams, ${beams}.`;
     const wrong = [...this.form.elements].find((field) => field.validity && !field.validity.valid);
     return wrong ? `${wrong.labels?.[0]?.firstChild.textContent.trim() || wrong.name}: ${wrong.validationMessage}` : null;
   }
 
   chosenMembers() {
     return [...this.members.querySelectorAll("input:checked")].map((box) => box.value);
+  }
+
+  // Choices outlive a reload; the prompt, which is about one video, does not.
+  keep() {
+    const chosen = [...this.form.querySelectorAll("select[name], input[name]")].filter(({ name }) => name !== "prompt").map(({ name, value }) => [name, value]);
+    try { localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(chosen))); } catch { /* a browser that keeps nothing */ }
+  }
+
+  restore() {
+    let chosen = {};
+    try { chosen = JSON.parse(localStorage.getItem(KEPT) || "{}"); } catch { /* not ours */ }
+    for (const field of this.form.querySelectorAll("select[name], input[name]")) {
+      const value = chosen[field.name];
+      if (value !== undefined && (field.tagName === "INPUT" || [...field.options].some((option) => option.value === value))) field.value = value;
+    }
   }
 
   // A line about the chosen captioner, and its members where it is made of others.

@@ -23,8 +23,15 @@ export class Uploads {
     const local = what.file && !what.file.type.startsWith("image/") ? URL.createObjectURL(what.file) : null;
     const film = this.films.add({ ...what, name, local, options, state: "unsent" });
     this.waiting.push(film);
+    if (local) this.takePicture(film);
     this.next();
     return film;
+  }
+
+  // For the list, from its sender's own disk.
+  takePicture(film) {
+    const video = Object.assign(document.createElement("video"), { muted: true, preload: "auto", src: film.local });
+    video.onloadeddata = () => { if (video.videoWidth) this.films.picture(film, video); };
   }
 
   again(film, options) {
@@ -78,6 +85,13 @@ export function filmsIn(transfer) {
   const text = (transfer?.getData("text/uri-list") || transfer?.getData("text/plain") || "").trim();
   const urls = text.split(/\s+/).filter(isAddress);
   return { files: [], urls, text: urls.length ? "" : text };
+}
+
+// What is wrong with something before it is sent, as far as its name and kind tell; null for nothing.
+export function refusal({ file, url }) {
+  if (file && /^(audio|text)\/|pdf|zip|msword|officedocument/.test(file.type)) return `${file.name} is no video.`;
+  if (url && /\/\/([\w-]+\.)*(youtube\.com|youtu\.be|vimeo\.com|tiktok\.com)\//i.test(url)) return "That is the link of a page with a video on it. Save the video and choose it here, or paste the link of the file itself.";
+  return null;
 }
 
 const isAddress = (text) => /^https?:\/\/[^\s/]+/i.test(text);
