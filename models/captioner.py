@@ -147,6 +147,11 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         """Names those of ``inputs`` that any video may lack, such as its sound."""
         return frozenset()
 
+    @property
+    def needs_all_cells(self) -> bool:
+        """Whether a map of cells has to be whole, as for a convolution; else any cells of it may be read."""
+        return False
+
     def encode(self, features: Sequence[Features]) -> MemoryT_co:
         """Encodes features of B videos, padded together by masks.
 

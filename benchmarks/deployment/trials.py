@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.deployment.engine import CommandFailed, Engine
 from benchmarks.deployment.service import NotInTime, Service
 
-CLIP = "app/api/static/examples/car.mp4"
+CLIP = "app/api/static/examples/coffee.mp4"
 START_SECONDS = 900.0  #: a first start on a busy machine, which converts networks
 JOB_SECONDS = 300.0
 WORKERS = 2

@@ -73,6 +73,10 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
     def optional_streams(self) -> frozenset[str]:
         return frozenset().union(*(member.optional_streams for member in self._captioners()))
 
+    @property
+    def needs_all_cells(self) -> bool:
+        return any(each.needs_all_cells for each in self._captioners())
+
     def encode(self, features: Sequence[Features]) -> EnsembleMemory:
         return self.join_memories([member.encode(features) for member in self._captioners()])
 

@@ -14,9 +14,6 @@ from models.caption import BoxAttention, GridAttention, PlaceWeights
 from models.captioner import Array, as_numpy, rounded
 from models.evidence.restriction import has_places
 
-#: A window's share of a row of cells, and the step to the next window as a share of it.
-WINDOW, STEP = 3 / 7, 2 / 3
-
 
 class Places(Protocol):
     """Lists the parts of a moment's picture that are read, and spreads what was read over its N places."""
@@ -40,27 +37,34 @@ class Places(Protocol):
 
 @dataclass(frozen=True)
 class GridPlaces:
-    """Reads a grid by windows of cells that overlap; a cell's value is the mean of the windows that have it.
+    """Reads some parts of a grid of cells, and the cells between them by linear interpolation.
 
-    rows, columns: where they begin and the last one ends, in [0, 1] of the picture. view: what they cover.
+    Attributes:
+        rows: Where they begin and the last one ends, in [0, 1] of the picture.
+        columns: The same.
+        view: What they cover.
+        parts: How many are read each way, as far apart as may be.
+        width: The share of the grid that a part has each way; one cell at least.
     """
 
     rows: Edges
     columns: Edges
     view: View = WHOLE
+    parts: int = 4
+    width: float = 0.0
 
     def list_views(self, moment: int) -> list[View]:  # noqa: ARG002  # they are the same at all moments
         return [
-            (self.columns[c], self.rows[r], self.columns[d], self.rows[s]) for r, s, c, d in self._windows
+            (self.columns[c], self.rows[r], self.columns[d], self.rows[s])
+            for r, s in self._cut(self.rows)
+            for c, d in self._cut(self.columns)
         ]
 
     def spread(self, moment: int, values: Array) -> Array:  # noqa: ARG002
-        total = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
-        count = np.zeros_like(total)
-        for value, (r, s, c, d) in zip(values, self._windows, strict=True):
-            total[r:s, c:d] += value
-            count[r:s, c:d] += 1
-        return (total / count).ravel()
+        rows, columns = self._cut(self.rows), self._cut(self.columns)
+        table = values.reshape(len(rows), len(columns))
+        wide = np.stack([_interpolate(columns, row, len(self.columns) - 1) for row in table])
+        return np.stack([_interpolate(rows, column, len(self.rows) - 1) for column in wide.T], 1).ravel()
 
     def describe(self, weights: PlaceWeights) -> GridAttention:
         return GridAttention(
@@ -76,11 +80,12 @@ class GridPlaces:
     def find_box(self, moment: int, weights: Array) -> None:  # noqa: ARG002
         return None
 
-    @property
-    def _windows(self) -> list[tuple[int, int, int, int]]:
-        """First and one past the last row, and the same of columns."""
-        rows, columns = _cover(len(self.rows) - 1), _cover(len(self.columns) - 1)
-        return [(*r, *c) for r in rows for c in columns]
+    def _cut(self, edges: Edges) -> list[tuple[int, int]]:
+        """Lists the parts of a row of cells, each as its first cell and one past its last."""
+        cells = len(edges) - 1
+        width = max(1, round(cells * self.width))
+        begins = np.unique(np.linspace(0, cells - width, self.parts).round().astype(int))
+        return [(begin, begin + width) for begin in begins.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +127,8 @@ def find_places(stream: Stream) -> Places | None:
     return GridPlaces(map_to_picture(edges, top, bottom), map_to_picture(edges, left, right), stream.view)
 
 
-def _cover(cells: int) -> list[tuple[int, int]]:
-    """Lists windows that cover a row of cells, each as its first and one past its last."""
-    window = max(1, int(cells * WINDOW))
-    begins = [*range(0, cells - window, max(1, int(window * STEP))), cells - window]
-    return [(begin, begin + window) for begin in begins]
+def _interpolate(parts: list[tuple[int, int]], values: Array, cells: int) -> Array:
+    """Turns values at the middles of parts into values of ``cells`` cells."""
+    middles = [(begin + end - 1) / 2 for begin, end in parts]
+    spread: Array = np.interp(np.arange(cells), middles, values)
+    return spread

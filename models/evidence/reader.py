@@ -63,15 +63,15 @@ class FeatureReader:
         moments = {
             part.moment: restrict_to_moment(features, *self.times[part.moment].tolist()) for part in parts
         }
+        whole = self.captioner.needs_all_cells
+        videos = [
+            moments[part.moment]
+            if part.place is None
+            else restrict_to_place(moments[part.moment], part.place, whole)
+            for part in parts
+        ]
         with torch.inference_mode():
-            memory = self.captioner.encode(
-                [
-                    restrict_to_place(moments[part.moment], part.place)
-                    if part.place
-                    else moments[part.moment]
-                    for part in parts
-                ]
-            )
+            memory = self.captioner.encode(videos)
             device = memory.times.device
             targets = torch.tensor([list(self.tokens)] * len(parts), device=device)
             chosen = torch.from_numpy(words).to(device)

@@ -2,8 +2,8 @@
 
 This is done to the streams before a captioner encodes them, so that it holds for every captioner alike and
 none has code for it. A film that is one moment alone has only the rows of that moment: the captioner sees a
-short film, as it may be given any time. A picture that is one place alone has its other cells and boxes
-masked, as those that pad a batch are. Vectors of whole pictures stay as they are.
+short film, as it may be given any time. A picture that is one place alone lacks its other cells, or has them
+masked as those that pad a batch are. Vectors of whole pictures stay as they are.
 """
 
 from __future__ import annotations
@@ -34,12 +34,18 @@ def restrict_to_moment(features: Features, start: float, end: float) -> dict[str
     return {name: _take(stream, _find_rows(stream, start, end)) for name, stream in features.items()}
 
 
-def restrict_to_place(features: Features, place: View) -> dict[str, Stream]:
+def restrict_to_place(features: Features, place: View, needs_all_cells: bool) -> dict[str, Stream]:
     """Keeps of each stream the cells and boxes whose middle lies in one place; all where there is none.
 
-    features: the streams of a video by name. place: x0 y0 x1 y1 in [0, 1] of the picture.
+    Args:
+        features: The streams of a video by name.
+        place: x0 y0 x1 y1 in [0, 1] of the picture.
+        needs_all_cells: Whether a map has to stay whole: its other cells are masked then, and else left out.
+
+    Returns:
+        The streams, those without places as they are.
     """
-    return {name: _mask_outside(stream, place) for name, stream in features.items()}
+    return {name: _keep_inside(stream, place, needs_all_cells) for name, stream in features.items()}
 
 
 def list_places(stream: Stream) -> NDArray[np.float64]:
@@ -79,7 +85,7 @@ def _take(stream: Stream, rows: NDArray[np.int64]) -> Stream:
     )
 
 
-def _mask_outside(stream: Stream, place: View) -> Stream:
+def _keep_inside(stream: Stream, place: View, needs_all_cells: bool) -> Stream:
     if not has_places(stream):
         return stream
     x0, y0, x1, y1 = place
@@ -88,4 +94,8 @@ def _mask_outside(stream: Stream, place: View) -> Stream:
     inside = torch.from_numpy((x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1)).to(stream.values.device)
     if stream.mask is not None:
         inside &= stream.mask if stream.mask.ndim == inside.ndim else stream.mask[:, None]
-    return replace(stream, mask=inside) if inside.any() else stream
+    if not inside.any():
+        return stream
+    if needs_all_cells or stream.boxes is not None or not inside.all(0).equal(inside.any(0)):
+        return replace(stream, mask=inside)
+    return replace(stream, values=stream.values[:, inside[0]], mask=None)

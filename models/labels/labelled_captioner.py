@@ -109,6 +109,10 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         """Names the labels too: without them the picture alone says what to expect."""
         return self.writer.optional_streams | {LABELS}
 
+    @property
+    def needs_all_cells(self) -> bool:
+        return self.writer.needs_all_cells
+
     def encode(self, features: Sequence[Features]) -> LabelledMemory:
         """Encodes features of B videos, any of which may lack its labels."""
         device = next(self.parameters()).device

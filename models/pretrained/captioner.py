@@ -7,6 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -212,7 +213,13 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         frames, words = videos.chosen[video], [each.word for each in caption.words]
         tokens = self._token_map(videos.encoded, video, frames)
         document = caption.attention or tokens.without_attention(words, frames)
-        reader = FrameReader(self, frames, written.tokens, videos.prompt, tokens.frames_each)
+        reader = FrameReader(
+            frames,
+            split_words(self.tokenizer, self._without_end(written.tokens)),
+            partial(self._score_tokens, tokens=written.tokens, prompt=videos.prompt),
+            tokens.frames_each,
+            self.has_fixed_length,
+        )
         evidence = find_evidence(reader, words, len(document.times), tokens.places)
         return caption.model_copy(update={"attention": document.model_copy(update={"evidence": evidence})})
 
@@ -267,24 +274,15 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         each = len(flat) // len(texts)
         return [scores[begin : begin + each] for begin in range(0, len(flat), each)]
 
-    def score_tokens(
+    def _score_tokens(
         self, videos: Sequence[ChosenFrames], tokens: Sequence[int], prompt: str | None
     ) -> list[list[float]]:
-        """Computes how likely a caption's tokens are of each of several videos.
-
-        Args:
-            videos: The frames that are shown.
-            tokens: The caption's, its end included.
-            prompt: As for ``encode``.
-
-        Returns:
-            For each video the log-probability of each token given those before it.
-
-        Raises:
-            NotANumber: The model's probabilities are not numbers.
-        """
+        """Computes the log-probability of each of a caption's tokens for each of several videos."""
         padded = self._padded([tokens] * len(videos))
         return _logprobs(self._read_back(self._encode(videos, prompt), padded, False).logits, padded, 1.0)
+
+    def _without_end(self, tokens: Sequence[int]) -> Sequence[int]:
+        return tokens[:-1] if tokens and tokens[-1] in self.tokens.ends else tokens
 
     def _tokens_of(self, text: str) -> list[int]:
         """Spells a text as the model would write it, its end token included."""
@@ -382,7 +380,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         looked: tuple[TokenMap, ChosenFrames, Tensor] | None = None,
     ) -> Caption:
         """Makes the caption of one row of the batch, whose lists are padded to the longest."""
-        inner = tokens[:-1] if tokens and tokens[-1] in self.tokens.ends else tokens
+        inner = self._without_end(tokens)
         words = split_words(self.tokenizer, inner)
         exponent = LengthPenalty.parse(options.length_penalty).exponent
         score = sum(logprobs[: len(tokens)]) / max(1, len(tokens)) ** exponent

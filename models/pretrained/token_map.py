@@ -32,10 +32,11 @@ class TokenMap:
 
     @property
     def places(self) -> GridPlaces:
-        """The grid's cells."""
+        """The grid's cells, of which a quarter is shown at a time."""
         left, top, right, bottom = self.view
-        rows, columns = make_even_edges(self.rows), make_even_edges(self.columns)
-        return GridPlaces(map_to_picture(rows, top, bottom), map_to_picture(columns, left, right), self.view)
+        rows = map_to_picture(make_even_edges(self.rows), top, bottom)
+        columns = map_to_picture(make_even_edges(self.columns), left, right)
+        return GridPlaces(rows, columns, self.view, parts=2, width=0.5)
 
     def without_attention(self, words: Sequence[str], frames: ChosenFrames) -> AttentionDocument:
         """Makes a document of the moments alone, in which no word has attention.

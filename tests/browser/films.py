@@ -10,7 +10,7 @@ import numpy as np
 from app.api.routes.page import STATIC
 from tests.media import Picture, write_video
 
-SAMPLE = STATIC / "examples/car.mp4"  #: three seconds that the page carries
+SAMPLE = STATIC / "examples/coffee.mp4"  #: four seconds that the page carries
 SHOTS = (SAMPLE, STATIC / "examples/rabbit.mp4")
 SHOT_SECONDS, FPS = 3, 5
 

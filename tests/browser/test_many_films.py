@@ -56,19 +56,19 @@ def test_reload_back_and_forward_keep_everything(visit: Visit, clips: dict[str, 
         page = visitor.page
         first = visitor.send_and_wait(clips["one.mp4"])
         visitor.send(SAMPLE)
-        expect(page).to_have_title("car.mp4 · Reelword")
+        expect(page).to_have_title("coffee.mp4 · Reelword")
         second = visitor.wait_for_caption()
         page.go_back()
         expect(page).to_have_title("one.mp4 · Reelword")
         assert visitor.wait_for_caption() == first
         page.go_forward()
-        expect(page).to_have_title("car.mp4 · Reelword")
+        expect(page).to_have_title("coffee.mp4 · Reelword")
         assert visitor.wait_for_caption() == second
         page.reload()
         assert visitor.wait_for_caption() == second
         expect(visitor.films).to_have_count(2)
         expect(visitor.films.nth(1)).to_contain_text("one.mp4")
-        expect(page.locator("#facts")).to_contain_text("car.mp4")
+        expect(page.locator("#facts")).to_contain_text("coffee.mp4")
         expect(page.locator("#video")).to_be_visible()  # from the service now
         expect(page.locator("#video")).to_have_attribute("src", re.compile("^/jobs/"))
 
@@ -147,7 +147,7 @@ def test_a_film_is_deleted_unless_that_is_taken_back(visit: Visit) -> None:
         visitor.send(SAMPLE)
         visitor.wait_for_caption()
         job = f"{visitor.address}/jobs/{visitor.job}"
-        page.get_by_role("button", name="Delete car.mp4").click()
+        page.get_by_role("button", name="Delete coffee.mp4").click()
         expect(page.locator("#examples")).to_be_visible()
         expect(visitor.films).to_have_count(0)
         assert visitor.find_barriers() == []

@@ -80,4 +80,4 @@ def test_the_request_is_shown_as_code(visit: Visit) -> None:
         visitor.wait_for_caption()
         expect(page.locator("#code")).to_contain_text("-F 'beam_size=3'")
         page.click("#code-python")
-        expect(page.locator("#code")).to_contain_text('open("car.mp4", "rb")')
+        expect(page.locator("#code")).to_contain_text('open("coffee.mp4", "rb")')

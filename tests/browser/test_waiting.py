@@ -175,7 +175,7 @@ def test_the_caption_is_announced_once_and_waits_are_named(visit: Visit) -> None
         visitor.send(SAMPLE)
         caption = visitor.wait_for_caption()
         announced = visitor.page.locator("#announced")
-        expect(announced).to_have_text(f"Caption of car.mp4: {caption}")
+        expect(announced).to_have_text(f"Caption of coffee.mp4: {caption}")
         expect(announced).to_have_attribute("aria-live", "polite")
         expect(visitor.page.get_by_role("heading", name=f"Caption: {caption}")).to_be_attached()
 

@@ -162,6 +162,10 @@ class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
             h_1=torch.tanh(self.C(average_frames(by_name[self.config.top.name]))),
         )
 
+    @property
+    def needs_all_cells(self) -> bool:
+        return True  # they are aligned by convolutions
+
     def map_edges(self, stream: str, side: int) -> Edges:  # noqa: ARG002 - its own configuration says both
         """Returns the edges of the cells that a_L has after its alignment, which attention is over."""
         return find_aligned_edges(self.config.alignment, self.config.layers[-1])

@@ -174,8 +174,8 @@ def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> No
         ("page.css", "css"),
         ("film.css", "css"),
         ("examples/index.json", "application/json"),
-        ("examples/car.mp4", "video/mp4"),
-        ("examples/car.webp", "image/webp"),
+        ("examples/coffee.mp4", "video/mp4"),
+        ("examples/coffee.webp", "image/webp"),
     ],
 )
 def test_files_have_their_types(api: LiveApi, name: str, kind: str) -> None:

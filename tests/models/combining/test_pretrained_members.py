@@ -19,6 +19,7 @@ from models.combining.reranking import LIKELIHOOD_WEIGHT, TWICE, Candidate, name
 from models.decoding.decode import Hypothesis
 from models.decoding.options import DecodingOptions
 from models.likelihood import teacher_force
+from models.pretrained.captioner import WrittenCaption
 from models.pretrained.load import load_pretrained_captioner
 from models.vocabulary import EOS, UNK, pad_captions, split_words
 from tests.models.captioners.test_explain import checkpoint
@@ -160,14 +161,17 @@ class Listener:
     def encode(self, videos: Sequence[Frames]) -> Sequence[Frames]:
         return videos
 
-    def caption(self, videos: Sequence[Frames], _: DecodingOptions) -> list[list[Caption]]:
+    def write(self, videos: Sequence[Frames], _: DecodingOptions) -> list[list[WrittenCaption]]:
         written = [
             Caption(
                 text=text, score=-1.0, words=[ScoredWord(word=word, logprob=-0.5) for word in text.split()]
             )
             for text in self.texts
         ]
-        return [written for _ in videos]
+        return [[WrittenCaption(each, ()) for each in written] for _ in videos]
+
+    def explain(self, _: object, __: int, written: WrittenCaption, ___: DecodingOptions) -> Caption:
+        return written.caption
 
     def score_texts(self, _: object, texts: Sequence[Sequence[str]]) -> list[list[float]]:
         self.asked.append(texts)
