@@ -74,6 +74,7 @@ class WindowCutter:
     def _hold(self, frames: Tensor, edges: NDArray[np.float64]) -> None:
         """Prepares the frames that are on screen at any wanted instant, and keeps them by those instants."""
         bounds = np.searchsorted(self._due, edges)
+        bounds[0] = self._settled  # instants before the first frame show it, as find_shown_frames has it
         used = np.flatnonzero(np.diff(bounds))
         if len(used):
             prepared = self._extractor.prepare(frames if len(used) == len(frames) else frames[used])

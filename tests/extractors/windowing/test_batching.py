@@ -64,6 +64,15 @@ def test_a_frame_that_stays_is_shared_by_its_instants() -> None:
     assert extractor.prepared == 4
 
 
+def test_instants_before_the_first_frame_show_it() -> None:
+    extractor = Numbers(Windows(stack_size=3, step_size=3, extraction_fps=30))
+    stacker = WindowCutter(extractor, extractor.windows.cut(0.4, RATE))
+    pts = np.arange(4) / RATE + 0.05  # of a film's pictures, each from the middle of its part
+    stacks = list(stacker.push(frames_of(0, 4), pts, math.inf))
+    numbers = extractor.extract_windows(torch.stack(stacks))["numbers"].values.int().tolist()
+    assert numbers == [[0, 0, 0], [0, 0, 1], [1, 1, 2], [2, 2, 3]]
+
+
 def batcher_and_tickets(batch: int, *lengths: int) -> tuple[Batcher, list[PendingRows]]:
     extractor = Means(batch=batch)
     return Batcher(extractor), [PendingRows(extractor, Windows().cut(n / RATE, RATE)) for n in lengths]
