@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 from fastapi import Header
 
-from app.api import problems
+from app.api import refusals
 from app.api.dependencies import ApiDependencies, Caller
 from app.api.receiving.fields import CaptionRequest
 from app.api.receiving.upload import Upload, displayable
@@ -124,7 +124,7 @@ class Acceptance:
             except BlobMissingError as error:
                 has_features = sha256 is not None and self.service.features.has(sha256)
                 if earlier.state != "succeeded" or not has_features:
-                    raise problems.UploadGone(f"The video of job {earlier.id} is not kept.") from error
+                    raise refusals.UploadGone(f"The video of job {earlier.id} is not kept.") from error
 
         submission = request.submission.model_copy(update={"sha256": sha256, "recaption_of": earlier.id})
         return self._submit(request, submission, earlier.filename, place)
@@ -201,7 +201,7 @@ def make_once(
         check_same(key_state, digest)
         if (earlier := find(key_state.id)) is not None:
             return earlier, True
-    raise problems.IdempotencyInProgress
+    raise refusals.IdempotencyInProgress
 
 
 @asynccontextmanager
@@ -245,14 +245,14 @@ def reserve(service: ApiDependencies, key: str, owner: str | None) -> Reservatio
     """
     key_state = _keys(service).reserve(key, owner)
     if key_state is None:
-        raise problems.IdempotencyInProgress
+        raise refusals.IdempotencyInProgress
     return key_state
 
 
 def check_same(kept: KeptAnswer, fingerprint: str) -> None:
     """Raises IdempotencyMismatch where a key's first request asked for something else."""
     if kept.fingerprint != fingerprint:
-        raise problems.IdempotencyMismatch(
+        raise refusals.IdempotencyMismatch(
             "The first request with this key had another video or other fields."
         )
 
@@ -291,9 +291,9 @@ def as_told(request: CaptionRequest) -> dict[str, Any]:
 def check_submission(service: ApiDependencies, submission: Submission) -> None:
     """Checks a job's fields beside its options. Raises UrlNotSupported, WebhooksOff."""
     if submission.source_url is not None and service.settings.urls == "off":
-        raise problems.UrlNotSupported("The request has a url.")
+        raise refusals.UrlNotSupported("The request has a url.")
     if submission.webhook is not None and service.webhooks.sender is None:
-        raise problems.WebhooksOff("The request has a webhook.")
+        raise refusals.WebhooksOff("The request has a webhook.")
 
 
 def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from app.api import problems
+from app.api import refusals
 from app.api.accepting.acceptance import (
     Held,
     as_told,
@@ -127,7 +127,7 @@ def _read(upload: BatchUpload) -> list[CaptionRequest]:
 def _check_backlog(service: ApiDependencies, items: int) -> None:
     limit, waiting = service.settings.max_backlog, service.waiting()
     if waiting + items > limit:
-        raise problems.BacklogFull(f"{waiting} jobs are waiting, and {items} more make more than {limit}.")
+        raise refusals.BacklogFull(f"{waiting} jobs are waiting, and {items} more make more than {limit}.")
 
 
 def _new_job(

@@ -19,15 +19,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import cookie_parser
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access import keys
 from app.access.keys import ApiKey
 from app.access.rates import RateState
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller
-from app.errors import QueueError
+from app.errors import ServiceError
 from app.settings import EVERYWHERE, Settings
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -92,12 +91,8 @@ class CheckAccess:
             if rate is not None:
                 send = _with_headers(send, rate)
                 _check_rate(scope["state"]["caller"].key, rate)
-        except problems.RequestError as error:
-            await self._refuse(error.code, problems.response(error, scope["path"]), scope, receive, send)
-        except QueueError as error:
-            await self._refuse(
-                error.code, problems.queue_response(error, scope["path"]), scope, receive, send
-            )
+        except ServiceError as error:
+            await self._refuse(error, scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -110,9 +105,9 @@ class CheckAccess:
         """
         headers = Headers(scope=scope)
         if not await self._is_trusted(scope, headers):
-            raise problems.HostNotAllowed(_host_detail(headers))
+            raise refusals.HostNotAllowed(_host_detail(headers))
         if scope["method"] not in READING and not self._is_same_origin(headers):
-            raise problems.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
+            raise refusals.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
         if not self._needs_key:
             return None
         need = what_it_needs(scope["method"], scope["path"], is_metrics_open=self._is_metrics_open)
@@ -121,16 +116,16 @@ class CheckAccess:
         key = await find_key(self._service, headers)
         scope.setdefault("state", {})["caller"] = Caller(key)
         if not key.allows(need):
-            raise problems.KeyScopeTooSmall(f"The key {key.name} has no scope {need}.")
+            raise refusals.KeyScopeTooSmall(f"The key {key.name} has no scope {need}.")
         is_writing = scope["method"] not in READING
         if key.rate_of(is_writing=is_writing) is None:
             return None
         return await anyio.to_thread.run_sync(lambda: self._service.rates.take(key, is_writing=is_writing))
 
-    async def _refuse(self, code: str, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-        self._service.metrics.refused.labels(code).inc()
-        scope.setdefault("state", {})["problem"] = code
-        await answer(scope, receive, send)
+    async def _refuse(self, error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
+        self._service.metrics.refused.labels(error.code).inc()
+        scope.setdefault("state", {})["problem"] = error.code
+        await problems.response(error, scope["path"])(scope, receive, send)
 
     async def _is_trusted(self, scope: Scope, headers: Headers) -> bool:
         """Asks Starlette, which decides; its answer, which is no problem document, goes nowhere."""
@@ -206,7 +201,7 @@ def _check_rate(key: ApiKey, rate: RateState) -> None:
     """Raises RateLimited."""
     if not rate.is_within:
         detail = f"The key {key.name} has {rate.amount} such requests in {rate.window} seconds."
-        raise problems.RateLimited(detail, retry_after=rate.reset)
+        raise refusals.RateLimited(detail, retry_after=rate.reset)
 
 
 def _with_headers(send: Send, rate: RateState) -> Send:
@@ -232,9 +227,9 @@ async def find_key(service: ApiDependencies, headers: Headers) -> ApiKey:
     elif cookie := session_cookie(headers):
         key = await service.keys.find_by_session(cookie)
     else:
-        raise problems.KeyMissing
+        raise refusals.KeyMissing
     if key is None:
-        raise problems.KeyWrong
+        raise refusals.KeyWrong
     return key
 
 

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.api import problems
+from app.api import problems, refusals
 
 HEADER_SECONDS = 10.0  #: from a connection's begin, or a request's first byte, to the end of its headers
 HEADER_BYTES = 64 * 1024  #: of a request's line and headers
@@ -51,7 +51,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._served = self.app
         if len(self.connections) > self.limit * 3 // 2:  # no time for more than a word
-            self._refuse(problems.TooManyConnections())
+            self._refuse(refusals.TooManyConnections())
         else:
             self._end_in(HEADER_SECONDS, self._headers_late)
 
@@ -75,7 +75,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_BYTES:
                 self._refuse(
-                    problems.HeadersTooLarge(f"They have more than {problems.in_units(HEADER_BYTES)}.")
+                    refusals.HeadersTooLarge(f"They have more than {refusals.in_units(HEADER_BYTES)}.")
                 )
 
     def on_message_begin(self) -> None:
@@ -98,7 +98,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.abort()
         else:
             self._refuse(
-                problems.HeadersTooLarge(f"Its trailers have more than {problems.in_units(HEADER_BYTES)}.")
+                refusals.HeadersTooLarge(f"Its trailers have more than {refusals.in_units(HEADER_BYTES)}.")
             )
 
     def on_headers_complete(self) -> None:
@@ -147,11 +147,11 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _headers_late(self) -> None:
         if self._has_begun:
-            self._refuse(problems.RequestStalled(f"Its headers took longer than {HEADER_SECONDS:g} seconds."))
+            self._refuse(refusals.RequestStalled(f"Its headers took longer than {HEADER_SECONDS:g} seconds."))
         else:
             self.transport.abort()
 
-    def _refuse(self, error: problems.RequestError) -> None:
+    def _refuse(self, error: refusals.RequestError) -> None:
         """Answers outside of the application, which has seen no request, and hangs up."""
         answer = problems.response(error, "")
         answer.headers["Connection"] = "close"
@@ -172,6 +172,6 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
-    answer = problems.response(problems.TooManyConnections(), scope["path"])
+    answer = problems.response(refusals.TooManyConnections(), scope["path"])
     answer.raw_headers.append(CLOSE_HEADER)
     await answer(scope, receive, send)

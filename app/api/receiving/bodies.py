@@ -20,7 +20,7 @@ import pydantic_core
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import QueryParams
 
-from app.api import problems
+from app.api import refusals
 from app.api.receiving.fields import FIELD_LIMIT, LARGER_FIELDS, REQUEST_FIELDS, read_request
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.api.receiving.upload import (
@@ -54,7 +54,7 @@ class OptionSink:
     def write(self, data: bytes) -> None:
         self._bytes += data
         if len(self._bytes) > self._limit:
-            raise problems.InvalidOption(f"{self._name} is longer than {problems.in_units(self._limit)}.")
+            raise refusals.InvalidOption(f"{self._name} is longer than {refusals.in_units(self._limit)}.")
 
     def close(self) -> None:
         pass
@@ -81,16 +81,16 @@ class CaptionForm:
         if part.name == "video":
             return self._open_video(part)
         if part.name not in REQUEST_FIELDS:
-            raise problems.UnknownField(f"The form has a field called {part.name[:64]}.", known=FORM_NAMES)
+            raise refusals.UnknownField(f"The form has a field called {part.name[:64]}.", known=FORM_NAMES)
         if part.name in self._options:
-            raise problems.InvalidOption(f"{part.name} is given more than once.")
+            raise refusals.InvalidOption(f"{part.name} is given more than once.")
         return self._options.setdefault(part.name, OptionSink(part.name))
 
     def _open_video(self, part: FormPart) -> Sink:
         if self.filename is not None:
-            raise problems.SeveralVideos("The form has more than one field called video.")
+            raise refusals.SeveralVideos("The form has more than one field called video.")
         if part.filename is None:  # curl's -F video=clip.mp4, its @ forgotten, sends the name as text
-            raise problems.VideoMissing("The field video holds text, not a file.")
+            raise refusals.VideoMissing("The field video holds text, not a file.")
         self.filename = part.filename
         return self.video
 
@@ -98,11 +98,11 @@ class CaptionForm:
         """Checks a form that has been read to its end. Raises VideoMissing, SeveralVideos, VideoEmpty."""
         has_url = bool(self.fields.get("url"))
         if self.filename is None and not has_url:
-            raise problems.VideoMissing("The form has no field called video, and none called url.")
+            raise refusals.VideoMissing("The form has no field called video, and none called url.")
         if self.filename is not None and has_url:
-            raise problems.SeveralVideos("The form has a file in the field video, and a url.")
+            raise refusals.SeveralVideos("The form has a file in the field video, and a url.")
         if self.filename is not None and self.video.size == 0:
-            raise problems.VideoEmpty("The file in the field video has no bytes.")
+            raise refusals.VideoEmpty("The file in the field video has no bytes.")
 
 
 def kind_of(headers: Mapping[str, str]) -> str:
@@ -115,7 +115,7 @@ def kind_of(headers: Mapping[str, str]) -> str:
     if kind in (FORM, JSON, *RAW) or kind.startswith(RAW_KINDS):
         return kind
     fault = f"The content type is {content_type[:100] or 'none'}"
-    raise problems.NotMultipart(f"{fault}, and neither a form's nor a video's nor that of JSON.")
+    raise refusals.NotMultipart(f"{fault}, and neither a form's nor a video's nor that of JSON.")
 
 
 async def receive_body(
@@ -215,14 +215,14 @@ def _check_overhead(size: int) -> None:
     Raises MalformedForm: preamble, headers, options and epilogue together are small in any real form.
     """
     if size > FORM_OVERHEAD:
-        raise problems.MalformedForm(
-            f"More than {problems.in_units(FORM_OVERHEAD)} of the form is not its video."
+        raise refusals.MalformedForm(
+            f"More than {refusals.in_units(FORM_OVERHEAD)} of the form is not its video."
         )
 
 
 def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:
     if parts.filename is not None and not parts.video.is_complete:
-        raise problems.MalformedForm("The form ends in the middle of the video.")
+        raise refusals.MalformedForm("The form ends in the middle of the video.")
     form.finish()
     parts.check()
 
@@ -231,14 +231,14 @@ def refuse_query(query: QueryParams) -> None:
     """Raises OptionInQuery: an option that is not read must not be passed over."""
     if query:
         names = ", ".join(dict.fromkeys(query))
-        raise problems.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
+        raise refusals.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
 
 
 async def receive_json(body: AsyncIterator[bytes]) -> Upload:
     """Reads a JSON object of fields. Raises MalformedJson; VideoMissing where it has no url."""
     fields = await read_json(body)
     if fields.get("url") is None:
-        raise problems.VideoMissing("The JSON has no member url.")
+        raise refusals.VideoMissing("The JSON has no member url.")
     return Upload(None, 0, fields, is_json=True)
 
 
@@ -248,14 +248,14 @@ async def read_json(body: AsyncIterator[bytes], most_bytes: int = FORM_OVERHEAD)
     async for chunk in unstalled(body, STALL_SECONDS):
         text += chunk
         if len(text) > most_bytes:
-            raise problems.MalformedJson(f"The body has more than {most_bytes:,} bytes.")
+            raise refusals.MalformedJson(f"The body has more than {most_bytes:,} bytes.")
     try:
         value = pydantic_core.from_json(bytes(text), allow_inf_nan=False)
         json.dumps(value, allow_nan=False)  # 1e400 is read as infinity
     except ValueError as error:
-        raise problems.MalformedJson(f"The body is no JSON: {str(error)[:100]}.") from error
+        raise refusals.MalformedJson(f"The body is no JSON: {str(error)[:100]}.") from error
     if not isinstance(value, dict):
-        raise problems.MalformedJson("The body is JSON, but no object.")
+        raise refusals.MalformedJson("The body is JSON, but no object.")
     return value
 
 
@@ -275,7 +275,7 @@ async def _receive_raw(
         video = VideoSink(output, max_video_bytes)
         await in_pieces(unstalled(body, STALL_SECONDS), video.write)
         if video.size == 0:
-            raise problems.VideoEmpty("The body has no bytes.")
+            raise refusals.VideoEmpty("The body has no bytes.")
         await anyio.to_thread.run_sync(flush, output)
     return Upload(file, video.size, fields, displayable(filename), video.sha256)
 
@@ -284,9 +284,9 @@ def _query_fields(query: QueryParams) -> tuple[dict[str, str], str]:
     """Reads fields and the file's name. Raises InvalidOption, SeveralVideos."""
     fields = dict(query)
     if twice := next((name for name in fields if len(query.getlist(name)) > 1), None):
-        raise problems.InvalidOption(f"{twice[:64]} is given more than once.")
+        raise refusals.InvalidOption(f"{twice[:64]} is given more than once.")
     if "url" in fields:
-        raise problems.SeveralVideos("The body is a video, and the address has a url as well.")
+        raise refusals.SeveralVideos("The body is a video, and the address has a url as well.")
     filename = fields.pop("filename", "")
     return fields, filename
 

@@ -16,7 +16,7 @@ import structlog
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from app.api.problems import MalformedForm, NotMultipart, RequestError
+from app.api.refusals import MalformedForm, NotMultipart, RequestError
 
 HEADER_BYTES = 8 * 1024  #: of all headers of one part
 HEADER_COUNT = 8  #: headers of one part

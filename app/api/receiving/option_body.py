@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from python_multipart.multipart import parse_options_header
 
-from app.api import problems
+from app.api import refusals
 from app.api.receiving.bodies import FORM, JSON, OptionSink, read_json
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.api.receiving.upload import FORM_OVERHEAD, STALL_SECONDS, unstalled
@@ -73,7 +73,7 @@ async def receive_options(
     if kind == PLAIN_FORM:
         return OptionBody(_from_plain_form(data, known))
     if kind != FORM:
-        raise problems.NotMultipart(f"The content type is {kind[:100] or 'none'}, and no form's nor JSON's.")
+        raise refusals.NotMultipart(f"The content type is {kind[:100] or 'none'}, and no form's nor JSON's.")
     options = OptionForm(known)
     form = MultipartForm(boundary_of(headers.get("content-type")), options.open_part)
     form.feed(data)
@@ -84,9 +84,9 @@ async def receive_options(
 def _check_names(names: list[str], known: Collection[str]) -> None:
     """Raises UnknownField for the first that is not known, InvalidOption for one that comes twice."""
     if unknown := next((name for name in names if name not in known), None):
-        raise problems.UnknownField(f"There is no field called {unknown[:64]}.", known=list(known))
+        raise refusals.UnknownField(f"There is no field called {unknown[:64]}.", known=list(known))
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise problems.InvalidOption(f"{twice} is given more than once.")
+        raise refusals.InvalidOption(f"{twice} is given more than once.")
 
 
 async def _read(body: AsyncIterator[bytes]) -> bytes:
@@ -94,7 +94,7 @@ async def _read(body: AsyncIterator[bytes]) -> bytes:
     async for piece in unstalled(body, STALL_SECONDS):
         data += piece
         if len(data) > FORM_OVERHEAD:
-            raise problems.MalformedForm(f"The body has more than {FORM_OVERHEAD:,} bytes.")
+            raise refusals.MalformedForm(f"The body has more than {FORM_OVERHEAD:,} bytes.")
     return bytes(data)
 
 
@@ -102,6 +102,6 @@ def _from_plain_form(data: bytes, known: Collection[str]) -> dict[str, str]:
     try:
         pairs = parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=2 * len(known))
     except ValueError as error:
-        raise problems.MalformedForm("The form cannot be read.") from error
+        raise refusals.MalformedForm("The form cannot be read.") from error
     _check_names([name for name, _ in pairs], known)
     return {name: value.strip() for name, value in pairs}

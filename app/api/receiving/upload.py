@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import anyio
 import anyio.to_thread
 
-from app.api import problems
+from app.api import refusals
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -112,16 +112,16 @@ async def opened(file: Path, headers: Mapping[str, str], room: Room | None = Non
     except OSError as error:
         file.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise problems.StorageFull from error
+            raise refusals.StorageFull from error
         raise
     except BaseException:
         file.unlink(missing_ok=True)
         raise
 
 
-def too_large(limit: int) -> problems.UploadTooLarge:
-    return problems.UploadTooLarge(
-        f"The video is larger than {problems.in_units(limit)}, the most that is taken."
+def too_large(limit: int) -> refusals.UploadTooLarge:
+    return refusals.UploadTooLarge(
+        f"The video is larger than {refusals.in_units(limit)}, the most that is taken."
     )
 
 
@@ -150,8 +150,8 @@ async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator
         except StopAsyncIteration:
             return
         except TimeoutError as error:
-            raise problems.UploadStalled(
-                f"Fewer than {problems.in_units(PACE)} have come in {seconds:g} seconds."
+            raise refusals.UploadStalled(
+                f"Fewer than {refusals.in_units(PACE)} have come in {seconds:g} seconds."
             ) from error
         left, missing = left - (anyio.current_time() - began), missing - len(piece)
         if missing <= 0:
@@ -202,7 +202,7 @@ class Room:
             return self._min_free + needed - shutil.disk_usage(self._folder).free
 
         if missing() > 0 and not (self._make_room and self._make_room(missing)):
-            raise problems.StorageFull("The disk that uploads arrive on is almost full.")
+            raise refusals.StorageFull("The disk that uploads arrive on is almost full.")
 
     def open(self, file: Path, announced: int = 0) -> ReservedFile:
         """Opens a new file for writing, with room for what was announced. Raises StorageFull."""

@@ -11,7 +11,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.accepting.acceptance import REPLAYED, IdempotencyKey, renewed, reserved
 from app.api.accepting.batch_acceptance import BatchAcceptance
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
@@ -59,16 +59,16 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     responses={
         202: {"headers": LOCATION | REPLAYED | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            *problems.OF_SUBMISSIONS,
-            problems.UploadTooLarge,
-            problems.BatchTooLarge,
-            problems.TooManyItems,
-            problems.VideoMissing,
-            problems.VideoEmpty,
-            problems.UrlNotSupported,
-            problems.IdempotencyMismatch,
-            problems.IdempotencyInProgress,
-            problems.TooManyBatches,
+            *refusals.OF_SUBMISSIONS,
+            refusals.UploadTooLarge,
+            refusals.BatchTooLarge,
+            refusals.TooManyItems,
+            refusals.VideoMissing,
+            refusals.VideoEmpty,
+            refusals.UrlNotSupported,
+            refusals.IdempotencyMismatch,
+            refusals.IdempotencyInProgress,
+            refusals.TooManyBatches,
         ),
     },
 )
@@ -105,7 +105,7 @@ def _check_room(service: ApiDependencies, caller: Caller, headers: Mapping[str, 
     if needed <= service.settings.max_batch_bytes:  # else refused for its size in a moment
         service.room.check(needed)
     if service.waiting() >= service.settings.max_backlog:
-        raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
+        raise refusals.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
     service.jobs.check_concurrency(caller.owner, caller.limits)
 
 
@@ -114,7 +114,7 @@ def _check_room(service: ApiDependencies, caller: Caller, headers: Mapping[str, 
     response_model=BatchDocument,
     responses={
         200: {"headers": problems.RETRY_AFTER, "description": "With `Retry-After` while it is not over."},
-        **problems.openapi_responses(problems.UnknownBatch),
+        **problems.openapi_responses(refusals.UnknownBatch),
     },
 )
 def batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
@@ -132,7 +132,7 @@ def batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response
             "description": "Some of its jobs run; their workers have been told to stop.",
             "headers": problems.RETRY_AFTER,
         },
-        **problems.openapi_responses(problems.UnknownBatch),
+        **problems.openapi_responses(refusals.UnknownBatch),
     },
 )
 def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
@@ -154,7 +154,7 @@ def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> R
     response_class=StreamingResponse,
     responses={
         200: {"content": {JSONL: {}}, "description": "A job a line, as `GET /jobs/{job_id}` has it."},
-        **problems.openapi_responses(problems.UnknownBatch),
+        **problems.openapi_responses(refusals.UnknownBatch),
     },
 )
 def batch_results(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
@@ -189,7 +189,7 @@ def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBa
     """
     batch = service.batches.get(batch_id) if BATCH_ID.fullmatch(batch_id) else None
     if batch is None or (caller.only is not None and batch.owner != caller.only):
-        raise problems.UnknownBatch(f"There is no batch {batch_id[:64]}.")
+        raise refusals.UnknownBatch(f"There is no batch {batch_id[:64]}.")
     return batch
 
 

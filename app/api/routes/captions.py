@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Response
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.routes.jobs import KEEP, JobId, find, how_it_ended
 from app.documents.job import document_of, kept_segments
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
     response_class=Response,
     responses={
         200: {"content": FILES, "description": "The file; of a job that runs, as far as it is."},
-        **problems.openapi_responses(problems.UnknownJob, problems.JobHasNoCaptions, problems.JobNotFinished),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.JobHasNoCaptions, refusals.JobNotFinished),
     },
 )
 def captions(job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep) -> Response:
@@ -49,7 +49,7 @@ def captions(job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep) 
     "/segments/{number}/attention",
     response_model=AttentionDocument,
     responses=problems.openapi_responses(
-        problems.UnknownJob, problems.UnknownSegment, problems.JobHasNoAttention
+        refusals.UnknownJob, refusals.UnknownSegment, refusals.JobHasNoAttention
     ),
 )
 def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
@@ -59,7 +59,7 @@ def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller
     try:
         data = service.blobs.read(attention_key(folder, number))
     except BlobMissingError as error:
-        raise problems.JobHasNoAttention("The job was sent with attention=false.") from error
+        raise refusals.JobHasNoAttention("The job was sent with attention=false.") from error
     return Response(data, media_type="application/json", headers=_caching(job))
 
 
@@ -68,7 +68,7 @@ def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller
     response_class=Response,
     responses={
         200: {"content": {"image/jpeg": {}}, "description": "The frame, its long side at most 480 pixels."},
-        **problems.openapi_responses(problems.UnknownJob, problems.UnknownSegment),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.UnknownSegment),
     },
 )
 def segment_frame(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
@@ -78,7 +78,7 @@ def segment_frame(job_id: JobId, number: Number, service: ServiceDep, caller: Ca
     try:
         data = service.blobs.read(frame_key(folder, number))
     except BlobMissingError as error:
-        raise problems.UnknownSegment(f"Segment {number} is kept no more.") from error
+        raise refusals.UnknownSegment(f"Segment {number} is kept no more.") from error
     return Response(data, media_type="image/jpeg", headers=_caching(job))
 
 
@@ -86,21 +86,21 @@ def _segment_folder(job: Job, number: int, service: ApiDependencies) -> str:
     """Finds where a segment's files lie. Raises UnknownSegment."""
     kept = kept_segments(job, service.blobs)
     if kept is None or number >= kept.done:
-        raise problems.UnknownSegment(f"The job has {0 if kept is None else kept.done} segments so far.")
+        raise refusals.UnknownSegment(f"The job has {0 if kept is None else kept.done} segments so far.")
     return kept.folder
 
 
 def _check_is_captioned(job: Job, service: ApiDependencies) -> None:
     """Raises JobNotFinished where a job has no caption yet, JobHasNoCaptions where it never will."""
     if job.submission.validate_only:
-        raise problems.JobHasNoCaptions("The job was sent with validate_only=true.")
+        raise refusals.JobHasNoCaptions("The job was sent with validate_only=true.")
     if job.state == "succeeded":
         return
     if document_of(job, service.blobs).segments:
         return
     if job.is_over:
-        raise problems.JobHasNoCaptions(f"The job has {how_it_ended(job)}, so it has no captions.")
-    raise problems.JobNotFinished(f"The job is {job.state}, and nothing of it is captioned yet.")
+        raise refusals.JobHasNoCaptions(f"The job has {how_it_ended(job)}, so it has no captions.")
+    raise refusals.JobNotFinished(f"The job is {job.state}, and nothing of it is captioned yet.")
 
 
 def _caching(job: Job) -> dict[str, str]:

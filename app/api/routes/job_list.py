@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
 from app.documents.job_list import JobList, summary_of
 from app.errors import InvalidCursor
@@ -91,9 +91,9 @@ def _read_states(value: str | None) -> list[State]:
         return []
     names = value.split(",")
     if wrong := next((name for name in names if name not in STATES), None):
-        raise problems.InvalidOption(f"state: there is no state called {wrong[:64]}.", known=STATES)
+        raise refusals.InvalidOption(f"state: there is no state called {wrong[:64]}.", known=STATES)
     if "" in names:
-        raise problems.InvalidOption("state: a name is missing before or behind a comma.", known=STATES)
+        raise refusals.InvalidOption("state: a name is missing before or behind a comma.", known=STATES)
     return [state for state in STATES if state in names]
 
 
@@ -109,7 +109,7 @@ def _read_states(value: str | None) -> list[State]:
                 }
             },
         },
-        **problems.openapi_responses(InvalidCursor, problems.InvalidOption),
+        **problems.openapi_responses(InvalidCursor, refusals.InvalidOption),
     },
 )
 def list_jobs(query: Annotated[JobListQuery, Query()], service: ServiceDep, caller: CallerDep) -> Response:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from PIL import Image
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.routes.submit import preferred_wait
 from app.attention_picture.render import draw_attention_picture
@@ -36,7 +36,7 @@ LongPoll = Annotated[
         examples=["wait=30"],
     ),
 ]
-NO_ATTENTION = (problems.UnknownJob, problems.JobHasNoAttention, problems.JobNotFinished)
+NO_ATTENTION = (refusals.UnknownJob, refusals.JobHasNoAttention, refusals.JobNotFinished)
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
@@ -50,7 +50,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
             "description": "With `Retry-After` while it is not over.",
         },
         304: {"headers": problems.RETRY_AFTER | ETAG, "description": "It is as `If-None-Match` knows it."},
-        **problems.openapi_responses(problems.UnknownJob),
+        **problems.openapi_responses(refusals.UnknownJob),
     },
 )
 async def job(
@@ -84,7 +84,7 @@ async def _change(
             shown, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
             if shown.is_over or is_last or not _is_known(response, etags):
                 return _unless_known(response, etags)
-    raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
+    raise refusals.UnknownJob(f"There is no job {job_id[:64]}.")
 
 
 def _show(service: ApiDependencies, job_id: str, caller: Caller) -> tuple[Job, Response]:
@@ -114,7 +114,7 @@ def _unless_known(response: Response, etags: list[str]) -> Response:
             "description": "It runs; its worker has been told to stop.",
             "headers": problems.RETRY_AFTER,
         },
-        **problems.openapi_responses(problems.UnknownJob),
+        **problems.openapi_responses(refusals.UnknownJob),
     },
 )
 def delete(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
@@ -176,7 +176,7 @@ def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Resp
     response_class=Response,
     responses={
         200: {"content": {"image/jpeg": {}}, "description": "The frame, its long side at most 480 pixels."},
-        **problems.openapi_responses(problems.UnknownJob, problems.UnknownFrame),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.UnknownFrame),
     },
 )
 def frame(job_id: JobId, number: int, service: ServiceDep, caller: CallerDep) -> Response:
@@ -185,7 +185,7 @@ def frame(job_id: JobId, number: int, service: ServiceDep, caller: CallerDep) ->
     try:
         data = service.blobs.read(f"{job.results}/frames/{number}.jpg")
     except BlobMissingError as error:
-        raise problems.UnknownFrame(f"The job has no frame {number}.") from error
+        raise refusals.UnknownFrame(f"The job has no frame {number}.") from error
     return Response(data, media_type="image/jpeg", headers=KEEP)
 
 
@@ -202,7 +202,7 @@ def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
     """
     job = service.jobs.get(job_id) if JOB_ID.fullmatch(job_id) else None
     if job is None or not caller.sees(job):
-        raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
+        raise refusals.UnknownJob(f"There is no job {job_id[:64]}.")
     return job
 
 
@@ -221,14 +221,14 @@ def _tag(document: dict[str, Any]) -> str:
 def _attention(service: ApiDependencies, job: Job) -> bytes:
     """Reads the attention document as the engine wrote it."""
     if not job.is_over:
-        raise problems.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
+        raise refusals.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
     if job.state != "succeeded":
-        raise problems.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
+        raise refusals.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
     try:
         return service.blobs.read(f"{job.results}/attention.json")
     except BlobMissingError as error:
         option = "validate_only=true" if job.submission.validate_only else "attention=false"
-        raise problems.JobHasNoAttention(f"The job was sent with {option}.") from error
+        raise refusals.JobHasNoAttention(f"The job was sent with {option}.") from error
 
 
 def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:

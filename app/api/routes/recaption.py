@@ -12,7 +12,7 @@ from typing import Any
 import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.accepting.acceptance import Acceptance
 from app.api.dependencies import CallerDep, ServiceDep
 from app.api.receiving.bodies import FORM, JSON, refuse_query
@@ -67,9 +67,9 @@ def _body_schema() -> dict[str, Any]:
         },
         202: {"headers": LOCATION | APPLIED | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            problems.UnknownJob,
-            problems.UploadGone,
-            *problems.OF_SUBMISSIONS,
+            refusals.UnknownJob,
+            refusals.UploadGone,
+            *refusals.OF_SUBMISSIONS,
         ),
     },
 )

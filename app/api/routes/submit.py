@@ -15,7 +15,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.accepting.acceptance import REPLAYED, Acceptance, IdempotencyKey, renewed, reserved
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.receiving.bodies import FORM, JSON, RAW, kind_of, receive_body
@@ -76,14 +76,14 @@ Prefer = Annotated[
         },
         202: {"headers": LOCATION | APPLIED | REPLAYED | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            *problems.OF_SUBMISSIONS,
-            problems.UploadTooLarge,
-            problems.VideoMissing,
-            problems.VideoEmpty,
-            problems.SeveralVideos,
-            problems.UrlNotSupported,
-            problems.IdempotencyMismatch,
-            problems.IdempotencyInProgress,
+            *refusals.OF_SUBMISSIONS,
+            refusals.UploadTooLarge,
+            refusals.VideoMissing,
+            refusals.VideoEmpty,
+            refusals.SeveralVideos,
+            refusals.UrlNotSupported,
+            refusals.IdempotencyMismatch,
+            refusals.IdempotencyInProgress,
         ),
     },
 )
@@ -137,7 +137,7 @@ def check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
     if needed <= service.settings.max_upload_bytes:  # else refused for its size in a moment
         service.room.check(needed)
     if service.waiting() >= service.settings.max_backlog:
-        raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
+        raise refusals.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
 
 
 async def answer(request: Request, service: ApiDependencies, job: Job, wait: float | None) -> Response:

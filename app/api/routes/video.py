@@ -15,7 +15,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
 from app.api.routes.jobs import KEEP, JobId, find
 from app.jobs.blobs import BlobMissingError
@@ -86,7 +86,7 @@ class ByteRange:
             "description": "The part that `Range` asks for.",
             "headers": PART_HEADERS,
         },
-        **problems.openapi_responses(problems.UnknownJob, problems.VideoNotKept, problems.RangeNotSatisfied),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.VideoNotKept, refusals.RangeNotSatisfied),
     },
 )
 def video(
@@ -105,7 +105,7 @@ def video(
         size = service.blobs.size(job.upload)
         kind = media_type(service.blobs.read_part(job.upload, 0, HEAD_BYTES))
     except BlobMissingError as error:
-        raise problems.VideoNotKept(_why_there_is_none(job)) from error
+        raise refusals.VideoNotKept(_why_there_is_none(job)) from error
     tag = f'"{job.id}"'
     header = range if if_range in (None, tag) else None
     part = requested_part(header, size)
@@ -166,7 +166,7 @@ def requested_part(header: str | None, size: int) -> ByteRange | None:
             return None
         part = ByteRange(int(match[1]), min(int(match[2]) + 1, size) if match[2] else size)
     if part.start >= size:
-        raise problems.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
+        raise refusals.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
     return part
 
 
