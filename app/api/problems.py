@@ -97,7 +97,7 @@ def openapi_default() -> dict[int | str, dict[str, Any]]:
     """Describes what any route may answer beside the problems of its own."""
     schema = {"$ref": "#/components/schemas/Problem"}
     named = ", ".join(f"`{kind.code}` ({int(kind.status)})" for kind in refusals.OF_ANY_REQUEST)
-    description = f"Any other problem: {named}, `queue_unavailable` (503), `invalid_request` (422) …"
+    description = f"Any other problem: {named}, `queue_unavailable` (503) …"
     return {"default": {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}}
 
 

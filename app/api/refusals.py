@@ -311,6 +311,8 @@ OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
     HeadersTooLarge,
     RequestStalled,
     TooManyConnections,
+    InvalidRequest,
+    InternalError,
 )
 #: What may be wrong with any request that makes jobs.
 OF_SUBMISSIONS: tuple[type[ServiceError], ...] = (

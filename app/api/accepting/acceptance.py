@@ -288,6 +288,25 @@ def as_told(request: CaptionRequest) -> dict[str, Any]:
     }
 
 
+def check_room(service: ApiDependencies, caller: Caller, announced: int, most: int) -> None:
+    """Refuses jobs that could not be kept, before a body is read.
+
+    Args:
+        service: what routes need.
+        caller: who sends them.
+        announced: bytes of the body, as its header has it.
+        most: that are taken; a larger body is refused for its size in a moment.
+
+    Raises:
+        StorageFull, BacklogFull, TooManyJobs: there is no room on the disk, in the queue, or for the caller.
+    """
+    if announced <= most:
+        service.room.check(announced)
+    if service.waiting() >= service.settings.max_backlog:
+        raise refusals.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
+    service.jobs.check_concurrency(caller.owner, caller.limits)
+
+
 def check_submission(service: ApiDependencies, submission: Submission) -> None:
     """Checks a job's fields beside its options. Raises UrlNotSupported, WebhooksOff."""
     if submission.source_url is not None and service.settings.urls == "off":

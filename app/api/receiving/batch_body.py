@@ -6,16 +6,16 @@ there. The limit of the whole, like that of each video, ends the reading at the 
 
 from __future__ import annotations
 
-import errno
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from app.api import refusals
-from app.api.receiving.bodies import FORM, JSON, OptionSink, kind_of, read_json
+from app.api.receiving.bodies import kind_of
 from app.api.receiving.fields import REQUEST_FIELDS
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
+from app.api.receiving.option_body import FORM, JSON, FieldSink, FormFields, read_json
 from app.api.receiving.upload import (
     STALL_SECONDS,
     Room,
@@ -23,6 +23,7 @@ from app.api.receiving.upload import (
     VideoSink,
     displayable,
     flush,
+    full_disk_named,
     in_pieces,
     unstalled,
 )
@@ -79,24 +80,19 @@ class BatchForm:
     room: Room  #: of the disk that they are staged on
     stack: ExitStack  #: closes, and removes, what is opened
     videos: list[BatchVideoSink] = field(default_factory=list)
-    urls: list[OptionSink] = field(default_factory=list)
+    urls: list[FieldSink] = field(default_factory=list)
     video_bytes: int = 0
-    _options: dict[str, OptionSink] = field(default_factory=dict)
+    fields: FormFields = field(default_factory=lambda: FormFields(COMMON_FIELDS, BATCH_NAMES))
 
     def open_part(self, part: FormPart) -> Sink:
         """Begins a part. Raises leaves of RequestError for one that is not wanted, or not again."""
-        if part.name in ("video", "url"):
-            check_count(len(self.videos) + len(self.urls) + 1)
+        if part.name not in ("video", "url"):
+            return self.fields.open_part(part)
+        check_count(len(self.videos) + len(self.urls) + 1)
         if part.name == "video":
             return self._open_video(part)
-        if part.name == "url":
-            self.urls.append(OptionSink("url"))
-            return self.urls[-1]
-        if part.name not in COMMON_FIELDS:
-            raise refusals.UnknownField(f"The form has a field called {part.name[:64]}.", known=BATCH_NAMES)
-        if part.name in self._options:
-            raise refusals.InvalidOption(f"{part.name} is given more than once.")
-        return self._options.setdefault(part.name, OptionSink(part.name))
+        self.urls.append(FieldSink("url"))
+        return self.urls[-1]
 
     def _open_video(self, part: FormPart) -> Sink:
         if part.filename is None:
@@ -121,7 +117,7 @@ class BatchForm:
         items = [*(video.upload() for video in self.videos), *(_at(sink.value) for sink in self.urls)]
         if not items:
             raise refusals.VideoMissing("The form has no field called video, and none called url.")
-        return BatchUpload(items, {name: sink.value for name, sink in self._options.items()})
+        return BatchUpload(items, self.fields.values)
 
 
 class BatchVideoSink(VideoSink):
@@ -179,7 +175,7 @@ async def receive_batch(
     if announced.isdecimal() and int(announced) > limits.batch_bytes + OVERHEAD:
         raise too_large(limits.batch_bytes)
     parts = BatchForm(limits, blobs, room, stack)
-    with _full_disk_named():
+    with full_disk_named():
         await _receive_form(unstalled(body, STALL_SECONDS), boundary, parts)
     return parts.upload()
 
@@ -228,14 +224,3 @@ def too_large(limit: int) -> refusals.BatchTooLarge:
     return refusals.BatchTooLarge(
         f"The batch's videos are together larger than {refusals.in_units(limit)}, the most that is taken."
     )
-
-
-@contextmanager
-def _full_disk_named() -> Iterator[None]:
-    """Turns the disk's own refusal into StorageFull."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise refusals.StorageFull from error
-        raise

@@ -171,6 +171,17 @@ def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+def object_schema(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Makes the JSON Schema of an object with these properties and no others."""
+    return {"type": "object", "properties": properties, "additionalProperties": False, **more}
+
+
+def body_schema(schemas: Mapping[str, Any], *, is_required: bool = True) -> dict[str, Any]:
+    """Describes a route's bodies, by content type, for OpenAPI: they are read by hand."""
+    content = {kind: {"schema": schema} for kind, schema in schemas.items()}
+    return {"requestBody": {"required": is_required, "content": content}}
+
+
 def fields_schema(*, is_json: bool = False) -> dict[str, dict[str, Any]]:
     """Makes the JSON Schema of each field, for OpenAPI. is_json: each may be null, which means absent."""
     described = JobFields.model_json_schema()["properties"]

@@ -105,17 +105,26 @@ async def opened(file: Path, headers: Mapping[str, str], room: Room | None = Non
     Raises:
         StorageFull: the disk is.
     """
+    room = room or Room(file.parent, min_free=0)
     try:
-        room = room or Room(file.parent, min_free=0)
-        with await anyio.to_thread.run_sync(room.open, file, announced_bytes(headers)) as output:
+        with (
+            full_disk_named(),
+            await anyio.to_thread.run_sync(room.open, file, announced_bytes(headers)) as output,
+        ):
             yield output
-    except OSError as error:
-        file.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise refusals.StorageFull from error
-        raise
     except BaseException:
         file.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def full_disk_named() -> Iterator[None]:
+    """Turns the disk's own refusal into StorageFull."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise refusals.StorageFull from error
         raise
 
 

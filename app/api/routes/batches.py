@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Annotated, Any
 
@@ -12,12 +12,13 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from app.api import problems, refusals
-from app.api.accepting.acceptance import REPLAYED, IdempotencyKey, renewed, reserved
+from app.api.accepting.acceptance import REPLAYED, IdempotencyKey, check_room, renewed, reserved
 from app.api.accepting.batch_acceptance import BatchAcceptance
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_batch
-from app.api.receiving.bodies import FORM, JSON, kind_of, refuse_query
-from app.api.receiving.fields import fields_schema
+from app.api.receiving.bodies import kind_of, refuse_query
+from app.api.receiving.fields import body_schema, fields_schema, object_schema
+from app.api.receiving.option_body import FORM, JSON
 from app.api.receiving.upload import announced_bytes
 from app.documents.batch import BatchDocument, batch_document_of
 from app.documents.job import document_of
@@ -33,22 +34,20 @@ router = APIRouter(prefix="/batches", tags=["batches"])
 
 
 def _body_schema() -> dict[str, Any]:
-    """Describes the bodies for OpenAPI: they are read by hand, so nothing can derive it."""
+    form, members = (
+        {name: schemas[name] for name in COMMON_FIELDS}
+        for schemas in (fields_schema(), fields_schema(is_json=True))
+    )
     many = {"type": "array", "minItems": 1, "maxItems": MOST_ITEMS}
     videos = {**many, "items": {"type": "string", "format": "binary"}, "description": "The files."}
     urls = {**many, "items": fields_schema()["url"], "description": "Where videos are fetched from."}
-    form = _object({"video": videos, "url": urls, **_common(fields_schema())})
-    form["anyOf"] = [{"required": ["video"]}, {"required": ["url"]}]
-    members = {**_object({"urls": urls, **_common(fields_schema(is_json=True))}), "required": ["urls"]}
-    return {"requestBody": {"required": True, "content": {FORM: {"schema": form}, JSON: {"schema": members}}}}
-
-
-def _common(schemas: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: schemas[name] for name in COMMON_FIELDS}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "additionalProperties": False}
+    some = [{"required": ["video"]}, {"required": ["url"]}]
+    return body_schema(
+        {
+            FORM: object_schema({"video": videos, "url": urls, **form}, anyOf=some),
+            JSON: object_schema({"urls": urls, **members}, required=["urls"]),
+        }
+    )
 
 
 @router.post(
@@ -86,7 +85,8 @@ async def submit_batch(
     accept = BatchAcceptance(service, caller).accept_once
     async with reserved(service, idempotency_key, caller.owner) as key_state:
         if not isinstance(key_state, KeptAnswer):
-            await anyio.to_thread.run_sync(_check_room, service, caller, request.headers)
+            announced = announced_bytes(request.headers)
+            await anyio.to_thread.run_sync(check_room, service, caller, announced, limits.batch_bytes)
         with service.batch_turns.take(), ExitStack() as stack:
             body = renewed(service, key_state, request.stream())
             upload = await receive_batch(body, request.headers, limits, service.blobs, service.room, stack)
@@ -98,15 +98,6 @@ async def submit_batch(
     if is_replayed:
         headers["Idempotency-Replayed"] = "true"
     return JSONResponse(document.model_dump(mode="json"), 202, headers)
-
-
-def _check_room(service: ApiDependencies, caller: Caller, headers: Mapping[str, str]) -> None:
-    needed = announced_bytes(headers)
-    if needed <= service.settings.max_batch_bytes:  # else refused for its size in a moment
-        service.room.check(needed)
-    if service.waiting() >= service.settings.max_backlog:
-        raise refusals.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
-    service.jobs.check_concurrency(caller.owner, caller.limits)
 
 
 @router.get(
