@@ -1,13 +1,13 @@
-"""Declares the ways to caption: from feature streams, from the frames themselves, or from both in a fusion.
+"""Declares the ways to caption: from feature streams, frames beside them in a fusion, or from frames alone.
 
 The engine computes the streams of all plans of a batch together, then each plan writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app.jobs.options import CaptionerChoice
 from extractors.features import Frames, Stream
@@ -28,16 +28,56 @@ class CaptionInputs:
     streams: Mapping[str, Stream]  #: those of its own captioners, by name
 
 
-class CaptionPlan(Protocol):
-    """Holds who writes, and what feeds them."""
+@dataclass(frozen=True, eq=False)
+class StreamPlan:
+    """Captions from the streams of extractors: the papers' captioners, alone or combined.
 
-    @property
-    def choice(self) -> CaptionerChoice: ...
+    A fusion with pretrained members looks at the frames, too.
+    """
 
-    @property
-    def feature_source(self) -> StreamSource | None:
-        """Names what computes the streams; None where frames are read as they are."""
-        ...
+    choice: CaptionerChoice
+    writer: Writer
+    feature_source: StreamSource  #: computes the streams
+
+    def caption(
+        self,
+        videos: Sequence[CaptionInputs],
+        options: DecodingOptions,
+        prompt: str | None = None,  # noqa: ARG002 - refused before it comes here
+    ) -> list[list[Caption]]:
+        """Writes for each video its best captions, best first.
+
+        Args:
+            videos: together.
+            options: of the search.
+            prompt: none of these captioners takes one.
+        """
+        streams = [video.streams for video in videos]
+        if isinstance(self.writer, FusedWriter):
+            return self.writer.caption_frames([video.frames for video in videos], streams, options)
+        return self.writer.caption(streams, options)
+
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
+        """Lists the name tag of each stream that was used, with how its frames were chosen.
+
+        The frames that each pretrained member was shown stand under "frames/NAME".
+        """
+        specs = {name: video.streams[name].spec for name in self.writer.streams if name in video.streams}
+        used = {
+            name: {**asdict(spec), "sampling": self.feature_source.sampling_of(name) or spec.sampling}
+            for name, spec in specs.items()
+        }
+        members = self.writer.pretrained if isinstance(self.writer, FusedWriter) else {}
+        return {**used, **{f"frames/{name}": _describe_shown(each) for name, each in members.items()}}
+
+
+@dataclass(frozen=True, eq=False)
+class FramePlan:
+    """Captions from frames: a pretrained captioner, which has its own image encoder."""
+
+    choice: CaptionerChoice
+    captioner: AnyPretrainedCaptioner
+    feature_source: None = None  #: no extractor runs
 
     def caption(
         self, videos: Sequence[CaptionInputs], options: DecodingOptions, prompt: str | None = None
@@ -47,83 +87,11 @@ class CaptionPlan(Protocol):
         Args:
             videos: together.
             options: of the search.
-            prompt: what who writes is asked, where that is a captioner that takes one.
-
-        Returns:
-            For each video its captions.
+            prompt: what the captioner is asked, where it takes one.
 
         Raises:
             OptionRefused: the prompt cannot be taken.
         """
-        ...
-
-    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
-        """Names what the caption was written from."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class StreamPlan:
-    """Captions from the streams of extractors: the papers' captioners, alone or combined."""
-
-    choice: CaptionerChoice
-    writer: Writer
-    feature_source: StreamSource
-
-    def caption(
-        self,
-        videos: Sequence[CaptionInputs],
-        options: DecodingOptions,
-        prompt: str | None = None,  # noqa: ARG002 - refused before it comes here
-    ) -> list[list[Caption]]:
-        """Writes for each video its best captions, best first."""
-        return self.writer.caption([video.streams for video in videos], options)
-
-    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
-        """Lists the name tag of each stream that was used, with how its frames were chosen."""
-        return _describe_streams(self.writer.streams, video.streams, self.feature_source)
-
-
-@dataclass(frozen=True, eq=False)
-class FusionPlan:
-    """Captions from streams and from frames: a fusion with pretrained members."""
-
-    choice: CaptionerChoice
-    writer: FusedWriter
-    feature_source: StreamSource
-
-    def caption(
-        self,
-        videos: Sequence[CaptionInputs],
-        options: DecodingOptions,
-        prompt: str | None = None,  # noqa: ARG002 - refused before it comes here
-    ) -> list[list[Caption]]:
-        """Writes for each video its best captions, best first."""
-        frames, streams = [video.frames for video in videos], [video.streams for video in videos]
-        return self.writer.caption_frames(frames, streams, options)
-
-    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
-        """Lists the streams, and the frames that each pretrained member was shown, under "frames/NAME"."""
-        shown = {f"frames/{name}": _describe_shown(each) for name, each in self.writer.pretrained.items()}
-        return {**_describe_streams(self.writer.streams, video.streams, self.feature_source), **shown}
-
-
-@dataclass(frozen=True, eq=False)
-class FramePlan:
-    """Captions from frames: a pretrained captioner, which has its own image encoder."""
-
-    choice: CaptionerChoice
-    captioner: AnyPretrainedCaptioner
-
-    @property
-    def feature_source(self) -> None:
-        """Returns None: no extractor runs."""
-        return None
-
-    def caption(
-        self, videos: Sequence[CaptionInputs], options: DecodingOptions, prompt: str | None = None
-    ) -> list[list[Caption]]:
-        """Writes for each video its best captions, best first."""
         return self.captioner.caption([video.frames for video in videos], options, prompt)
 
     def provenance(self, video: CaptionInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike
@@ -131,14 +99,7 @@ class FramePlan:
         return {"frames": _describe_shown(self.captioner)}
 
 
-def _describe_streams(
-    names: Iterable[str], streams: Mapping[str, Stream], source: StreamSource
-) -> dict[str, Any]:
-    specs = {name: streams[name].spec for name in names if name in streams}
-    return {
-        name: {**asdict(spec), "sampling": source.sampling_of(name) or spec.sampling}
-        for name, spec in specs.items()
-    }
+CaptionPlan: TypeAlias = StreamPlan | FramePlan
 
 
 def _describe_shown(captioner: AnyPretrainedCaptioner) -> dict[str, str]:

@@ -13,7 +13,7 @@ from app.errors import EngineStartFailed, InvalidMembers
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
-from app.pipeline.caption_plan import CaptionPlan, FramePlan, FusionPlan, StreamPlan
+from app.pipeline.caption_plan import CaptionPlan, FramePlan, StreamPlan
 from app.pipeline.installed_captioners import (
     captioner_info,
     combination_infos,
@@ -124,10 +124,7 @@ class LoadedCaptioners:
         """Returns one way to caption. Raises InvalidMembers."""
         if choice.captioner in self.pretrained:
             return FramePlan(choice, self.pretrained[choice.captioner])
-        writer, source = self.writer(choice), self.feature_source(choice)
-        if isinstance(writer, FusedWriter) and writer.pretrained:
-            return FusionPlan(choice, writer, source)
-        return StreamPlan(choice, writer, source)
+        return StreamPlan(choice, self.writer(choice), self.feature_source(choice))
 
     def writer(self, choice: CaptionerChoice) -> Writer:
         """Returns a choice's writer, made when it is first needed. Raises InvalidMembers."""

@@ -1,6 +1,4 @@
-"""Reads fields: those of a form that has videos, too, and bodies that have nothing else: a form of either kind,
-a JSON object, or nothing.
-"""
+"""Reads the fields of a form, and bodies that have nothing else: a form of either kind, JSON, or nothing."""
 
 from __future__ import annotations
 

@@ -1,10 +1,29 @@
-"""Declares ``python -m app api``; app/api/application.py serves."""
+"""Declares the commands that run the service: ``serve`` all its processes, ``worker`` and ``api`` one."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+
+from app.cli.streams import Streams, settings_with
+
+
+def serve(streams: Streams = None) -> None:
+    """Starts Redis, workers and the API, until Ctrl-C."""
+    from app.serve import supervisor
+
+    supervisor.serve(settings_with(streams))
+
+
+def worker(streams: Streams = None) -> None:
+    """Runs one worker until it is stopped."""
+    from app import logs
+    from app.worker.worker import work
+
+    settings = settings_with(streams)
+    logs.configure_logs(settings, process="worker")
+    work(settings)
 
 
 def api(
@@ -17,10 +36,9 @@ def api(
     from app import logs
     from app.api.application import run
     from app.serve.supervisor import free_port
-    from app.settings import load_settings
 
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    settings = load_settings().model_copy(update=changes)
+    settings = settings_with(None).model_copy(update=changes)
     settings = settings.model_copy(update={"port": free_port(settings.host, settings.port)})
     logs.configure_logs(settings, process="api")
     run(settings)
