@@ -15,9 +15,8 @@ from app.search.contact_sheet import contact_sheet
 from app.search.films import moments_of_film
 from app.search.jobs import search_jobs
 from app.search.moments import Found, Moment, rank
-from app.segments.cutting import segment_options
 from app.segments.film_captioner import FilmCaptioner
-from app.segments.loading import load_film_captioner
+from app.segments.loading import load_film_captioner, segment_options
 from app.settings import Settings
 from app.terminal import clock, complain, print_table, printable_json
 from extractors.decoder.decoder import Decoder

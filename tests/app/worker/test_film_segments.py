@@ -24,8 +24,7 @@ from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.keeping.kept_segments import attention_key, frame_key
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import connect
-from app.segments.cutting import segment_options
-from app.segments.loading import load_film_captioner
+from app.segments.loading import load_film_captioner, segment_options
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from models.caption import AttentionDocument
