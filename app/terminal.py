@@ -40,12 +40,8 @@ def printable(text: str) -> str:
 
 
 def own_command(arguments: str, settings: Settings) -> str:
-    """Writes a command of ours as it can be typed: of a process in a container as the settings say, else as
-    it was started, on the same data folder.
-
-    Args:
-        arguments: what stands behind ``python -m app``.
-        settings: of the process that says so.
+    """Writes ``python -m app`` with arguments as it can be typed: of a process in a container as the settings
+    say, else as it was started, on the same data folder.
     """
     if settings.command:
         return f"{settings.command} {arguments}"

@@ -100,14 +100,8 @@ class ApiDependencies:
 
     @contextmanager
     def submitting(self, job_id: str, submission: Submission) -> Iterator[Submission]:
-        """Spans the submission of a job, whose record then names that span.
-
-        Args:
-            job_id: the job.
-            submission: what is sent with it.
-
-        Yields:
-            What is to be sent with it.
+        """Spans the submission of a job; yields what is to be sent with it, so that its record names the
+        span.
         """
         if not self.tracing.is_on:
             yield submission

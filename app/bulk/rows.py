@@ -67,12 +67,7 @@ class DoneVideos:
 
 
 def caption_row(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
-    """Makes the row of a captioned video.
-
-    Args:
-        known: ``file``, ``sha256`` and ``run``.
-        answer: what was found out about it.
-    """
+    """Makes the row of a captioned video; ``known`` has ``file``, ``sha256`` and ``run``."""
     captions = answer.captions or []
     model = answer.model
     return {
@@ -108,25 +103,19 @@ def _row_of(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
 
 
 def find_done(out: Location, run: str) -> DoneVideos:
-    """Finds the videos whose rows are in a folder, and removes parts that a killed run left half written.
+    """Finds the videos with a row of this run, and removes parts that a killed run left half written.
 
-    Args:
-        out: folder of parquet files; it need not be there.
-        run: digest of options and weights; rows of another run do not count.
+    The folder need not be there.
     """
     keys = [_keys_of(table) for _, table in _parts(out, run)]
     return DoneVideos(np.unique(np.concatenate([np.empty(0, KEY), *keys])))
 
 
 def drop_doubles(out: Location, run: str) -> int:
-    """Writes the parts anew that have second rows of a video, without these, and returns how many it dropped.
+    """Writes the parts anew that have second rows of a video in this run, and returns how many it dropped.
 
     There are two of a video that one run could not read and a later one could, and where workers of a run
     whose driver had been killed wrote while the next one had begun.
-
-    Args:
-        out: folder of parquet files.
-        run: digest of options and weights; rows of another run stay.
     """
     seen: set[bytes] = set()
     read = {key for _, table in _parts(out, run) for key in _files_of(table) if key is not None}

@@ -81,12 +81,8 @@ class ServerChoice:
     def find(self, settings: Settings, here_alone: Sequence[str] = ()) -> Server | None:
         """Finds the service to ask and says so on standard error; None where it is done here.
 
-        Args:
-            settings: with the service's address and key.
-            here_alone: options that were given and that only this process has.
-
-        Raises:
-            UsageError: the service is named, and so is --local or an option that it does not have.
+        Raises UsageError where a service is named, and so is --local or one of the options in ``here_alone``,
+        which a service does not have.
         """
         if (self.server or (settings.url and not self.local)) and here_alone:
             raise UsageError(f"{here_alone[0]} is not for a running service: leave it out, or add --local.")

@@ -106,11 +106,8 @@ class FeatureCache:
         return self._budget > 0
 
     def find(self, sha256: str, basis: str) -> KeptFeatures | None:
-        """Finds what is kept of a video, which counts as a use of it.
-
-        Args:
-            sha256: of the video's bytes.
-            basis: names all else that decides what the features are.
+        """Finds what is kept of a video, which counts as a use; ``basis`` names all else that decides the
+        features.
         """
         if not (self.is_on and SHA256.fullmatch(sha256)):
             return None

@@ -228,14 +228,8 @@ class Blobs:
             return set()
 
     def sizes(self, folder: str, depth: int = 1) -> dict[str, int]:
-        """Adds up the bytes of all blobs below a key.
-
-        Args:
-            folder: the key.
-            depth: how many parts of a blob's key after it are kept apart.
-
-        Returns:
-            Those parts, joined by slashes → bytes, without what has none.
+        """Adds up the bytes of all blobs below a key, by the next ``depth`` parts of their keys (joined by
+        slashes).
         """
         path = self._path(folder)
         self._files.invalidate_cache()

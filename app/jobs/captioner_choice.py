@@ -128,14 +128,8 @@ class CaptionerChoices:
     def check_options(self, choice: CaptionerChoice, options: CaptionOptions) -> None:
         """Checks that who writes has what options ask for.
 
-        Args:
-            choice: who writes.
-            options: what is asked for.
-
-        Raises:
-            PromptNotTaken: a prompt, and who writes takes none.
-            OptionNotTaken: a class of video that none of them knows, or a search that a pretrained
-                captioner does not have.
+        Raises PromptNotTaken; OptionNotTaken for a class of video that none of them knows, or a search that a
+        pretrained captioner does not have.
         """
         self._check_prompt(choice, options)
         self._check_category(choice, options.category)
@@ -166,12 +160,10 @@ class CaptionerChoices:
             raise PromptNotTaken(f"{choice.captioner} takes no prompt; {those}.", self.prompted)
 
     def check(self, choice: CaptionerChoice) -> None:
-        """Checks that everybody is here who has to write, and that they can write together.
+        """Checks that all are here who have to write, and can write together.
 
-        Raises:
-            CaptionerUnknown: one of them is not there.
-            EmbeddingMissing: fusion has nothing to choose captions by.
-            InvalidMembers: the members cannot write together.
+        Raises CaptionerUnknown, EmbeddingMissing where fusion has nothing to choose captions by,
+        InvalidMembers.
         """
         if choice.captioner == FUSION and FUSION not in self._infos:
             raise EmbeddingMissing(

@@ -197,13 +197,8 @@ class QueuePositions:
 def seconds_per_job(runs: Sequence[str]) -> float | None:
     """Returns how long one worker takes for a job: the seconds in which it had any, divided by how many.
 
-    Jobs that ran together share their seconds.
-
-    Args:
-        runs: ``begin end worker`` each, in milliseconds of one clock.
-
-    Returns:
-        None where there are none.
+    Jobs that ran together share their seconds. A run is ``begin end worker``, in milliseconds of one clock;
+    None where there are none.
     """
     by_worker: dict[str, list[tuple[int, int]]] = {}
     for run in runs:

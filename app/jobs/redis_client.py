@@ -67,12 +67,9 @@ def connect(url: str, patience: float, answer_seconds: float | None = None) -> r
 
 
 def connect_async(url: str, connections: int) -> AsyncRedis:
-    """Makes a client for one event loop, whose commands share so few connections; blocking reads may take
-    as long as BLOCK_SECONDS.
+    """Makes a client for one event loop, whose commands share so many connections: who finds none free waits.
 
-    Args:
-        url: the server's.
-        connections: most that are open; who finds none free waits for one.
+    Blocking reads may take as long as BLOCK_SECONDS.
     """
     pool = BlockingConnectionPool.from_url(
         url,

@@ -118,11 +118,8 @@ class Engine:
         return [answers[place] for place in range(len(videos))]
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
-        """Embeds pictures and sentences by the semantic embedding of the weights, None where there is none.
-
-        Args:
-            pictures: each a video of one frame.
-            sentences: of any words; those that it was not trained on count as unknown.
+        """Embeds pictures (each a video of one frame) and sentences; None where there is no semantic
+        embedding.
         """
         space = self._captioners.semantic_space
         if space is None:

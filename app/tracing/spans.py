@@ -49,15 +49,7 @@ class Tracing:
 
     @contextmanager
     def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - the tracing one's parameters
-        """Spans the answering of a request.
-
-        Args:
-            name: what the span is called.
-            parent: the client's ``traceparent``.
-
-        Yields:
-            What takes the rest of what is known.
-        """
+        """Spans the answering of a request, within the client's ``traceparent``; yields what takes the rest."""
         yield SpanNotes(name)
 
     @contextmanager

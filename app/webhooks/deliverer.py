@@ -46,11 +46,10 @@ class Schedule:
     wait: wait_base = wait_exponential(multiplier=5, exp_base=4, max=6 * 3600) + wait_random(0, 2)
 
     def pause_after(self, attempt: int, retry_after: float | None) -> float | None:
-        """Returns the seconds until the next attempt; None where there is none.
+        """Returns the seconds until the attempt after this one (counted from 1) that failed; None where there
+        is none.
 
-        Args:
-            attempt: number of the one that failed, from 1.
-            retry_after: seconds that the receiver asks for; more than a day is not granted.
+        Of the seconds that the receiver asks for no more than a day are granted.
         """
         if attempt >= self.attempts:
             return None

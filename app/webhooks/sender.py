@@ -90,14 +90,8 @@ def _judged(status: int, headers: Mapping[str, str], seconds: float) -> SendResu
 
 
 def read_retry_after(text: str, now: float) -> float | None:
-    """Reads the seconds to wait from a Retry-After header, which has a number or a date.
-
-    Args:
-        text: the header's value.
-        now: seconds since 1970.
-
-    Returns:
-        None where it cannot be read.
+    """Reads the seconds from ``now`` (since 1970) in a Retry-After header, a number or a date; None where
+    unreadable.
     """
     if text.strip().isdecimal():
         return float(text.strip()[:9])

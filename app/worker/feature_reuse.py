@@ -80,12 +80,7 @@ class FeatureReuse:
             attempt.contents = None
 
     def keep(self, clip: Clip, answer: EngineAnswer) -> None:
-        """Keeps what an answer was written from.
-
-        Args:
-            clip: that has been answered.
-            answer: has the packed streams, where they are to be kept.
-        """
+        """Keeps what an answer was written from, where it has the packed streams."""
         if clip.feature_key is not None and answer.packed_streams is not None:
             facts = clip.facts.model_copy(update={"timings": None})
             self._cache.keep(*clip.feature_key, KeptFeatures(facts, clip.stills, answer.packed_streams))

@@ -116,12 +116,7 @@ class JobRunner:
         return self._info
 
     def begin(self, claim: Claim, *, is_last: bool = False) -> None:
-        """Takes a claimed job in hand; any thread may.
-
-        Args:
-            claim: the job.
-            is_last: whether no other job may be in hand meanwhile.
-        """
+        """Takes a claimed job in hand, in ``is_last`` with no other beside it; any thread may."""
         attempt = Attempt(claim, is_last=is_last)
         self._watch.hold(attempt)
         self._ahead.begin(attempt)
@@ -129,10 +124,8 @@ class JobRunner:
     def turn(self, patience: float) -> bool:
         """Captions what is ready, together; returns whether there was anything within ``patience`` seconds.
 
-        Raises:
-            QueueUnavailable: Redis stays away; the jobs run again once their leases lapse.
-            EngineStartFailed: the engine that died cannot be replaced; they are handed back.
-            Exception: any other error; they are handed back.
+        Raises QueueUnavailable where Redis stays away: the jobs run again once their leases lapse.
+        EngineStartFailed and any other error are raised once the jobs are handed back.
         """
         self._taken = []
         if self._is_leaving and not self._engine.is_ready:

@@ -89,18 +89,11 @@ class JobsInHand:
             return self._waiting[place].popleft() if self._waiting[place] else None
 
     def take_batch(self, most: int, patience: float) -> list[Attempt]:
-        """Waits for attempts to be captioned together.
+        """Waits ``patience`` seconds for attempts to be captioned together, ``most`` of them.
 
-        Args:
-            most: of them.
-            patience: seconds to wait for the first one, which then waits a moment for others, as long as
-                some are being read.
-
-        Returns:
-            Those that are ready; one that is alone by itself; a film where nothing else is in hand; none.
-
-        Raises:
-            BaseException: what another thread has met.
+        The first one waits a moment for others, as long as some are being read. Returns those that are ready;
+        one that is alone by itself; a film where nothing else is in hand; none. Raises what another thread
+        has met.
         """
         with self._changed:
             self._changed.wait_for(self._is_anything_ready, patience)

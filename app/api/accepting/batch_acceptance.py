@@ -71,14 +71,8 @@ class BatchAcceptance:
     def accept(self, upload: BatchUpload, reservation: Reservation | None = None) -> JobBatch:
         """Makes blobs of a batch's files and jobs of all of it; where that fails, nothing is left.
 
-        Args:
-            upload: what came.
-            reservation: the idempotency key that stands for the batch from now on.
-
-        Raises:
-            RequestError: leaves of it, where one of the videos cannot be taken as asked.
-            QueueError: leaves of it, where the jobs cannot be kept.
-            KeyTaken: the key stands for something else.
+        Raises leaves of RequestError and QueueError, and KeyTaken where the reserved key stands for something
+        else.
         """
         service, requests = self.service, _read(upload)
         for request in requests:

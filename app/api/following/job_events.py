@@ -89,10 +89,8 @@ class JobEvents:
                 yield event
 
     async def _missed(self, after: EventId) -> list[tuple[JobChange, range]] | None:
-        """Reads the changes after an event, each with the numbers of the segments to be sent.
-
-        Returns:
-            None where some are kept no more.
+        """Reads the changes after an event, each with the numbers of its segments; None where some are kept
+        no more.
         """
         changes = await self._reader.changes.since(self._job.id, after.change)
         rest = [(each, each.segments) for each in changes]

@@ -99,9 +99,7 @@ class CheckAccess:
     async def _check(self, scope: Scope) -> RateState | None:
         """Checks a request, and counts it for its key's rate; None where it has none.
 
-        Raises:
-            HostNotAllowed, OriginNotAllowed, KeyMissing, KeyWrong, KeyScopeTooSmall: it may not ask.
-            QueueUnavailable: keys cannot be read.
+        Raises what says that it may not be answered, and QueueUnavailable.
         """
         headers = Headers(scope=scope)
         if not await self._is_trusted(scope, headers):
@@ -216,10 +214,7 @@ def _with_headers(send: Send, rate: RateState) -> Send:
 async def find_key(service: ApiDependencies, headers: Headers) -> ApiKey:
     """Finds the key that a request was sent with: by its Authorization, else by the page's cookie.
 
-    Raises:
-        KeyMissing: it has none.
-        KeyWrong: it is unknown, revoked or expired.
-        QueueUnavailable: keys cannot be read.
+    Raises KeyMissing, KeyWrong (unknown, revoked or expired), and QueueUnavailable.
     """
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if token:

@@ -88,17 +88,9 @@ async def recaption(
 
 
 def request_over(job: Job, body: OptionBody) -> CaptionRequest:
-    """Changes what a job was asked for by what is given.
+    """Changes what a job was asked for (options, metadata, priority) by the fields that are given.
 
-    Args:
-        job: whose options, metadata and priority count where nothing is given.
-        body: the fields that are given.
-
-    Returns:
-        The request; what belongs to a captioner is the job's only where no other captioner is to write.
-
-    Raises:
-        InvalidOption: names the first field that is wrong.
+    What belongs to a captioner is kept only where no other one is to write. Raises InvalidOption.
     """
     inherited: Mapping[str, Any] = {
         **job.options.model_dump(include=set(FORM_FIELDS), exclude_defaults=True),

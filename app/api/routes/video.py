@@ -143,18 +143,10 @@ def media_type(head: bytes) -> str:
 
 
 def requested_part(header: str | None, size: int) -> ByteRange | None:
-    """Reads a Range header (RFC 9110).
+    """Reads a Range header (RFC 9110) for a file of ``size`` bytes.
 
-    Args:
-        header: its value, None where there is none.
-        size: bytes of the file.
-
-    Returns:
-        The part, None for all of it: where the header cannot be read or asks for several parts it is passed
-        over, as the RFC allows.
-
-    Raises:
-        RangeNotSatisfied: the file has none of the bytes.
+    None is all of the file: one that cannot be read or asks for several parts is passed over, as the RFC
+    allows. Raises RangeNotSatisfied where the file has none of the bytes.
     """
     match = re.fullmatch(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", header or "", re.IGNORECASE)
     if match is None or not (match[1] or match[2]):
@@ -171,11 +163,10 @@ def requested_part(header: str | None, size: int) -> ByteRange | None:
 
 
 def disposition(filename: str, *, is_shown: bool) -> str:
-    """Makes a Content-Disposition header (RFC 6266), whose file name may have any letters (RFC 5987).
+    """Makes a Content-Disposition header (RFC 6266), whose file name may have any letters (RFC 5987), or be
+    empty.
 
-    Args:
-        filename: as it was sent; empty for none.
-        is_shown: a browser may show the file, rather than save it.
+    ``is_shown``: a browser may show the file, rather than save it.
     """
     kind = "inline" if is_shown else "attachment"
     if not filename:

@@ -76,10 +76,8 @@ class JobRecords:
     def requeue(self, name: str) -> None:
         """Puts a job that failed or was canceled, or that is a dead letter, into its queue again.
 
-        It has all its attempts, and what it had found out is forgotten.
-
-        Raises:
-            JobNotRequeued: there is no such job, it is in another state, or its upload is gone.
+        It has all its attempts, and what it had found out is forgotten. Raises JobNotRequeued where there is
+        no such job, it is in another state, or its upload is gone.
         """
         if (letter := self.jobs.dead.find(name)) is not None:
             try:

@@ -36,12 +36,7 @@ class KeptSegments:
         return {"folder": self.folder, "done": self.done}
 
     def read(self, blobs: Blobs, first: int = 0) -> list[dict[str, Any]]:
-        """Reads the segments that are done; fewer where they have been removed since.
-
-        Args:
-            blobs: where they lie.
-            first: number of the first that is wanted; only the parts from there on are read.
-        """
+        """Reads the segments that are done, from the ``first`` on; fewer where they have been removed since."""
         part, skipped = divmod(first, PART)
         segments = _all_in(blobs, self.folder, part)
         return list(islice(segments, skipped, max(skipped, self.done - part * PART)))
@@ -80,22 +75,17 @@ class SegmentFolder:
         return float(last[0]["end"]) if last else 0.0
 
     def hold(self, segment: Segment, state: Mapping[str, Any]) -> None:
-        """Keeps the next segment, or what it has grown to; it is in the blobs when this returns.
+        """Keeps the next segment (JSON), or what it has grown to; it is in the blobs when this returns.
 
-        Args:
-            segment: its document, as JSON.
-            state: JSON by which the next attempt decides whether it grows.
+        By ``state``, JSON too, the next attempt decides whether it grows.
         """
         self.open = {"segment": segment, "state": state}
         text = json.dumps({"basis": self.basis, "number": len(self.segments), **self.open})
         self.blobs.write(_open_key(self.folder), text.encode())
 
     def show(self, frame: bytes, attention: bytes | None) -> None:
-        """Keeps what stands for the segment that is held, or is about to be.
-
-        Args:
-            frame: the representative one, as JPEG.
-            attention: its document as JSON text, None where it was not asked for.
+        """Keeps what stands for the segment that is held, or is about to be: a JPEG, and JSON of its
+        attention.
         """
         self.blobs.write(frame_key(self.folder, len(self.segments)), frame)
         if attention is not None:
