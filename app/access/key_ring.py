@@ -30,11 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeyRing:
-    """Finds keys by tokens and by the cookies of pages. For one event loop.
-
-    Args:
-        store: where keys and sessions are.
-    """
+    """Finds keys by tokens and by the cookies of pages. For one event loop."""
 
     def __init__(self, store: KeyStore) -> None:
         self.store = store

@@ -104,12 +104,7 @@ def digest_of(secret: str) -> str:
 
 
 class KeyStore:
-    """Reads and writes keys and sessions. Its methods block, and raise QueueUnavailable.
-
-    Args:
-        server: the connection to Redis.
-        names: of the entries there.
-    """
+    """Reads and writes keys and sessions. Its methods block, and raise QueueUnavailable."""
 
     def __init__(self, server: redis.Redis, names: Keys) -> None:
         self._server, self._names = server, names

@@ -107,7 +107,8 @@ def find_done(out: Location, run: str) -> DoneVideos:
 
     The folder need not be there.
     """
-    keys = [_keys_of(table) for _, table in _parts(out, run)]
+    parts = (_files_of(table) for _, table in _parts(out, run))
+    keys = [np.array([video_key(*row) for row in rows], KEY) for rows in parts]
     return DoneVideos(np.unique(np.concatenate([np.empty(0, KEY), *keys])))
 
 
@@ -118,12 +119,14 @@ def drop_doubles(out: Location, run: str) -> int:
     whose driver had been killed wrote while the next one had begun.
     """
     seen: set[bytes] = set()
-    read = {key for _, table in _parts(out, run) for key in _files_of(table) if key is not None}
+    files = (row for _, table in _parts(out, run) for row in _files_of(table))
+    was_read = {video_key(file, "") for file, sha256 in files if sha256}
     dropped = 0
     for part, table in _parts(out, run):
-        rows, twice = zip(_keys_of(table).tolist(), _unread_of(table), strict=True), []
-        for key, unread in rows:
-            twice.append(key in seen or unread in read)
+        twice = []
+        for file, sha256 in _files_of(table):
+            key = video_key(file, sha256)
+            twice.append(key in seen or (not sha256 and key in was_read))
             seen.add(key)
         if any(twice):
             _write_without(out, part, run, twice)
@@ -166,18 +169,6 @@ def video_key(file: str, sha256: str) -> bytes:
     return hashlib.blake2b(f"{file}\0{sha256}".encode(), digest_size=16).digest()
 
 
-def _keys_of(table: pa.Table) -> NDArray[np.bytes_]:
-    pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return np.array([video_key(file, sha256) for file, sha256 in pairs], KEY)
-
-
-def _files_of(table: pa.Table) -> list[bytes | None]:
-    """Makes a key of each row's file, None where the file could not be read."""
-    pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return [video_key(file, "") if sha256 else None for file, sha256 in pairs]
-
-
-def _unread_of(table: pa.Table) -> list[bytes | None]:
-    """Makes a key of each row's file where it could not be read, else None."""
-    pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return [None if sha256 else video_key(file, "") for file, sha256 in pairs]
+def _files_of(table: pa.Table) -> list[tuple[str, str]]:
+    """Reads each row's file and sha256, which is empty where the file could not be read."""
+    return list(zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True))

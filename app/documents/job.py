@@ -248,15 +248,7 @@ def _has_video(job: Job, blobs: Blobs) -> bool:
 def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> JobDocument:
     return JobDocument.model_validate(
         {
-            "id": job.id,
-            "state": job.state,
-            "stage": job.stage,
-            "progress": job.progress,
-            "created_at": rfc3339(job.created_at),
-            "started_at": rfc3339(job.started_at),
-            "ended_at": rfc3339(job.ended_at),
-            "attempt": job.attempt,
-            "filename": job.filename or None,
+            **progress_of(job),
             **{name: answer[name] for name in Answer.model_fields if answer.get(name) is not None},
             "timings": job.timings,
             "error": job.error,
@@ -267,6 +259,13 @@ def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> J
             "workers": position.workers,
         }
     )
+
+
+def progress_of(job: Job) -> dict[str, Any]:
+    """Makes the members of JobProgress."""
+    members = {name: getattr(job, name) for name in ("id", "state", "stage", "progress", "attempt")}
+    times = {name: rfc3339(getattr(job, name)) for name in ("created_at", "started_at", "ended_at")}
+    return {**members, **times, "filename": job.filename or None}
 
 
 def _submission(told: Submission) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from app.documents.job import Document, Fault, JobProgress, rfc3339
+from app.documents.job import Document, Fault, JobProgress, progress_of
 from app.jobs.job import Job
 
 CAPTION_LENGTH = 300  #: characters of a caption that a summary has
@@ -38,15 +38,7 @@ def summary_of(job: Job) -> JobSummary:
     captioner = model.get("captioner") or job.options.captioner
     duration = media.get("duration")
     return JobSummary(
-        id=job.id,
-        state=job.state,
-        stage=job.stage,
-        progress=job.progress,
-        created_at=rfc3339(job.created_at),
-        started_at=rfc3339(job.started_at),
-        ended_at=rfc3339(job.ended_at),
-        attempt=job.attempt,
-        filename=job.filename or None,
+        **progress_of(job),
         caption=caption[:CAPTION_LENGTH] if isinstance(caption, str) else None,
         captioner=captioner if isinstance(captioner, str) else None,
         duration=duration if isinstance(duration, int | float) else None,

@@ -91,9 +91,7 @@ def _split(data: memoryview, sizes: Sequence[int]) -> list[bytes]:
 class FeatureCache:
     """Finds, keeps and forgets entries. Safe to share between threads and processes.
 
-    Args:
-        settings: where, how many bytes, how many stay free on the disk, and how long an unused entry is kept.
-        blobs: whose staging files that are being written lie in: there the sweeper finds leftovers.
+    Files that are being written lie in the staging folder of ``blobs``: there the sweeper finds leftovers.
     """
 
     def __init__(self, settings: Settings, blobs: Blobs) -> None:

@@ -88,11 +88,9 @@ WORD_RULES: Mapping[str, Callable[[CaptionOptions], bool]] = {
 
 
 class CaptionerChoices:
-    """Chooses among the captioners that there are.
+    """Chooses among the captioners that there are, fusion and ensemble included.
 
-    Args:
-        captioners: all of them, fusion and ensemble included.
-        default: who writes where options name no captioner; by the rule above where it is not given.
+    ``default`` writes where options name no captioner; by the rule above where it is not given.
     """
 
     def __init__(self, captioners: Iterable[CaptionerInfo], default: str | None = None) -> None:

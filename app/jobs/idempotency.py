@@ -51,12 +51,7 @@ class KeptAnswer:
 
 
 class IdempotencyKeys:
-    """Reserves and frees keys. Raises QueueUnavailable.
-
-    Args:
-        server: the connection to Redis.
-        keys: names in Redis.
-    """
+    """Reserves and frees keys. Raises QueueUnavailable."""
 
     def __init__(self, server: redis.Redis, keys: Keys) -> None:
         self._keys = keys

@@ -45,13 +45,7 @@ class WorkerInfo(BaseModel):
 
 
 class WorkerRegistry:
-    """Reads and writes advertisements. Raises QueueUnavailable.
-
-    Args:
-        server: the connection to Redis.
-        keys: names in Redis.
-        time_to_live: seconds without a word after which a worker is off the list.
-    """
+    """Reads and writes advertisements, which last ``time_to_live`` seconds. Raises QueueUnavailable."""
 
     def __init__(
         self, server: redis.Redis, keys: Keys | None = None, time_to_live: float = TIME_TO_LIVE

@@ -49,7 +49,7 @@ class Tracing:
 
     @contextmanager
     def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - the tracing one's parameters
-        """Spans the answering of a request, within the client's ``traceparent``; yields what takes the rest."""
+        """Spans the answering of a request of a client's ``traceparent``; yields what takes the rest."""
         yield SpanNotes(name)
 
     @contextmanager

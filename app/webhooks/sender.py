@@ -35,12 +35,7 @@ class SendResult:
 
 
 class Sender:
-    """Sends signed requests to hosts that are allowed. Redirects are not followed, answers not read.
-
-    Args:
-        secrets: that sign.
-        hosts: which may be connected to.
-    """
+    """Sends signed requests to hosts that are allowed. Redirects are not followed, answers not read."""
 
     def __init__(self, secrets: Sequence[str], hosts: AllowedHosts) -> None:
         self._secrets, self._hosts = secrets, hosts

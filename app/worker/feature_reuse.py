@@ -27,12 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class FeatureReuse:
-    """Finds and keeps the features of a worker's jobs.
-
-    Args:
-        settings: of the cache, and which decoder reads videos.
-        blobs: where uploads lie.
-    """
+    """Finds and keeps the features of a worker's jobs."""
 
     def __init__(self, settings: Settings, blobs: Blobs) -> None:
         self._cache, self._blobs, self._decoder = FeatureCache(settings, blobs), blobs, settings.decoder

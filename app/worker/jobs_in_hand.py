@@ -23,11 +23,10 @@ Place = Literal["fetch", "read", "caption", "film", "finish"]
 
 
 class JobsInHand:
-    """Holds attempts from the claim to their end. Any thread may call it.
+    """Holds attempts from the claim to their end, and at most so many bytes of frames that wait. Any thread
+    may call it.
 
-    Args:
-        most_bytes: of frames that wait; one job is always allowed.
-        on_end: is called with each attempt that has ended, by the thread that had it.
+    ``on_end`` is called with each attempt that has ended, by the thread that had it.
     """
 
     def __init__(self, most_bytes: int, on_end: Callable[[Attempt], None]) -> None:

@@ -122,12 +122,7 @@ class FollowedJob:
 
 
 class JobChanges:
-    """Reads changes, in an event loop. Raises QueueUnavailable.
-
-    Args:
-        server: the connection to Redis.
-        keys: names in Redis.
-    """
+    """Reads changes, in an event loop. Raises QueueUnavailable."""
 
     def __init__(self, server: Redis, keys: Keys) -> None:
         self._server, self._keys = server, keys

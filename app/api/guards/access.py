@@ -68,10 +68,6 @@ def what_it_needs(method: str, path: str, *, is_metrics_open: bool) -> Need:
 class CheckAccess:
     """Refuses a foreign Host by 400, a foreign Origin of a writing request by 403, and where keys are needed
     a request without one that allows it, or beyond its rate (ASGI middleware).
-
-    Args:
-        app: what is behind it.
-        service: keys, rates, settings, metrics.
     """
 
     def __init__(self, app: ASGIApp, service: ApiDependencies) -> None:

@@ -51,9 +51,7 @@ class FieldSink:
 class FormFields:
     """Takes the parts of a form that are fields, each once and of a known name.
 
-    Args:
-        known: names that they may have.
-        listed: what the form may have in all, for who sends another one; the same by default.
+    ``listed`` is what the form may have in all, for who sends another one; the same by default.
     """
 
     def __init__(self, known: Collection[str], listed: Sequence[str] = ()) -> None:

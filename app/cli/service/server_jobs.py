@@ -13,11 +13,7 @@ OVER = ("succeeded", "failed", "canceled")
 
 
 class ServerJobs:
-    """Does by HTTP what JobRecords does by Redis; all methods raise ServiceUnreachable and ServiceRefused.
-
-    Args:
-        server: the service that is asked.
-    """
+    """Does by HTTP what JobRecords does by Redis; all methods raise ServiceUnreachable and ServiceRefused."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -36,7 +36,7 @@ class KeptSegments:
         return {"folder": self.folder, "done": self.done}
 
     def read(self, blobs: Blobs, first: int = 0) -> list[dict[str, Any]]:
-        """Reads the segments that are done, from the ``first`` on; fewer where they have been removed since."""
+        """Reads the segments that are done, from ``first`` on; fewer where some have been removed since."""
         part, skipped = divmod(first, PART)
         segments = _all_in(blobs, self.folder, part)
         return list(islice(segments, skipped, max(skipped, self.done - part * PART)))

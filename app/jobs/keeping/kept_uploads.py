@@ -21,12 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeptUploads:
-    """Finds and removes uploads of jobs that have succeeded.
-
-    Args:
-        jobs: the records.
-        blobs: where the uploads lie.
-    """
+    """Finds and removes uploads of jobs that have succeeded."""
 
     def __init__(self, jobs: Jobs, blobs: Blobs) -> None:
         self._jobs, self._blobs = jobs, blobs
