@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import redis
 import structlog
@@ -90,15 +90,6 @@ class NewJob:
             "submission": self.submission.model_dump_json(exclude_defaults=True),
         }
         return [part for pair in fields.items() for part in pair]
-
-
-class EndFields(NamedTuple):
-    """Holds what the script that ends a job writes, each as text."""
-
-    answer: str = ""  #: JSON; empty where the job has none
-    error: str = ""  #: JSON; empty where it has not failed
-    measured: str = ""  #: JSON, for /metrics
-    segments: int | str = ""  #: of a film, how many are done
 
 
 class Jobs:
@@ -268,7 +259,7 @@ class Jobs:
         ``done``: it waited and is canceled. ``asked``: its worker will stop it. ``lost``: no such job.
         """
         job = self.get(job_id)
-        return "lost" if job is None else self._end(job, "", "canceled")
+        return "lost" if job is None else self._end(job.id, job.priority, "", "canceled")
 
     def claim(
         self,
@@ -372,7 +363,7 @@ class Jobs:
 
     def succeed(self, claim: Claim, answer: Mapping[str, Any]) -> bool:
         """Writes the answer; False where the claim was lost and nothing is written."""
-        return self._end(claim.job, claim.token, "succeeded", answer) == "done"
+        return self._end_claimed(claim, "succeeded", answer) == "done"
 
     def fail(self, claim: Claim, error: ReelwordError, answer: Mapping[str, Any] | None = None) -> bool:
         """Ends the job as failed.
@@ -385,19 +376,19 @@ class Jobs:
         Returns:
             False where the claim was lost.
         """
-        return self._end(claim.job, claim.token, "failed", answer, error) == "done"
+        return self._end_claimed(claim, "failed", answer, error) == "done"
 
     def stop(self, claim: Claim) -> bool:
         """Ends a running job whose cancellation was asked for."""
-        return self._end(claim.job, claim.token, "canceled") == "done"
+        return self._end_claimed(claim, "canceled") == "done"
 
     def hand_back(self, claim: Claim) -> bool:
         """Puts a running job back, first in line, its attempt not counted: its worker has to leave."""
-        return self._end(claim.job, claim.token, "queued") == "done"
+        return self._end_claimed(claim, "queued") == "done"
 
     def expire(self, job_id: str) -> bool:
         """Forgets the result of a job that is over; the record itself stays as long again."""
-        is_done = self._finish_script(job_id, "normal", "", "expired") == "done"  # whatever its priority
+        is_done = self._end(job_id, "normal", "", "expired") == "done"  # whatever its priority
         if not is_done:
             with unavailable_if_away():
                 self.server.zrem(self.keys.expiry, job_id)
@@ -458,9 +449,13 @@ class Jobs:
                 args=[job.id],
             )
 
+    def _end_claimed(self, claim: Claim, state: State, *outcome: Any) -> Ending:
+        return self._end(claim.job.id, claim.job.priority, claim.token, state, *outcome)
+
     def _end(
         self,
-        job: Job,
+        job_id: str,
+        priority: Priority,
         token: str,
         state: State,
         answer: Mapping[str, Any] | None = None,
@@ -469,44 +464,27 @@ class Jobs:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        outcome = EndFields(
-            text,
-            "" if error is None else _error_json(error),
-            _measured(error, answer),
-            _segments_done(answer),
-        )
-        return self._finish_script(job.id, job.priority, token, state, outcome)
-
-    def _finish_script(
-        self, job_id: str, priority: Priority, token: str, state: State, outcome: EndFields | None = None
-    ) -> Ending:
-        outcome = outcome or EndFields()
         record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
                 keys=[record, stream, expiry, self.keys.recent_runs, *others],
                 args=[
-                    GROUP, job_id, token, state, outcome.answer, outcome.error, self._result_ttl,
-                    self.lease_ms, outcome.segments, outcome.measured,
+                    GROUP, job_id, token, state, text, "" if error is None else _error_json(error),
+                    self._result_ttl, self.lease_ms, _segments_done(answer),
+                    "" if state == "expired" else _measured(error, answer),
                 ],
             )  # fmt: skip
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
-        """Names what scripts need that may change a job's state."""
+        """Names what scripts need that may change a job's state; they have clock and letters last."""
         keys = self.keys
-        return [keys.job(job_id), keys.stream(priority), keys.events(job_id), *self._shared_keys]
+        return [keys.job(job_id), keys.stream(priority), keys.events(job_id), keys.clock, keys.dead]
 
     def _ending_keys(self, job_id: str, priority: Priority) -> list[str]:
         """Names what scripts need that may end a job."""
-        record, stream, *others = self._keys_of(job_id, priority)
-        events, clock, dead = others
+        record, stream, events, clock, dead = self._keys_of(job_id, priority)
         return [record, stream, self.keys.expiry, events, self.keys.ended, clock, dead]
-
-    @property
-    def _shared_keys(self) -> tuple[str, str]:
-        """Names what every script is given last (lua/common.lua)."""
-        return self.keys.clock, self.keys.dead
 
     @property
     def lease_ms(self) -> int:

@@ -106,12 +106,12 @@ class ReadAhead:
     def _fetch(self, attempt: Attempt) -> Place | None:
         """Fetches a video, in as many attempts as the job has; None where the job has ended instead."""
         while not self._ends.settle_if_stopped(attempt):
-            failed = self._fetches.fetch([attempt])
+            error = self._fetches.fetch(attempt)
             if self._ends.settle_if_stopped(attempt):
                 return None
-            if attempt not in failed:
+            if error is None:
                 return "read"
-            if not self._is_fetched_again(attempt, failed[attempt]):
+            if not self._is_fetched_again(attempt, error):
                 return None
         return None
 
