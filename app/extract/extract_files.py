@@ -45,7 +45,7 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
         bar.say(f"Extracting {', '.join(plan.extractors)}")
         for outcome in extract_in_processes(plan, videos, jobs):
             outcomes.append(outcome)
-            bar.print(_format_lines(outcome))
+            bar.print([printable(f"{outcome.file}: {line}") for line in outcome.predictions])
     if plan.form == "hdf5":
         for name in plan.extractors:
             link(plan.folder(name))
@@ -93,10 +93,6 @@ def _complete(plan: ExtractionPlan) -> ExtractionPlan:
     except OSError as error:
         raise UsageError(f"The folder {plan.out} cannot be made: {error.strerror}.") from error
     return replace(plan, extractors=tuple(dict.fromkeys([*needed, *plan.extractors])))
-
-
-def _format_lines(outcome: ExtractionOutcome) -> list[str]:
-    return [printable(f"{outcome.file}: {line}") for line in outcome.predictions]
 
 
 def _report(outcomes: Sequence[ExtractionOutcome]) -> int:

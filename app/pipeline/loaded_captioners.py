@@ -145,14 +145,16 @@ class LoadedCaptioners:
         stream_sets = [self._stream_sets[name] for name in choice.writers if name not in self.pretrained]
         if choice.captioner == FUSION:
             stream_sets.append(select_stream_set(self._embedding_of_fusion()[1]))
+        try:
+            return self._source_of(stream_sets)
+        except ValueError as error:
+            raise InvalidMembers(f"These captioners cannot be fed together: {error}.") from error
+
+    def _source_of(self, stream_sets: Sequence[StreamSet]) -> FeatureSource | CombinedFeatureSource:
         key = frozenset(stream_sets)
         if key not in self._feature_sources:
-            try:
-                self._feature_sources[key] = build_feature_source(
-                    list(dict.fromkeys(stream_sets)), self._pool, self._frames
-                )
-            except ValueError as error:
-                raise InvalidMembers(f"These captioners cannot be fed together: {error}.") from error
+            distinct = list(dict.fromkeys(stream_sets))
+            self._feature_sources[key] = build_feature_source(distinct, self._pool, self._frames)
         return self._feature_sources[key]
 
     def requests(self) -> Mapping[str, DecodeRequest]:
@@ -160,9 +162,7 @@ class LoadedCaptioners:
         requests = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
         requests |= {name: captioner.request for name, captioner in self.pretrained.items()}
         if self._embedding is not None:
-            requests[FUSION] = build_feature_source(
-                [select_stream_set(self._embedding[1])], self._pool, self._frames
-            ).request
+            requests[FUSION] = self._source_of([select_stream_set(self._embedding[1])]).request
         return requests
 
     def feature_identities(self) -> Mapping[str, str]:
@@ -171,9 +171,7 @@ class LoadedCaptioners:
         """
         identities = {name: self.feature_source(CaptionerChoice(name)).identity for name in self.checkpoints}
         if self._embedding is not None:
-            identities[FUSION] = build_feature_source(
-                [select_stream_set(self._embedding[1])], self._pool, self._frames
-            ).identity
+            identities[FUSION] = self._source_of([select_stream_set(self._embedding[1])]).identity
         return identities
 
     def digest(self, choice: CaptionerChoice) -> str:

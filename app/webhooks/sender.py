@@ -66,7 +66,7 @@ class Sender:
         except TimeoutError:
             return SendResult(_since(began), error=f"no answer within {SECONDS:g} seconds")
         except (httpx.HTTPError, OSError, ValueError) as error:
-            return SendResult(_since(began), error=_sentence(error))
+            return SendResult(_since(began), error=f"{type(error).__name__}: {error}"[:200])
         return _judged(response.status_code, response.headers, _since(began))
 
     async def close(self) -> None:
@@ -102,7 +102,3 @@ def _refused(began: float, reason: str) -> SendResult:
 
 def _since(began: float) -> float:
     return round(time.monotonic() - began, 3)
-
-
-def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]

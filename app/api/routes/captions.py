@@ -10,11 +10,10 @@ from fastapi import APIRouter, Path, Response
 
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
-from app.api.routes.jobs import KEEP, JobId, find, how_it_ended
+from app.api.routes.jobs import KEEP, JobId, find, how_it_ended, read_blob
 from app.documents.job import document_of, kept_segments
 from app.documents.segments import film_of
 from app.documents.subtitles import FORMATS
-from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 from app.jobs.keeping.kept_segments import attention_key, frame_key
 from models.caption import AttentionDocument
@@ -56,10 +55,8 @@ def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller
     """Returns where the captioner looked for each word of a segment's best caption, on the film's clock."""
     job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)
-    try:
-        data = service.blobs.read(attention_key(folder, number))
-    except BlobMissingError as error:
-        raise refusals.JobHasNoAttention("The job was sent with attention=false.") from error
+    missing = refusals.JobHasNoAttention("The job was sent with attention=false.")
+    data = read_blob(service, attention_key(folder, number), missing)
     return Response(data, media_type="application/json", headers=_caching(job))
 
 
@@ -75,10 +72,8 @@ def segment_frame(job_id: JobId, number: Number, service: ServiceDep, caller: Ca
     """Shows the frame that stands for a segment: the one at `representative`."""
     job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)
-    try:
-        data = service.blobs.read(frame_key(folder, number))
-    except BlobMissingError as error:
-        raise refusals.UnknownSegment(f"Segment {number} is kept no more.") from error
+    missing = refusals.UnknownSegment(f"Segment {number} is kept no more.")
+    data = read_blob(service, frame_key(folder, number), missing)
     return Response(data, media_type="image/jpeg", headers=_caching(job))
 
 

@@ -182,11 +182,23 @@ def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Resp
 def frame(job_id: JobId, number: int, service: ServiceDep, caller: CallerDep) -> Response:
     """Shows a frame that the captioner saw, counted from 0 in the order of `sampled`."""
     job = find(service, job_id, caller)
-    try:
-        data = service.blobs.read(f"{job.results}/frames/{number}.jpg")
-    except BlobMissingError as error:
-        raise refusals.UnknownFrame(f"The job has no frame {number}.") from error
+    missing = refusals.UnknownFrame(f"The job has no frame {number}.")
+    data = read_blob(service, f"{job.results}/frames/{number}.jpg", missing)
     return Response(data, media_type="image/jpeg", headers=KEEP)
+
+
+def read_blob(service: ApiDependencies, key: str, missing: refusals.RequestError) -> bytes:
+    """Reads what a route sends.
+
+    Args:
+        service: where blobs are.
+        key: of the blob.
+        missing: is raised where it is not there.
+    """
+    try:
+        return service.blobs.read(key)
+    except BlobMissingError as error:
+        raise missing from error
 
 
 def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
@@ -224,11 +236,9 @@ def _attention(service: ApiDependencies, job: Job) -> bytes:
         raise refusals.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
     if job.state != "succeeded":
         raise refusals.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
-    try:
-        return service.blobs.read(f"{job.results}/attention.json")
-    except BlobMissingError as error:
-        option = "validate_only=true" if job.submission.validate_only else "attention=false"
-        raise refusals.JobHasNoAttention(f"The job was sent with {option}.") from error
+    option = "validate_only=true" if job.submission.validate_only else "attention=false"
+    missing = refusals.JobHasNoAttention(f"The job was sent with {option}.")
+    return read_blob(service, f"{job.results}/attention.json", missing)
 
 
 def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
