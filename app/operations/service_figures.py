@@ -68,7 +68,7 @@ class Counts:
         return {name.removeprefix(prefix): self.numbers[name] for name in names}
 
     def kept(self, state: str) -> int:
-        """Counts the jobs that stand in a state in which jobs end: some have expired or were sent in again."""
+        """Counts the jobs that stand in this state now: others have expired, or were sent in again."""
         return max(0, self.of(f"ended:{state}") - self.of(f"left:{state}"))
 
     @property
