@@ -35,7 +35,7 @@ class Following:
         return event
 
     def note_break(self, error: httpx.TransportError | TryAgain) -> None:
-        """Counts a connection that broke. After too many raises Unreachable, or Refused where the service did."""
+        """Counts a connection that broke. Raises Unreachable, or what the service refused, after too many."""
         self._breaks += 1
         if self._breaks < self._most:
             return
