@@ -39,7 +39,7 @@ help:
 	@echo "make crash        kill, freeze and fill what runs jobs, print what was promised and measured"
 	@echo "make soak         300 jobs under kills: one end and one webhook each"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
-	@echo "make bench        the benchmarks, fifteen minutes: one table, and out/bench.jsonl"
+	@echo "make bench        the benchmarks, six minutes: one table, and out/bench.jsonl"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
 	@echo "make docker-test  build the images, start compose, kill, restart and scale it; prints a table (DOCKER_TEST=--help)"
 	@echo "make setup        install everything, start nothing"

@@ -56,12 +56,12 @@ def main() -> None:
     captioners = LoadedCaptioners(settings, "cpu")
     with tempfile.TemporaryDirectory() as folder, Decoder(settings.decoder) as decoder:
         clip = arguments.clip or CLIP.draw(Path(folder) / "clip.mp4")
-        found = measure(captioners, decoder, clip, arguments.rounds)
+        measured = measure(captioners, decoder, clip, arguments.rounds)
     fed = {
         name: captioners.feature_source(captioners.captioner_choices.resolve(CaptionOptions(captioner=name)))
-        for name in found
+        for name in measured
     }
-    speeds = {name: each.median(machine(settings.threads)) for name, each in together(found, fed).items()}
+    speeds = {name: each.median(machine(settings.threads)) for name, each in together(measured, fed).items()}
     print(table(speeds))
     if arguments.record:
         for name, path in list_checkpoints(settings.weights).items():
@@ -70,15 +70,15 @@ def main() -> None:
 
 def measure(captioners: LoadedCaptioners, decoder: Decoder, clip: Path, rounds: int) -> dict[str, Seconds]:
     """Captioner → its seconds. The first round warms up and is not counted."""
-    found = {name: Seconds() for name in captioners.captioner_choices.names}
+    times = {name: Seconds() for name in captioners.captioner_choices.names}
     for turn in range(rounds + 1):
-        for name, seconds in found.items():
+        for name, seconds in times.items():
             choice = captioners.captioner_choices.resolve(CaptionOptions(captioner=name))
             features, captions = once(captioners, choice, decoder, clip)
             if turn > 0:
                 seconds.features.append(features)
                 seconds.captions.append(captions)
-    return found
+    return times
 
 
 def together(found: Mapping[str, Seconds], fed: Mapping[str, object]) -> dict[str, Seconds]:

@@ -47,8 +47,8 @@ def main() -> None:
     parser.add_argument("--films", type=Path, help="keep the drawn films in this folder")
     parser.add_argument("--shapes", default="", help="only these, with commas between")
     arguments = parser.parse_args()
-    wanted = [name for name in arguments.shapes.split(",") if name]
-    shapes = [shape for shape in SHAPES if not wanted or shape.name in wanted]
+    names = [name for name in arguments.shapes.split(",") if name]
+    shapes = [shape for shape in SHAPES if not names or shape.name in names]
     rounds = dict.fromkeys(ROUNDS, 1) if arguments.quick else ROUNDS
     os.environ.setdefault("SVT_LOG", "1")  # the AV1 encoder tells errors only
     with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +164,7 @@ def make_rows(name: str, taken: Mapping[str, Sequence[Reading]], wanted: Sequenc
             continue
         wall = [statistics.median(each.wall for each in side) for side in (ours, readings)]
         right = [f"{count_right(side[-1], wanted)}" for side in (ours, readings)]
-        told = f"right {right[0]}" if peer in FLOORS else f"right {right[0]} / {right[1]} of {len(wanted)}"
+        rights = right[0] if peer in FLOORS else f"{right[0]} / {right[1]} of {len(wanted)}"
         error = readings[-1].error
         yield Row(
             benchmark="decode",
@@ -174,7 +174,7 @@ def make_rows(name: str, taken: Mapping[str, Sequence[Reading]], wanted: Sequenc
             peer_name=peer,
             unit="CPU s",
             repeats=len(ours),
-            note=f"{told}; wall {wall[0]:.2f} / {wall[1]:.2f} s{error and f', it failed: {error}'}",
+            note=f"right {rights}; wall {wall[0]:.2f} / {wall[1]:.2f} s{error and f', it failed: {error}'}",
         )
 
 

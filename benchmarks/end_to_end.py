@@ -180,17 +180,17 @@ def measure_stages(parts: Parts, data: Path, rounds: int) -> tuple[list[Row], fl
     least = {name: count / peak for name, count in work.items()}
     floor = spent["fewest"] + sum(least.values())
     row = partial(_milliseconds, repeats=rounds)
-    known = {name: f"{count / 1e9:.3g} GFLOP at {peak / 1e9:.0f} GFLOP/s" for name, count in work.items()}
+    notes = {name: f"{count / 1e9:.3g} GFLOP at {peak / 1e9:.0f} GFLOP/s" for name, count in work.items()}
     whole = spent["decoded"] + spent["answer"] + spent["stored"]
     return [
         row("decode", spent["decoded"], spent["fewest"], "fewest packets in a plain PyAV loop"),
-        row("features", spent["features"], least["features"], known["features"]),
-        row("captions, alone", spent["captions"], least["captions"], known["captions"]),
+        row("features", spent["features"], least["features"], notes["features"]),
+        row("captions, alone", spent["captions"], least["captions"], notes["captions"]),
         row(
             "captions, each of four with attention",
             spent["together"] / 4,
             least["captions"],
-            known["captions"],
+            notes["captions"],
         ),
         row("attention", max(0.0, spent["explained"] - spent["captions"])),
         row("answer", max(0.0, spent["answer"] - spent["features"] - spent["explained"])),
@@ -318,9 +318,9 @@ def find_ticks(path: Path, times: NDArray[np.float64]) -> list[tuple[int, list[i
         ticks = np.array(sorted(int(packet.pts or 0) for packet in packets))
         keys = np.array(sorted(int(packet.pts or 0) for packet in packets if packet.is_keyframe))
         seconds = (ticks - ticks[0]) * float(stream.time_base)
-    wanted = [int(ticks[np.abs(seconds - moment).argmin()]) for moment in times]
+    targets = [int(ticks[np.abs(seconds - moment).argmin()]) for moment in times]
     groups: dict[int, list[int]] = {}
-    for tick in wanted:
+    for tick in targets:
         behind = int(np.searchsorted(keys, tick, "right"))
         groups.setdefault(int(keys[max(0, behind - 1)]), []).append(tick)
     return list(groups.items())
@@ -328,20 +328,20 @@ def find_ticks(path: Path, times: NDArray[np.float64]) -> list[tuple[int, list[i
 
 def decode_fewest(path: Path, groups: Sequence[tuple[int, Sequence[int]]]) -> int:
     """Decodes those frames, and no more than lies between each group's key frame and its last."""
-    found = 0
+    count = 0
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         stream.codec_context.thread_count = 1
         for key, ticks in groups:
             container.seek(key, stream=stream)
-            last, wanted = ticks[-1], set(ticks)
+            last, targets = ticks[-1], set(ticks)
             for frame in container.decode(stream):
-                found += frame.pts in wanted
+                count += frame.pts in targets
                 if frame.pts is not None and frame.pts >= last:
                     break
-    if found != sum(len(ticks) for _, ticks in groups):
-        raise SystemExit(f"the plain loop found {found} of the frames")
-    return found
+    if count != sum(len(ticks) for _, ticks in groups):
+        raise SystemExit(f"the plain loop found {count} of the frames")
+    return count
 
 
 def _milliseconds(

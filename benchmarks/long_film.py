@@ -68,8 +68,8 @@ def main(
     ] = 2.0,
 ) -> None:
     """Print the numbers as the rows of a table."""
-    found = sorted(clips.iterdir()) if clips else []
-    usable = [path for path in found if path.suffix in (".mp4", ".avi", ".mkv", ".webm")]
+    files = sorted(clips.iterdir()) if clips else []
+    usable = [path for path in files if path.suffix in (".mp4", ".avi", ".mkv", ".webm")]
     usable = [path for path in usable if not path.stem.startswith(HAVE_CUTS)]
     with tempfile.TemporaryDirectory() as folder:
         film, parts = Path(folder, "film.mp4"), encode_parts(usable)
@@ -84,13 +84,13 @@ def main(
 def measure_cuts(film: Path, cuts: Sequence[float], data: Path) -> None:
     """Recall and precision of the borders of segments, and the speed of reading alone."""
     began = time.perf_counter()
-    found = [line["start"] for line in run(film, data, captioner=False).lines][1:]
+    borders = [line["start"] for line in run(film, data, captioner=False).lines][1:]
     spent = time.perf_counter() - began
-    hits = sum(is_near(cut, found) for cut in cuts)
-    right = sum(is_near(border, cuts) for border in found)
+    hits = sum(is_near(cut, borders) for cut in cuts)
+    right = sum(is_near(border, cuts) for border in borders)
     print(f"| recall of cuts | {hits / len(cuts):.4f} ({hits} of {len(cuts)}) |")
-    print(f"| precision | {right / len(found):.4f} ({right} of {len(found)}) |")
-    wrong = [f"{border:.2f}" for border in found if not is_near(border, cuts)]
+    print(f"| precision | {right / len(borders):.4f} ({right} of {len(borders)}) |")
+    wrong = [f"{border:.2f}" for border in borders if not is_near(border, cuts)]
     print(f"| borders that are no cuts, the first twenty | {' '.join(wrong[:20]) or 'none'} |")
     print(f"| reading alone | {spent:.0f} s |")
 

@@ -116,14 +116,14 @@ def main() -> int:
     arguments = parser.parse_args()
     engine = "engine:Obedient" if arguments.real else "colours:Sleeping"
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-    given = {
+    environment = {
         "REELWORD_WEBHOOK_SECRETS": secret,
         "REELWORD_WEBHOOK_HOSTS": "127.0.0.1",
         "REELWORD_MAX_BACKLOG": "10000",
     }
     receiver = Receiver(secret)
     with tempfile.TemporaryDirectory(prefix="reelword-soak-") as name, receiver.listening() as hook:
-        service = Deployment(Path(name), f"benchmarks.crash.{engine}", environment=given)
+        service = Deployment(Path(name), f"benchmarks.crash.{engine}", environment=environment)
         try:
             findings = list(soak(service, receiver, hook, arguments.jobs))
         finally:
@@ -137,15 +137,15 @@ def main() -> int:
 def soak(service: Deployment, receiver: Receiver, hook: str, count: int) -> Iterator[Finding]:
     """Sends ``count`` jobs under kills, and yields what came of it."""
     yield seconds("it starts", service.start())
-    told, timed, began = Told(), Timed(service), time.monotonic()
+    answers, timed, began = Told(), Timed(service), time.monotonic()
     with Killer(service) as killer, timed:
-        asyncio.run(send_all(service, hook, count, told))
+        asyncio.run(send_all(service, hook, count, answers))
     yield seconds(f"{count} jobs are over", time.monotonic() - began)
     yield Finding("processes killed meanwhile", sum(killer.kills.values()), least=1)
     for victim, kills in sorted(killer.kills.items()):
         yield Finding(f"  {victim}", kills)
-    yield from _ends(service, told, count, timed)
-    yield from _webhooks(service, receiver, told)
+    yield from _ends(service, answers, count, timed)
+    yield from _webhooks(service, receiver, answers)
     yield from timed.findings()
 
 

@@ -117,9 +117,9 @@ def right_mass(
 
     place: 0 where its own clip comes first, 1 where it comes second. None where a word has no attention.
     """
-    own, caption = reported
-    pair = (own, other) if place == 0 else (other, own)
-    film = {name: joined(pair[0][name], pair[1][name]) for name in own}
+    clip, caption = reported
+    pair = (clip, other) if place == 0 else (other, clip)
+    film = {name: joined(pair[0][name], pair[1][name]) for name in clip}
     captioner, half = writer.checkpoint.captioner, len(next(iter(film.values()))) // 2
     ids = [*captioner.vocabulary.encode([word.word for word in caption.words]), EOS]
     with torch.inference_mode():

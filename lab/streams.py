@@ -65,8 +65,8 @@ class Task:
         """``count`` of the first set's training pictures, evenly spread. Raises FileNotFoundError."""
         every = [item for _, captions in SETS for item in read_items(data / captions, "train")]
         kept, judged = hold_out(every, DEMO.held_out, SELECTION_SET, SELECTION_SEED)
-        own = [item for item in kept if item.id.startswith(SELECTION_SET)]
-        learned = own[:: max(1, len(own) // count)][:count]
+        candidates = [item for item in kept if item.id.startswith(SELECTION_SET)]
+        learned = candidates[:: max(1, len(candidates) // count)][:count]
         words = common_words(learned)
         return cls(learned, judged, shares(learned, words), shares(judged, words))
 
@@ -89,26 +89,26 @@ def common_words(items: Sequence[ArchiveItem]) -> list[str]:
 def shares(items: Sequence[ArchiveItem], words: Sequence[str]) -> Matrix:
     """(items, words): the share of an item's captions that have the word."""
     place = {word: i for i, word in enumerate(words)}
-    found = np.zeros((len(items), len(words)), np.float32)
-    for row, item in zip(found, items, strict=True):
+    matrix = np.zeros((len(items), len(words)), np.float32)
+    for row, item in zip(matrix, items, strict=True):
         for caption in item.captions:
             row[[place[word] for word in set(split_words(caption)) if word in place]] += 1 / len(
                 item.captions
             )
-    return found
+    return matrix
 
 
 def vectors(extractor: WindowExtractor, archive: Path, items: Sequence[ArchiveItem]) -> Matrix:
     """(items, channels): the mean of the extractor's first stream over places and time."""
     names = [item.files[0] for item in items]
-    found: dict[str, Matrix] = {}
+    means: dict[str, Matrix] = {}
     pictures = iter(read_pictures(archive, names))
     while group := list(islice(pictures, GROUP)):
         shown = [frames_of(picture, extractor.windows.stack_size) for _, picture in group]
         for (name, _), streams in zip(group, extractor.extract(shown), strict=True):
             values = next(iter(streams.values())).values.float().numpy()
-            found[name] = values.reshape(-1, values.shape[-1]).mean(0)
-    return np.stack([found[name] for name in names])
+            means[name] = values.reshape(-1, values.shape[-1]).mean(0)
+    return np.stack([means[name] for name in names])
 
 
 def frames_of(picture: NDArray[np.uint8], count: int) -> Frames:
@@ -157,18 +157,18 @@ def _ridge(x: Matrix, y: Matrix, strength: float, judged: Matrix) -> Matrix:
     centred = y - y.mean(0)
     eye = np.eye(min(x.shape), dtype=np.float32) * strength
     if x.shape[0] < x.shape[1]:
-        found: Matrix = judged @ x.T @ np.linalg.solve(x @ x.T + eye, centred)
+        predicted: Matrix = judged @ x.T @ np.linalg.solve(x @ x.T + eye, centred)
     else:
-        found = judged @ np.linalg.solve(x.T @ x + eye, x.T @ centred)
-    return found
+        predicted = judged @ np.linalg.solve(x.T @ x + eye, x.T @ centred)
+    return predicted
 
 
 def _mean_precision(scores: Matrix, truth: Matrix) -> float:
     """Over the words that any picture has."""
-    said = np.take_along_axis(truth, np.argsort(-scores, 0), 0) > 0
-    ranks = np.arange(1, len(said) + 1)[:, None]
-    total = said.sum(0)
-    of_words = (np.cumsum(said, 0) / ranks * said).sum(0)[total > 0] / total[total > 0]
+    ranked = np.take_along_axis(truth, np.argsort(-scores, 0), 0) > 0
+    ranks = np.arange(1, len(ranked) + 1)[:, None]
+    total = ranked.sum(0)
+    of_words = (np.cumsum(ranked, 0) / ranks * ranked).sum(0)[total > 0] / total[total > 0]
     return float(of_words.mean())
 
 

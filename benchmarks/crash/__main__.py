@@ -54,11 +54,11 @@ def main() -> int:
     with small_disk() as folder:
         service = Deployment(folder, f"benchmarks.crash.{engine}")
         try:
-            held = [(name_of(trial), hold(trial, service)) for trial in TRIALS]
+            results = [(name_of(trial), hold(trial, service)) for trial in TRIALS]
         finally:
             service.stop()
-    show(held)
-    broken = sum(not finding.is_kept for _, findings in held for finding in findings)
+    show(results)
+    broken = sum(not finding.is_kept for _, findings in results for finding in findings)
     verdict = f"{broken} promises broken" if broken else "all promises kept: nothing lost, nothing doubled"
     print(f"{verdict} ({time.monotonic() - began:.0f} s)")
     return 1 if broken else 0

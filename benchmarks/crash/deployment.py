@@ -74,7 +74,7 @@ class Deployment:
     def start(self) -> float:
         """Starts it and returns the seconds until it is ready with all workers."""
         began = time.monotonic()
-        given = {
+        environment = {
             "REELWORD_DATA": str(self.data),
             "REELWORD_ENGINE": self._engine,
             "REELWORD_WORKERS": str(WORKERS),
@@ -90,7 +90,7 @@ class Deployment:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "app", "serve"],
                 cwd=ROOT,
-                env={**os.environ, **given},
+                env={**os.environ, **environment},
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -134,8 +134,8 @@ class Deployment:
     def pids(self, words: str, parent: int | None = None) -> list[int]:
         """Its processes whose command line has these words."""
         assert self._process is not None
-        found = psutil.Process(parent or self._process.pid).children(recursive=True)
-        return [child.pid for child in found if words in command_of(child)]
+        children = psutil.Process(parent or self._process.pid).children(recursive=True)
+        return [child.pid for child in children if words in command_of(child)]
 
     @property
     def redis_pid(self) -> int:
@@ -227,8 +227,8 @@ class Deployment:
 
     def record(self, job_id: str) -> dict[str, str]:
         with self.redis() as client:
-            found: Any = client.hgetall(f"reelword:job:{job_id}")
-        return dict(found)
+            fields: Any = client.hgetall(f"reelword:job:{job_id}")
+        return dict(fields)
 
     def redis_now(self) -> float:
         with self.redis() as client:
@@ -244,8 +244,8 @@ class Deployment:
 
     def names(self, folder: str) -> list[str]:
         """What lies below a folder of the data."""
-        found = self.data / folder
-        return sorted(file.name for file in found.iterdir()) if found.exists() else []
+        place = self.data / folder
+        return sorted(file.name for file in place.iterdir()) if place.exists() else []
 
     def successes(self) -> Counter[str]:
         """How often each job's success was written, by the workers' own log."""

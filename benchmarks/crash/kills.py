@@ -67,19 +67,19 @@ def worker_killed(service: Deployment) -> Iterator[Finding]:
 
 def worker_with_a_batch(service: Deployment, ids: Sequence[str]) -> int:
     """The process that holds most of these jobs, once one holds several."""
-    held: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
 
     def is_there() -> bool:
         records = [service.record(job_id) for job_id in ids]
         names = [
             record["worker"] for record in records if record["state"] == "running" and "worker" in record
         ]
-        held.clear()
-        held.update(int(name.rsplit("-", 2)[1]) for name in names)
-        return max(held.values(), default=0) > 1
+        counts.clear()
+        counts.update(int(name.rsplit("-", 2)[1]) for name in names)
+        return max(counts.values(), default=0) > 1
 
     service.wait(is_there, 30)
-    return held.most_common(1)[0][0]
+    return counts.most_common(1)[0][0]
 
 
 def held_by(service: Deployment, ids: Sequence[str], worker: int) -> list[str]:

@@ -43,12 +43,12 @@ def redis_frozen(service: Deployment) -> Iterator[Finding]:
     workers, pid = service.pids("app worker"), service.redis_pid
     os.kill(pid, signal.SIGSTOP)
     began = time.monotonic()
-    asked = {
+    requests = {
         "GET /jobs/{id}": lambda: service.ask(f"/jobs/{ids[0]}"),
         "GET /readyz": lambda: service.ask("/readyz"),
         "POST /caption": lambda: service.post("plain"),
     }
-    findings = [told_to_come_back(name, ask) for name, ask in asked.items()]
+    findings = [told_to_come_back(name, ask) for name, ask in requests.items()]
     time.sleep(max(0.0, FROZEN_SECONDS - (time.monotonic() - began)))
     os.kill(pid, signal.SIGCONT)
     for pair in findings:
@@ -90,8 +90,8 @@ def disk_full(service: Deployment) -> Iterator[Finding]:
     if service.free() > SMALL_DISK:
         yield Finding("left out: no small disk can be mounted here (that takes root)", 0)
         return
-    done = service.submit("plain")
-    service.wait_for_all([done])
+    earlier = service.submit("plain")
+    service.wait_for_all([earlier])
     workers = service.pids("app worker")
     fill(service, leave=32 * MIB)
     is_refused = status(service.post("plain")) == 507
@@ -100,7 +100,7 @@ def disk_full(service: Deployment) -> Iterator[Finding]:
     began, away, codes = time.monotonic(), 0.0, set()
     while time.monotonic() - began < FULL_SECONDS:
         codes.add(status(service.post("plain")))
-        if service.job(done) is None:
+        if service.job(earlier) is None:
             away = time.monotonic() - began
         time.sleep(0.2)
     yield Finding("nothing free: uploads answered otherwise than with 507", len(codes - {507}), limit=0)

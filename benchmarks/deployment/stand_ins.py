@@ -193,8 +193,8 @@ class Bootstrap:
 
 def list_mirrors() -> dict[str, str]:
     """Reads where this machine's Debian takes packages from, by the archive's label."""
-    wanted = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
-    lines = subprocess.run(wanted, capture_output=True, text=True).stdout.splitlines()
+    query = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
+    lines = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
     return {label: address for label, _, address in (line.partition(" ") for line in lines)}
 
 

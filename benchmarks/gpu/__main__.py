@@ -129,10 +129,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--compile", action="store_true", help="networks by torch.compile too")
     arguments = parser.parse_args()
     arguments.only = [name for name in arguments.only.split(",") if name]
-    known = {*list_extractors(), *list_paper_captioners()}
-    if unknown := set(arguments.only) - known:
+    names = {*list_extractors(), *list_paper_captioners()}
+    if unknown := set(arguments.only) - names:
         parser.error(
-            f"there is no network or captioner {min(unknown)}; there are: {', '.join(sorted(known))}"
+            f"there is no network or captioner {min(unknown)}; there are: {', '.join(sorted(names))}"
         )
     arguments.parts = arguments.parts.split(",")
     if unknown := set(arguments.parts) - set(PARTS):

@@ -31,10 +31,10 @@ def measure_captions(name: str, recipe: str, measuring: Measuring) -> Iterator[R
         recipe: its paper's.
         measuring: on which device, how often.
     """
-    made = PaperBatch.make(name, recipe, measuring.quick)
-    made = made if measuring.quick else with_videos(made, VIDEOS)
-    captioner = made.captioner.to(measuring.device).eval()
-    inputs = move_to(made.batch, measuring.device).inputs_of(captioner)
+    paper = PaperBatch.make(name, recipe, measuring.quick)
+    paper = paper if measuring.quick else with_videos(paper, VIDEOS)
+    captioner = paper.captioner.to(measuring.device).eval()
+    inputs = move_to(paper.batch, measuring.device).inputs_of(captioner)
 
     def write(precision: Precision) -> None:
         with torch.inference_mode(), autocast(DTYPES[precision], measuring.device):
@@ -55,14 +55,14 @@ def measure_training(name: str, recipe: str, measuring: Measuring) -> Iterator[R
         recipe: its paper's.
         measuring: on which device, how often.
     """
-    made = PaperBatch.make(name, recipe, measuring.quick)
+    paper = PaperBatch.make(name, recipe, measuring.quick)
     taken: dict[Precision, float] = {}
     for precision in BOTH:
-        step = TrainingStep(made, measuring.device, precision)
+        step = TrainingStep(paper, measuring.device, precision)
         taken[precision] = measuring.seconds(step.take)
         operations = measuring.count_operations(step.take)
         share = measuring.share_of_peak(operations, taken[precision], precision)
-        note = ", ".join(filter(None, (f"{len(made.batch.ids)} videos", share, measuring.memory())))
+        note = ", ".join(filter(None, (f"{len(paper.batch.ids)} videos", share, measuring.memory())))
         peer, peer_name = (None, "") if precision == "fp32" else (taken["fp32"], "fp32")
         yield Row("gpu", f"{name} step {precision}", taken[precision], "s", peer, peer_name, note=note)
 

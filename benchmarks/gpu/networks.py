@@ -41,7 +41,7 @@ class NetworkCheck:
         exact = self._made(name, torch.device("cpu"), "torch", "fp32")
         stacks = windows(exact, self.clip, 1 if self.measuring.quick else 2)
         begin = time.perf_counter()
-        wanted = extract(exact, stacks)
+        expected = extract(exact, stacks)
         cpu_speed = len(stacks) / (time.perf_counter() - begin)
         del exact
         for engine, precision in self.ways:
@@ -49,13 +49,18 @@ class NetworkCheck:
             row = partial(Row, "gpu", label, unit="windows/s", peer=cpu_speed, better="more")
             try:
                 extractor = self._made(name, self.measuring.device, engine, precision)
-                found = compare(extract(extractor, stacks.to(self.measuring.device)), wanted)
+                alike = compare(extract(extractor, stacks.to(self.measuring.device)), expected)
                 speed, share = self._speed(extractor, stacks, precision)
             except Exception as error:  # a network that fails is one row of the table, not its end
                 fault = f"{FAULT}{type(error).__name__}: {error}".splitlines()[0][:200]
                 yield row(0.0, peer_name="CPU fp32", note=fault)
                 continue
-            notes = (share, f"cosine {found.cosine:.4f}", self.measuring.memory(), judge(found, precision))
+            notes = (
+                share,
+                f"cosine {alike.cosine:.4f}",
+                self.measuring.memory(),
+                judge(alike, precision),
+            )
             yield row(speed, peer_name="CPU fp32", note=", ".join(filter(None, notes)))
             del extractor
 

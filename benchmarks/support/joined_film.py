@@ -122,15 +122,15 @@ def _sources(clips: Sequence[Path]) -> Iterator[tuple[int, list[Picture]]]:
 
 def _pictures(clip: Path) -> list[Picture]:
     """A clip's first pictures at ``RATE``, squashed to the film's size."""
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     with av.open(str(clip)) as container:
         for frame in container.decode(video=0):
             picture = np.asarray(frame.to_ndarray(width=WIDTH, height=HEIGHT, format="rgb24"), np.uint8)
             due = int((frame.time or 0.0) * RATE) + 1
-            found += [picture] * max(0, due - len(found))
-            if len(found) > 2 * LONGEST * RATE:
+            pictures += [picture] * max(0, due - len(pictures))
+            if len(pictures) > 2 * LONGEST * RATE:
                 break
-    return found
+    return pictures
 
 
 def _pattern(number: int) -> list[Picture]:

@@ -14,7 +14,6 @@ from extractors.windowing.window_rows import WindowRows
 
 #: Two boxes are one that moved a little.
 SAME = 0.8
-HEADINGS = "largest difference, relative | least cosine | top-1 kept | boxes kept"
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,6 @@ class Likeness:
             self.boxes + other.boxes,
             self.boxes_kept + other.boxes_kept,
         )
-
-    def __str__(self) -> str:
-        """Under HEADINGS."""
-        classes = f"{self.classes_kept}/{self.rows}" if self.rows else ""
-        boxes = f"{self.boxes_kept}/{self.boxes}" if self.boxes else ""
-        return f"{self.difference:.1e} | {self.cosine:.4f} | {classes} | {boxes}"
 
 
 def compare(fast: Mapping[str, WindowRows], exact: Mapping[str, WindowRows]) -> Likeness:

@@ -50,14 +50,14 @@ class PaperBatch:
         """
         run: PaperRun = find_paper_run(recipe, name)
         streams = find_stream_set(run.streams)
-        known = Vocabulary([f"word{i}" for i in range(FEW_WORDS if quick else WORDS)])
+        vocabulary = Vocabulary([f"word{i}" for i in range(FEW_WORDS if quick else WORDS)])
         torch.manual_seed(0)
-        captioner = captioner_class(name)(run.config(streams), known)
+        captioner = captioner_class(name)(run.config(streams), vocabulary)
         plan = run.plan(1000)
         if quick:
             plan = plan.model_copy(update={"videos": FEW_VIDEOS})
-        made = _make_batch(captioner, {each.stream: each for each in streams.inputs}, plan, quick)
-        return cls(captioner, plan, made)
+        batch = _make_batch(captioner, {each.stream: each for each in streams.inputs}, plan, quick)
+        return cls(captioner, plan, batch)
 
 
 def _make_batch(

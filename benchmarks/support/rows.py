@@ -96,15 +96,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def tell(rows: Iterable[Row], results: Path | None = None) -> None:
     """Appends the rows to a file, or prints them as JSON lines where there is none; then prints a table."""
-    found = list(rows)
-    lines = "".join(f"{row.to_json()}\n" for row in found)
+    listed = list(rows)
+    lines = "".join(f"{row.to_json()}\n" for row in listed)
     if results is None:
         print(lines, end="", flush=True)
     else:
         results.parent.mkdir(parents=True, exist_ok=True)
         with results.open("a", encoding="utf-8") as file:
             file.write(lines)
-    print_table(found)
+    print_table(listed)
 
 
 def print_table(rows: Sequence[Row], title: str = "") -> None:

@@ -53,7 +53,7 @@ def main(film: Path, data: Path, captions: str, shortest: float) -> None:
     """A line of JSON for each segment with the seconds since the models were loaded, and one at the end."""
     began = time.perf_counter()
     captioner = _captioner(data, captions == "captions", shortest)
-    known = len(captioner.known(film))
+    kept = len(captioner.known(film))
     loaded = time.perf_counter()
     reading = captioner.caption(film)
     while True:
@@ -62,9 +62,9 @@ def main(film: Path, data: Path, captions: str, shortest: float) -> None:
         except StopIteration as end:
             document = end.value.model_dump(mode="json")
             break
-        told = {"seconds": time.perf_counter() - loaded, "start": segment.start, "caption": segment.caption}
-        print(json.dumps(told), flush=True)
-    print(json.dumps({"loaded": loaded - began, "known": known, "document": document}), flush=True)
+        line = {"seconds": time.perf_counter() - loaded, "start": segment.start, "caption": segment.caption}
+        print(json.dumps(line), flush=True)
+    print(json.dumps({"loaded": loaded - began, "known": kept, "document": document}), flush=True)
 
 
 def _captioner(data: Path, captions: bool, shortest: float) -> FilmCaptioner:

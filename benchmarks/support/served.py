@@ -43,7 +43,7 @@ class ServedInstance:
 
     def __enter__(self) -> ServedInstance:
         self._data.mkdir(parents=True, exist_ok=True)
-        given = {
+        settings = {
             "REELWORD_DATA": str(self._data),
             "REDIS_URL": "",
             "PORT": "0",
@@ -53,7 +53,7 @@ class ServedInstance:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "app", "serve"],
             cwd=ROOT,
-            env={**os.environ, **given, **self._environment},
+            env={**os.environ, **settings, **self._environment},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -89,10 +89,10 @@ class ServedInstance:
 
     def memory(self) -> dict[str, int]:
         """Returns the bytes in RAM of each kind of process."""
-        held: dict[str, int] = defaultdict(int)
+        sizes: dict[str, int] = defaultdict(int)
         for process in self._processes():
-            held[_role_of(process)] += process.memory_info().rss
-        return dict(held)
+            sizes[_role_of(process)] += process.memory_info().rss
+        return dict(sizes)
 
     def _processes(self) -> list[psutil.Process]:
         parent = psutil.Process(self._process.pid)

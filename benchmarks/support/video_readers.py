@@ -89,8 +89,8 @@ def read_with_opencv(asked: ReadRequest) -> Pixels:
     cv2.setNumThreads(THREADS)
     film = cv2.VideoCapture(asked.path, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, THREADS])
     rows, columns = asked.size
-    found = _seek_with_opencv(film, asked) if asked.count else _read_on_with_opencv(film, asked)
-    pictures = [cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_AREA) for picture in found]
+    frames = _seek_with_opencv(film, asked) if asked.count else _read_on_with_opencv(film, asked)
+    pictures = [cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_AREA) for picture in frames]
     return np.stack([cv2.cvtColor(picture, cv2.COLOR_BGR2RGB) for picture in pictures])
 
 
@@ -150,8 +150,8 @@ MODULES = {"torchcodec": "torchcodec", "decord": "decord", "OpenCV": "cv2"}
 
 def find_ffmpeg() -> str | None:
     """Find an ffmpeg to run: the system's, else the one inside imageio-ffmpeg."""
-    if found := shutil.which("ffmpeg"):
-        return found
+    if installed := shutil.which("ffmpeg"):
+        return installed
     if find_spec("imageio_ffmpeg") is None:
         return None
     import imageio_ffmpeg
@@ -207,8 +207,8 @@ class ReaderProcess:
         answer = self._process.stdout.readline()
         if not answer:
             raise EOFError(f"{self.name} has died")
-        told = json.loads(answer)
-        return Reading(**{**told, "numbers": tuple(told["numbers"])})
+        reading = json.loads(answer)
+        return Reading(**{**reading, "numbers": tuple(reading["numbers"])})
 
 
 def lend_ffmpeg_libraries(folder: Path) -> None:
@@ -224,9 +224,9 @@ def serve(name: str, lines: Iterator[str]) -> Iterator[str]:
     """Answer requests, a line each."""
     read = READERS[name]
     for line in lines:
-        asked = json.loads(line)
-        asked |= {"seconds": tuple(asked["seconds"]), "size": tuple(asked["size"])}
-        yield json.dumps(asdict(_measure(read, ReadRequest(**asked))))
+        request = json.loads(line)
+        request |= {"seconds": tuple(request["seconds"]), "size": tuple(request["size"])}
+        yield json.dumps(asdict(_measure(read, ReadRequest(**request))))
 
 
 def _measure(read: Callable[[ReadRequest], Pixels | None], asked: ReadRequest) -> Reading:

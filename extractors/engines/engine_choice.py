@@ -1,6 +1,6 @@
 """Chooses the device and the engine that run a network.
 
-On a CPU OpenVINO is several times faster (`python -m benchmarks.extract` says by how much on your machine);
+On a CPU OpenVINO is several times faster (docs/results/extractors.md has a table of each network's gain);
 where it is not installed, or the device is a GPU, torch runs the same module.
 """
 

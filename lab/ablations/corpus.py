@@ -70,8 +70,8 @@ class AblationCorpus:
         Raises:
             FileNotFoundError: ``data`` lacks the sets.
         """
-        wanted = combine_stream_sets([find_stream_set(name) for name in streams.split("+")])
-        inputs = PictureInputs.build(wanted, wanted.streams, read_cards(teachers), device)
+        stream_set = combine_stream_sets([find_stream_set(name) for name in streams.split("+")])
+        inputs = PictureInputs.build(stream_set, stream_set.streams, read_cards(teachers), device)
         kept, held_out = inputs.items(data, cache, RECIPE.held_out)
         if not held_out:
             raise FileNotFoundError(f"{data} has no pictures of {SELECTION_SET} to judge by")

@@ -42,8 +42,8 @@ class SingleReader:
 
     def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
         """Writes the best caption of each video."""
-        found = decode(self.captioner, self._encode(batches), OPTIONS)
-        return [_decode_words(self.captioner, hypotheses[0]) for hypotheses in found]
+        hypotheses_by_video = decode(self.captioner, self._encode(batches), OPTIONS)
+        return [_decode_words(self.captioner, hypotheses[0]) for hypotheses in hypotheses_by_video]
 
     def read_attention(self, batches: Mapping[str, Batch], captions: Sequence[Words]) -> list[StepAttention]:
         """Returns where the words of given captions look, one caption a video.
@@ -83,8 +83,8 @@ class AveragedReader:
     def write_captions(self, batches: Mapping[str, Batch]) -> list[Words]:
         """Writes the best caption of each video."""
         memory = self.ensemble.encode_batches(order_inputs(self.ensemble, batches))
-        found = decode(self.ensemble, memory, OPTIONS)
-        return [_decode_words(self.ensemble, hypotheses[0]) for hypotheses in found]
+        hypotheses_by_video = decode(self.ensemble, memory, OPTIONS)
+        return [_decode_words(self.ensemble, hypotheses[0]) for hypotheses in hypotheses_by_video]
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,8 +76,8 @@ class AblationResults:
         if not path.exists():
             with atomic_write(path) as unfinished:
                 unfinished.write_text(plan.model_dump_json(indent=1))
-        elif (known := AblationPlan.model_validate_json(path.read_text())) != plan:
-            raise AnotherPlan(f"{self.folder} holds rows of another plan ({known}): give another --out")
+        elif (earlier := AblationPlan.model_validate_json(path.read_text())) != plan:
+            raise AnotherPlan(f"{self.folder} holds rows of another plan ({earlier}): give another --out")
 
     def has(self, job: AblationJob) -> bool:
         """Tells whether a job is finished."""
@@ -90,12 +90,12 @@ class AblationResults:
 
     def load(self, jobs: Sequence[AblationJob]) -> dict[str, list[RowResult]]:
         """Reads the results that are there: row → one a seed."""
-        found: dict[str, list[RowResult]] = {}
+        results: dict[str, list[RowResult]] = {}
         for job in jobs:
             if self.has(job):
                 result = RowResult.model_validate_json(self._path(job.name).read_text())
-                found.setdefault(job.row.name, []).append(result)
-        return found
+                results.setdefault(job.row.name, []).append(result)
+        return results
 
     def run_folder(self, name: str) -> Path:
         """Returns the folder of a trained row."""

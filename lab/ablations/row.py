@@ -148,25 +148,21 @@ def list_jobs(
     chosen = [family for family in families if only in (None, family.name)]
     if not chosen:
         raise UnknownRow(f"no family is called {only!r}; there are: {', '.join(f.name for f in families)}")
-    wanted = _with_sources(chosen, rows)
+    names = _with_sources(chosen, rows)
     every = [
-        AblationJob(f, row, seed)
-        for f in chosen
-        for row in f.rows
-        if row.name in wanted
-        for seed in row.seeds
+        AblationJob(f, row, seed) for f in chosen for row in f.rows if row.name in names for seed in row.seeds
     ]
     return sorted(every, key=lambda job: (SEEDS.index(job.seed), not job.row.headline))
 
 
 def _with_sources(families: Sequence[RowFamily], rows: Sequence[str]) -> set[str]:
     """Returns the names asked for, all where none is, and the rows that they read."""
-    known = {row.name: row for family in families for row in family.rows}
-    if unknown := [name for name in rows if name not in known]:
+    rows_by_name = {row.name: row for family in families for row in family.rows}
+    if unknown := [name for name in rows if name not in rows_by_name]:
         raise UnknownRow(f"no row is called {unknown[0]!r}; --list shows those there are")
-    wanted = set(rows) or set(known)
+    names = set(rows) or set(rows_by_name)
     for name in rows:
-        make = known[name].make
+        make = rows_by_name[name].make
         if isinstance(make, ReadingSpec) and not make.shipped:
-            wanted.update(make.of)
-    return wanted
+            names.update(make.of)
+    return names

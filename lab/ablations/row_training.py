@@ -59,8 +59,8 @@ def build_recipe(job: AblationJob, plan: AblationPlan) -> Recipe:
         "phases": {"first_step": steps // 4, "combined": steps - steps // 4},
         "soft_weight": 0.5 if plan.teachers else 0.0,
     }
-    own = job.row.make.recipe if isinstance(job.row.make, TrainingSpec) else {}
-    return RECIPE.model_copy(update={**update, **own})
+    changes = job.row.make.recipe if isinstance(job.row.make, TrainingSpec) else {}
+    return RECIPE.model_copy(update={**update, **changes})
 
 
 def train_row(
@@ -131,10 +131,10 @@ def _train(
 
 
 def _take_steps(trainer: Trainer, captioner: AnyCaptioner) -> None:
-    own = [spec for spec in captioner.phases if spec.name in trainer.recipe.phases]
-    for spec in own:
+    phases = [spec for spec in captioner.phases if spec.name in trainer.recipe.phases]
+    for spec in phases:
         go_through(spec, trainer, captioner)
-    if not own:
+    if not phases:
         trainer.train(captioner)
 
 

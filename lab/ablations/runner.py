@@ -43,13 +43,13 @@ class AblationRunner:
         Raises NotThere, FileNotFoundError.
         """
         corpus, make = self.corpus(self._name_streams(job)), job.row.make
-        done: TrainedRow | None = None
+        trained: TrainedRow | None = None
         if isinstance(make, TrainingSpec):
             folder = self.results.run_folder(job.name)
             words = load_word_weights(job.family, corpus.vocabulary, self.weights) if self.plan.words else {}
-            done = train_row(job, corpus, self.plan, folder, words)
-            captioners = {job.row.name: done.captioner}
-            reader: Reader = SingleReader(done.captioner)
+            trained = train_row(job, corpus, self.plan, folder, words)
+            captioners = {job.row.name: trained.captioner}
+            reader: Reader = SingleReader(trained.captioner)
         else:
             captioners = {name: self._read(make, name, job.seed, corpus) for name in make.of}
             reader = self._make_reader(make, captioners)
@@ -57,8 +57,8 @@ class AblationRunner:
         result = RowResult(
             row=job.row.name,
             seed=job.seed,
-            steps=done.steps if done else None,
-            seconds=done.seconds if done else 0.0,
+            steps=trained.steps if trained else None,
+            seconds=trained.seconds if trained else 0.0,
             parameters=sum(p.numel() for each in captioners.values() for p in each.parameters()),
             scores={
                 name: score_row(reader, shown[name], corpus, job.row.measures_attention)

@@ -63,17 +63,17 @@ def measure_attention(attention: StepAttention, true: NDArray[np.bool_]) -> Mapp
     refocus, 1 where the predicted key frame or the default one is true. No words look by chance.
     """
     steps, chance = torch.from_numpy(true).to(attention.temporal.device), float(true.mean())
-    found = dict.fromkeys(("chance", "attention", "word_frame"), chance)
+    shares = dict.fromkeys(("chance", "attention", "word_frame"), chance)
     temporal = attention.temporal.float()
     if len(temporal):
-        found["attention"] = float((temporal * steps).sum(1).mean())
-        found["word_frame"] = float(steps[temporal.argmax(1)].float().mean())
+        shares["attention"] = float((temporal * steps).sum(1).mean())
+        shares["word_frame"] = float(steps[temporal.argmax(1)].float().mean())
     extras = attention.extras
     if "selected" in extras:
         selected = extras["selected"].float()
         total = selected.sum()
-        found["selected"] = float((selected * steps).sum() / total) if total > 0 else chance
+        shares["selected"] = float((selected * steps).sum() / total) if total > 0 else chance
     for name, key in (("key_frame", "key_frame"), ("middle", "default_key_frame")):
         if key in extras:
-            found[name] = float(true[int(extras[key][0])]) if len(extras[key]) else chance
-    return found
+            shares[name] = float(true[int(extras[key][0])]) if len(extras[key]) else chance
+    return shares

@@ -86,13 +86,13 @@ def score_checkpoint(captioner: AnyCaptioner, judged: HeldOutPictures) -> Checkp
     """Scores a captioner on the pictures of ``judged``."""
     memories = [captioner.encode_batches(order_inputs(captioner, group)) for group in judged.groups]
     ids = [item.id for item in judged.items]
-    found = []
+    scores = []
     for options in WAYS:
         written = [best.tokens for memory in memories for best, *_ in decode(captioner, memory, options)]
         captions = [captioner.vocabulary.decode(tokens) for tokens in written]
-        found.append(100 * np.asarray(judged.scorer.score(ids, captions), np.float64))
+        scores.append(100 * np.asarray(judged.scorer.score(ids, captions), np.float64))
     nats, words = _measure_likelihood(captioner, memories, judged)
-    return CheckpointScore(np.mean(found, 0), nats, words)
+    return CheckpointScore(np.mean(scores, 0), nats, words)
 
 
 def _measure_likelihood(
@@ -143,9 +143,9 @@ def compare(
     columns = ("checkpoint", "CIDEr-D, five ways", "above the first", "nats a word")
     table, first = Table(*columns, title=f"{len(judged.items)} held-out pictures"), None
     for name, checkpoint in loaded.items():
-        found = score_checkpoint(checkpoint.captioner, judged)
-        first = first or found
-        difference, deviation = found.compare_with(first)
+        score = score_checkpoint(checkpoint.captioner, judged)
+        first = first or score
+        difference, deviation = score.compare_with(first)
         reported = f"{difference:+.2f} ± {deviation:.2f}"
-        table.add_row(name, f"{found.cider.mean():.2f}", reported, f"{found.nats_a_word:.4f}")
+        table.add_row(name, f"{score.cider.mean():.2f}", reported, f"{score.nats_a_word:.4f}")
     Console().print(table)

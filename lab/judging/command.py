@@ -72,9 +72,9 @@ def add_clips(
     from app.pipeline.engine import Engine
     from app.terminal import show_progress
 
-    known = {clip.name for clip in session.clips}
+    earlier = {clip.name for clip in session.clips}
     files = (
-        [video.file for video in find_videos(paths, None) if video.file.name not in known] if paths else []
+        [video.file for video in find_videos(paths, None) if video.file.name not in earlier] if paths else []
     )
     if not files:
         return
@@ -89,10 +89,10 @@ def add_clips(
 
 
 def _chosen(engine: Engine, captioners: str | None) -> list[str]:
-    known = [info.name for info in engine.info.captioners]
-    names = known if captioners is None else [name.strip() for name in captioners.split(",")]
-    if unknown := [name for name in names if name not in known]:
-        raise UsageError(f"There is no captioner called {unknown[0]}; there are: {', '.join(known)}.")
+    registered = [info.name for info in engine.info.captioners]
+    names = registered if captioners is None else [name.strip() for name in captioners.split(",")]
+    if unknown := [name for name in names if name not in registered]:
+        raise UsageError(f"There is no captioner called {unknown[0]}; there are: {', '.join(registered)}.")
     return names
 
 
@@ -170,9 +170,9 @@ def write_scores(session: JudgingSession, settings: Settings) -> None:
     if left := len(list(unjudged(session.clips))):
         raise UsageError(f"{left} clips have captions without a mark: mark them first.")
     installed = pretrained_captioners(settings)
-    known = {card.name for card in installed.list()}
+    names = {card.name for card in installed.list()}
     for name, score in session.scores().items():
-        if name in known:
+        if name in names:
             spent = session.seconds[name]
             speed = MeasuredSpeed(
                 feature_seconds=round(spent.features / spent.clips, 4),

@@ -169,7 +169,7 @@ class JudgingSession:
             for caption in clip.captions:
                 for captioner in caption.captioners:
                     marks.setdefault(captioner, []).extend([caption.mark] if caption.mark else [])
-        scores = {name: Score(*(found.count(mark) for mark in MARKS)) for name, found in marks.items()}
+        scores = {name: Score(*(each.count(mark) for mark in MARKS)) for name, each in marks.items()}
         return dict(sorted(scores.items(), key=lambda item: (-item[1].per_cent, item[0])))
 
     def _read(self) -> _State:

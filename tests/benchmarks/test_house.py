@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.house import (
+    MEASURING,
     PACKAGES,
     ROOT,
     circles,
@@ -39,15 +40,6 @@ EXPLAINED_ELSEWHERE = {
     "extractors.video_features.feature_files.write",
     "extractors.video_features.npy_hdf5.write",
 }
-#: How many locals are called by a participle (benchmarks.house.BANNED_LOCALS), at most; to become 0.
-MOST_BANNED_LOCALS = {
-    "app": 0,
-    "training": 0,
-    "models": 0,
-    "extractors": 0,
-    "benchmarks": 60,
-    "lab": 26,
-}
 MOST_FILES = 15  #: of a folder, its __init__.py included
 
 
@@ -70,9 +62,9 @@ def test_docstrings_begin_with_what_is_done_and_explain_many_parameters(package:
     assert [name for name in counted.without_args if name not in EXPLAINED_ELSEWHERE] == []
 
 
-@pytest.mark.parametrize("package", MOST_BANNED_LOCALS)
-def test_no_local_more_is_called_by_a_participle(package: str) -> None:
-    assert len(count(package).banned_locals) <= MOST_BANNED_LOCALS[package]
+@pytest.mark.parametrize("package", [*PACKAGES, *MEASURING])
+def test_no_local_is_called_by_a_participle(package: str) -> None:
+    assert count(package).banned_locals == ()
 
 
 def test_locals_called_by_a_participle_are_found() -> None:

@@ -1,6 +1,6 @@
 """Is each video of a collection captioned once when a node of a cluster is killed, and when the driver is?
 
-    python -m benchmarks.scale.cluster_kill [--videos 48] [--nodes 3] [--real]
+    python -m benchmarks.cluster_kill [--videos 48] [--nodes 3] [--real]
 
 The cluster is Ray's own on this machine: a head without work, and nodes of two CPUs, each with its raylet and
 object store. First a node with an engine is killed once rows are there; the command must end by itself. Then,
@@ -39,7 +39,7 @@ CPUS = 2  #: of each node
 STORE = 200 * 2**20  #: bytes of each node's object store
 SLOW_EVERY = 6  #: of the videos one takes three seconds
 PATIENCE = 900.0
-FAST, REAL = "benchmarks.scale.cluster_kill:Mortal", "app.pipeline.engine:Engine"
+FAST, REAL = "benchmarks.cluster_kill:Mortal", "app.pipeline.engine:Engine"
 
 
 class Mortal(Sleeping):
@@ -136,25 +136,25 @@ class Bulk:
             "--batch",
             "4",
         ]
-        given = {
+        environment = {
             "PYTHONPATH": str(ROOT),
             "RAY_ADDRESS": self._address,
             "REELWORD_ENGINE": self._engine,
             "OMP_NUM_THREADS": "1",
         }
         return subprocess.Popen(
-            command, cwd=self._folder, env={**os.environ, **given}, stderr=subprocess.PIPE, text=True
+            command, cwd=self._folder, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True
         )
 
     def rows(self, out: str) -> list[dict[str, Any]]:
         """Reads all rows that are whole by now."""
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         for part in sorted((self._folder / out).glob("*.parquet")):
             try:
-                found += pq.read_table(part, columns=["file", "caption", "code"]).to_pylist()
+                rows += pq.read_table(part, columns=["file", "caption", "code"]).to_pylist()
             except (OSError, ValueError):  # on its way
                 continue
-        return found
+        return rows
 
     def wait_for_rows(self, out: str, process: subprocess.Popen[str]) -> int:
         """Waits for the first rows, and returns how many there are."""
@@ -180,10 +180,10 @@ def node_killed(bulk: Bulk, cluster: Any, videos: Sequence[str]) -> Iterator[Fin
     for each in killed:  # what a machine has goes with it
         with _gone():
             each.kill()
-    _, said = process.communicate(timeout=PATIENCE)
+    _, report = process.communicate(timeout=PATIENCE)
     yield Finding("its worker processes", len(killed), least=1)
     yield seconds("the command ends by itself after", time.monotonic() - began)
-    yield from _check(bulk, "first", videos, process.returncode, said)
+    yield from _check(bulk, "first", videos, process.returncode, report)
 
 
 def driver_killed(bulk: Bulk, videos: Sequence[str]) -> Iterator[Finding]:
@@ -195,9 +195,9 @@ def driver_killed(bulk: Bulk, videos: Sequence[str]) -> Iterator[Finding]:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     again = bulk.start("second")
-    _, said = again.communicate(timeout=PATIENCE)
-    yield Finding("rows that were passed over", int(said.rsplit(";", 1)[1].split()[0]), least=1)
-    yield from _check(bulk, "second", videos, again.returncode, said)
+    _, report = again.communicate(timeout=PATIENCE)
+    yield Finding("rows that were passed over", int(report.rsplit(";", 1)[1].split()[0]), least=1)
+    yield from _check(bulk, "second", videos, again.returncode, report)
 
 
 def _check(bulk: Bulk, out: str, videos: Sequence[str], code: int, said: str) -> Iterator[Finding]:
@@ -222,12 +222,12 @@ def _check(bulk: Bulk, out: str, videos: Sequence[str], code: int, said: str) ->
 
 def works_of(node: Any, title: str) -> list[psutil.Process]:
     """Lists the processes below a node's raylet whose title has the text."""
-    found = []
+    processes = []
     for process in psutil.Process(node.all_processes["raylet"][0].process.pid).children(recursive=True):
         with _gone():
             if title in " ".join(process.cmdline()):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 @contextmanager
