@@ -23,7 +23,7 @@ from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_choices
-from app.segments.film_captioner import FilmCaptioner, segment_lines
+from app.segments.film_captioner import FilmCaptioner, follow_film
 from app.segments.loading import load_film_captioner, told_as_usage
 from app.settings import Settings
 from app.terminal import FileProgress, complain, printable, printable_json, show_progress
@@ -125,8 +125,8 @@ def _caption_segments(
 ) -> Outcome:
     """Prints a long film's segments; what goes wrong is its outcome."""
     try:
-        for line in segment_lines(outcome.file, films, "" if is_alone else f"{outcome.file}: "):
-            bar.print_more([line])
+        prefix = "" if is_alone else f"{outcome.file}: "
+        follow_film(outcome.file, films, prefix, lambda line: bar.print_more([line]))
     except (MediaError, JobFailure) as error:
         return replace(outcome, error=error)
     return outcome

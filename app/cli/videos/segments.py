@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from app.cli.videos.caption_output import CaptionOutput, write_file
 from app.cli.videos.failures import FailedFile, list_failures
@@ -15,7 +16,7 @@ from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import JobFailure, UsageError
 from app.extract.inputs import InputVideo, choose_names
-from app.segments.film_captioner import FilmCaptioner, segment_lines
+from app.segments.film_captioner import FilmCaptioner, follow_film
 from app.terminal import complain, printable_json
 from extractors.media.errors import MediaError
 
@@ -37,9 +38,11 @@ def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output:
     if output.form is not None and output.out is None and len(films) > 1:
         raise UsageError("Several films make several files: name a folder for them with --out.")
     failed: list[FailedFile] = []
+    say = partial(print, flush=True) if output.prints_lines else _say_nothing
     for film, name in zip(films, choose_names(films), strict=True):
         try:
-            document = _caption(film, captioner, output, is_alone=len(films) == 1)
+            prefix = "" if len(films) == 1 else f"{film.file}: "
+            document = follow_film(film.file, captioner, prefix, say)
         except (MediaError, JobFailure) as error:
             failed.append(FailedFile.by(film.file, error))
             continue
@@ -50,19 +53,8 @@ def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output:
     return len(failed)
 
 
-def _caption(
-    film: InputVideo, captioner: FilmCaptioner, output: CaptionOutput, *, is_alone: bool
-) -> FilmDocument:
-    """Prints the lines of a film as they are known, unless standard output is for a document."""
-    reading = segment_lines(film.file, captioner, "" if is_alone else f"{film.file}: ")
-    while True:
-        try:
-            line = next(reading)
-        except StopIteration as end:
-            document: FilmDocument = end.value
-            return document
-        if output.prints_lines:
-            print(line, flush=True)
+def _say_nothing(_line: str) -> None:
+    """Says nothing: standard output is for a document."""
 
 
 def _write(document: FilmDocument, name: str, output: CaptionOutput) -> None:

@@ -17,7 +17,7 @@ import webvtt
 
 from app.api.following.event_reader import JobChange
 from app.documents.job import JobSegment, document_of, kept_segments
-from app.documents.segments import FilmDocument, SegmentDocument, film_of
+from app.documents.segments import SegmentDocument, film_of
 from app.documents.subtitles import to_vtt
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Keys, Submission
@@ -378,13 +378,7 @@ def test_the_service_and_the_command_line_cut_a_film_alike(
     settings = Settings(data=tmp_path / "alone", captioners="stats", device="cpu")
     settings.data.mkdir()
     alone = load_film_captioner(settings, CaptionOptions(captioner="stats"), segment_options("1.5"))
-    reading = alone.caption(patterns)
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            document: FilmDocument = end.value
-            break
+    document = alone.caption(patterns)
     served = film_of(crew.wait(job_id, seconds=180), crew.blobs)
     assert any(each.merged > 1 for each in document.segments)
     assert len(document.segments) > 3
