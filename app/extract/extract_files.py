@@ -106,7 +106,5 @@ def _report(outcomes: Sequence[ExtractionOutcome]) -> int:
     videos = "1 video" if len(outcomes) == 1 else f"{len(outcomes)} videos"
     complain(f"{videos}: {built} extracted, {kept} were there, {len(failed)} failed.")
     for outcome in failed:
-        if outcome.error:
-            error = outcome.error
-            complain(f"  {outcome.file}: {error.message} {error.hint} [{error.code}]")
+        complain(f"  {outcome.error}")
     return len(failed)

@@ -15,7 +15,6 @@ from PIL import Image
 
 from app.attention_picture.render import draw_attention_picture
 from app.cli.videos.caption_output import CaptionOutput
-from app.cli.videos.failures import FailedFile, list_failures
 from app.documents.job import FileDocument
 from app.errors import JobFailure, UsageError
 from app.extract.inputs import InputVideo, choose_names
@@ -26,7 +25,15 @@ from app.pipeline.installed_captioners import captioner_choices
 from app.segments.film_captioner import FilmCaptioner, follow_film
 from app.segments.loading import load_film_captioner, told_as_usage
 from app.settings import Settings
-from app.terminal import FileProgress, complain, printable, printable_json, show_progress
+from app.terminal import (
+    FailedFile,
+    FileProgress,
+    complain,
+    list_failures,
+    printable,
+    printable_json,
+    show_progress,
+)
 from extractors.media.errors import MediaError
 from extractors.shots.segment import SegmentOptions
 from models.caption import AttentionDocument

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from app.cli.videos.caption_output import CaptionOutput, write_file
-from app.cli.videos.failures import FailedFile, list_failures
 from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import JobFailure, UsageError
 from app.extract.inputs import InputVideo, choose_names
 from app.segments.film_captioner import FilmCaptioner, follow_film
-from app.terminal import complain, printable_json
+from app.terminal import FailedFile, complain, list_failures, printable_json
 from extractors.media.errors import MediaError
 
 

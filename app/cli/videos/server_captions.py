@@ -13,10 +13,18 @@ from typing import Any
 
 from app.cli.server import Server, ServiceRefused
 from app.cli.videos.caption_output import CaptionOutput, write_file
-from app.cli.videos.failures import FailedFile, list_failures
 from app.extract.inputs import InputVideo, choose_names
 from app.jobs.options import CaptionOptions
-from app.terminal import FileProgress, clock, complain, printable, printable_json, show_progress
+from app.terminal import (
+    FailedFile,
+    FileProgress,
+    clock,
+    complain,
+    list_failures,
+    printable,
+    printable_json,
+    show_progress,
+)
 from extractors.errors import ReelwordError
 from extractors.media.errors import MissingFile
 
