@@ -21,7 +21,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -37,7 +37,7 @@ from app.settings import Settings
 
 STAGED_AGE = 60.0  #: seconds; a staged file's lock is what counts, see Blobs.sweep
 MINE_ROUNDS = 3  #: rounds without a word after which another process sweeps the blobs
-AT_A_TIME = 500  #: records asked for in one exchange with Redis
+AT_A_TIME = 500  #: records read in one exchange with Redis
 ADOPTED_AFTER = 3600.0  #: seconds without a sweep after which blobs may be taken over by an empty Redis
 OWNER = "owner"  #: key of the blob that names the Redis and the namespace that its neighbours belong to
 #: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand
@@ -183,24 +183,14 @@ class Sweeper:
             log.info("orphans removed", count=len(gone), examples=gone[:3])
 
     def _orphans(self, folder: str, done: Collection[str]) -> list[str]:
-        letters = {
-            letter.name for letter in self._jobs.dead.all()
-        }  # what may be sent in again by hand is kept
-        names = sorted(set(self._blobs.names(folder)) - letters - held_uploads(self._jobs))
-        return [
-            f"{folder}/{name}"
-            for start in range(0, len(names), AT_A_TIME)
-            for name in self._without_use(names[start : start + AT_A_TIME], done)
-        ]
+        """Finds what belongs to jobs whose record is gone, or in one of these states.
 
-    def _without_use(self, ids: Collection[str], done: Collection[str]) -> Iterable[str]:
-        """Finds those whose record is gone, or in one of these states.
-
-        What cannot be read keeps its blobs.
+        What cannot be read, and what may be sent in again by hand, keeps its blobs.
         """
-        for job_id, state in self._read(ids, "state"):
-            if state is None or state in done:
-                yield job_id
+        letters = {letter.name for letter in self._jobs.dead.all()}
+        names = sorted(set(self._blobs.names(folder)) - letters - held_uploads(self._jobs))
+        states = self._read(names, "state")
+        return [f"{folder}/{name}" for name, state in states if state is None or state in done]
 
     def _late_results(self, sizes: Mapping[str, int]) -> Iterable[str]:
         """Finds results of attempts whose claim was lost.
@@ -212,10 +202,9 @@ class Sweeper:
             job_id, _, part = name.partition("/")
             parts[job_id].append(part)
         several = [job_id for job_id, tokens in parts.items() if len(tokens) > 1]
-        for start in range(0, len(several), AT_A_TIME):
-            for job_id, token in self._read(several[start : start + AT_A_TIME], "results"):
-                if token is not None:
-                    yield from (f"results/{job_id}/{part}" for part in parts[job_id] if part != token)
+        for job_id, token in self._read(several, "results"):
+            if token is not None:
+                yield from (f"results/{job_id}/{part}" for part in parts[job_id] if part != token)
 
     def _late_uploads(self) -> list[str]:
         """Finds uploads that have been kept long enough, by Redis's clock."""
@@ -227,8 +216,7 @@ class Sweeper:
             now: Any = self._jobs.server.time()
         return [
             f"uploads/{job_id}"
-            for start in range(0, len(kept), AT_A_TIME)
-            for job_id, ended_at in self._read(kept[start : start + AT_A_TIME], "ended_at")
+            for job_id, ended_at in self._read(kept, "ended_at")
             if ended_at is not None and now[0] - float(ended_at) >= seconds
         ]
 
@@ -265,24 +253,25 @@ class Sweeper:
         """Sorts those of the jobs that have ended."""
         ends = [
             (float(ended_at), job_id)
-            for start in range(0, len(ids), AT_A_TIME)
-            for job_id, ended_at in self._read(ids[start : start + AT_A_TIME], "ended_at")
+            for job_id, ended_at in self._read(ids, "ended_at")
             if ended_at is not None
         ]
         return [job_id for _, job_id in sorted(ends)]
 
-    def _read(self, ids: Collection[str], field: str) -> Iterable[tuple[str, str | None]]:
+    def _read(self, ids: Sequence[str], field: str) -> Iterator[tuple[str, str | None]]:
         """Yields each id with the field of its record, without the records that cannot be read."""
-        with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
-            for job_id in ids:
-                pipe.hget(self._jobs.keys.job(job_id), field)
-            values = pipe.execute(raise_on_error=False)
-        for job_id, value in zip(ids, values, strict=True):
-            if isinstance(value, redis.ResponseError):
-                continue
-            if isinstance(value, Exception):
-                raise QueueUnavailable(f"Redis does not answer ({value}).") from value
-            yield job_id, value
+        for start in range(0, len(ids), AT_A_TIME):
+            some = ids[start : start + AT_A_TIME]
+            with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
+                for job_id in some:
+                    pipe.hget(self._jobs.keys.job(job_id), field)
+                values = pipe.execute(raise_on_error=False)
+            for job_id, value in zip(some, values, strict=True):
+                if isinstance(value, redis.ResponseError):
+                    continue
+                if isinstance(value, Exception):
+                    raise QueueUnavailable(f"Redis does not answer ({value}).") from value
+                yield job_id, value
 
     def _key(self, name: str) -> str:
         return f"{self._jobs.keys.namespace}:{name}"
