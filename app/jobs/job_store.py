@@ -13,7 +13,7 @@ import math
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import redis
@@ -92,33 +92,22 @@ class NewJob:
         return [part for pair in fields.items() for part in pair]
 
 
+@dataclass(eq=False)
 class Jobs:
-    """Reads and writes jobs. Safe to share between threads.
+    """Reads and writes jobs. Safe to share between threads."""
 
-    Args:
-        server: the connection to Redis.
-        attempts: how many a job has.
-        lease: seconds after which a job runs again whose worker fell silent.
-        result_ttl: seconds that a result is kept.
-        keys: names in Redis.
-    """
+    server: redis.Redis  #: the connection to Redis
+    attempts: int  #: how many a job has
+    lease: float  #: seconds after which a job runs again whose worker fell silent
+    result_ttl: float  #: seconds that a result is kept
+    keys: Keys = field(default_factory=Keys)  #: names in Redis
 
-    def __init__(
-        self,
-        server: redis.Redis,
-        *,
-        attempts: int,
-        lease: float,
-        result_ttl: float,
-        keys: Keys | None = None,
-    ) -> None:
-        self.server, self.keys = server, keys or Keys()
-        self.attempts, self.lease, self._result_ttl = attempts, lease, result_ttl
+    def __post_init__(self) -> None:
         self._is_warned = False
-        self.dead = DeadLetters(server, self.keys.dead)
-        self.index = JobIndex(server, self.keys)
+        self.dead = DeadLetters(self.server, self.keys.dead)
+        self.index = JobIndex(self.server, self.keys)
         self._submit, self._claim, self._beat, self._finish, self._bury, self._requeue = (
-            LuaScript(server, name) for name in ("submit", "claim", "beat", "finish", "bury", "requeue")
+            LuaScript(self.server, name) for name in ("submit", "claim", "beat", "finish", "bury", "requeue")
         )
 
     @classmethod
@@ -212,7 +201,7 @@ class Jobs:
     def key_of(self, reservation: Reservation | None) -> tuple[str, str, str, int]:
         """Names what scripts need that make an idempotency key stand for what they accept."""
         reserved = reservation or Reservation("", "")
-        return reserved.key, reserved.token, reserved.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl)
+        return reserved.key, reserved.token, reserved.fingerprint, LONGEST_QUEUE + math.ceil(self.result_ttl)
 
     def limit_of(self, submission: Submission) -> tuple[int, str, str]:
         """Names what scripts need that hold an owner to its number of jobs; 0 is any number."""
@@ -302,7 +291,7 @@ class Jobs:
                 keys=self._ending_keys(job_id, priority),
                 args=[
                     GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
-                    held.token if held else "", _error_json(cause), self._result_ttl, _measured(cause),
+                    held.token if held else "", _error_json(cause), self.result_ttl, _measured(cause),
                     int(was_shared),
                 ],
             )  # fmt: skip
@@ -470,7 +459,7 @@ class Jobs:
                 keys=[record, stream, expiry, self.keys.recent_runs, *others],
                 args=[
                     GROUP, job_id, token, state, text, "" if error is None else _error_json(error),
-                    self._result_ttl, self.lease_ms, _segments_done(answer),
+                    self.result_ttl, self.lease_ms, _segments_done(answer),
                     "" if state == "expired" else _measured(error, answer),
                 ],
             )  # fmt: skip

@@ -185,32 +185,27 @@ def flush(output: BinaryIO) -> None:
     os.fsync(output.fileno())
 
 
+@dataclass(eq=False)
 class Room:
-    """Watches the room on the disk of ``folder``, of which ``min_free`` bytes stay free.
+    """Watches the room on the disk of ``folder``, of which ``min_free`` bytes stay free."""
 
-    Args:
-        folder: where files arrive.
-        min_free: bytes.
-        make_room: removes what can be done without, until what it is given tells that no bytes are
-            missing; says whether there is room then.
-    """
-
-    def __init__(
-        self, folder: Path, min_free: int, make_room: Callable[[Callable[[], int]], bool] | None = None
-    ) -> None:
-        self._folder, self._min_free, self._make_room = folder, min_free, make_room
+    folder: Path  #: where files arrive
+    min_free: int
+    #: Removes what can be done without, until what it is given tells that no bytes are missing; returns
+    #: whether there is room then.
+    make_room: Callable[[Callable[[], int]], bool] | None = None
 
     def check(self, needed: int) -> None:
         """Checks that there is room, and makes some where there is none.
 
         Raises StorageFull where ``needed`` bytes more would go below the floor all the same.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
 
         def missing() -> int:
-            return self._min_free + needed - shutil.disk_usage(self._folder).free
+            return self.min_free + needed - shutil.disk_usage(self.folder).free
 
-        if missing() > 0 and not (self._make_room and self._make_room(missing)):
+        if missing() > 0 and not (self.make_room and self.make_room(missing)):
             raise refusals.StorageFull("The disk that uploads arrive on is almost full.")
 
     def open(self, file: Path, announced: int = 0) -> ReservedFile:
@@ -250,7 +245,7 @@ class Room:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Waits for its turn: between looking at what is free and taking it no other upload may look."""
-        handle = os.open(self._folder, os.O_RDONLY)
+        handle = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield

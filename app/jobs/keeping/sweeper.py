@@ -22,6 +22,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -49,18 +50,16 @@ RESULTS_DONE = ("canceled", "expired")
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class Sweeper:
-    """Sweeps every ``sweep_seconds`` while it is entered.
+    """Sweeps every ``sweep_seconds`` while it is entered."""
 
-    Args:
-        jobs: on a connection of its own where others must not wait.
-        blobs: what is swept.
-        settings: how often, and the room for results.
-    """
+    jobs: Jobs  #: on a connection of its own where others must not wait
+    blobs: Blobs  #: what is swept
+    settings: Settings  #: how often, and the room for results
 
-    def __init__(self, jobs: Jobs, blobs: Blobs, settings: Settings) -> None:
-        self._jobs, self._blobs, self._settings = jobs, blobs, settings
-        self._kept = KeptUploads(jobs, blobs)
+    def __post_init__(self) -> None:
+        self._kept = KeptUploads(self.jobs, self.blobs)
         self._name = uuid.uuid4().hex
         self._seen: set[str] = set()
         self._written = ""  # the owner blob as this process left it
@@ -84,33 +83,33 @@ class Sweeper:
                 log.info("no sweep: redis is away", reason=str(error))
             except Exception:
                 log.exception("the sweep failed and is tried again")
-            self._over.wait(self._settings.sweep_seconds)
+            self._over.wait(self.settings.sweep_seconds)
 
     def sweep(self) -> None:
         """Sweeps one round. Raises QueueUnavailable, and what the blob store raises."""
-        if staged := self._blobs.sweep(STAGED_AGE):
+        if staged := self.blobs.sweep(STAGED_AGE):
             log.info("staged files removed", count=staged)
         if not self._is_turn():
             self._seen = set()
             return
-        self._jobs.index.mend()
+        self.jobs.index.mend()
         if not self._owns_blobs():
             self._seen = set()
             self._pass_turn()
             return
         self._expire_due()
-        sizes = self._blobs.sizes("results", depth=2)
+        sizes = self.blobs.sizes("results", depth=2)
         self._sweep_orphans(sizes)
         self._keep_budget(sizes)
 
     def _expire_due(self) -> None:
         """Forgets all results that have been kept long enough: workers forget few at a time, beside jobs."""
         count = 0
-        while due := self._jobs.due(AT_A_TIME):
+        while due := self.jobs.due(AT_A_TIME):
             for job_id in due:
-                if self._jobs.expire(job_id):
-                    self._blobs.remove(f"results/{job_id}")
-                    self._blobs.remove(f"uploads/{job_id}")
+                if self.jobs.expire(job_id):
+                    self.blobs.remove(f"results/{job_id}")
+                    self.blobs.remove(f"uploads/{job_id}")
             count += len(due)
         if count:
             log.info("results expired", count=count)
@@ -119,21 +118,21 @@ class Sweeper:
         """Returns whether this process sweeps the blobs: one does, while it lives, since two rounds need its
         memory.
         """
-        key, milliseconds = self._key("sweeper"), round(self._settings.sweep_seconds * MINE_ROUNDS * 1000)
+        key, milliseconds = self._key("sweeper"), round(self.settings.sweep_seconds * MINE_ROUNDS * 1000)
         with unavailable_if_away():
-            if self._jobs.server.set(key, self._name, px=milliseconds, nx=True):
+            if self.jobs.server.set(key, self._name, px=milliseconds, nx=True):
                 return True
-            if self._jobs.server.get(key) != self._name:
+            if self.jobs.server.get(key) != self._name:
                 return False
-            self._jobs.server.pexpire(key, milliseconds)
+            self.jobs.server.pexpire(key, milliseconds)
         return True
 
     def _pass_turn(self) -> None:
         """Lets another process sweep: of a Redis that has been emptied, only who swept before may."""
         key = self._key("sweeper")
         with unavailable_if_away():
-            if self._jobs.server.get(key) == self._name:
-                self._jobs.server.delete(key)
+            if self.jobs.server.get(key) == self._name:
+                self.jobs.server.delete(key)
 
     def _owns_blobs(self) -> bool:
         """Returns whether these blobs are of this namespace of this Redis, or of one that has been emptied
@@ -145,27 +144,27 @@ class Sweeper:
         """
         key = self._key("blobs")
         with unavailable_if_away():
-            redis_owner: Any = self._jobs.server.get(key)
+            redis_owner: Any = self.jobs.server.get(key)
         try:
-            mark = self._blobs.read(OWNER).decode()
+            mark = self.blobs.read(OWNER).decode()
         except BlobMissingError:
             mark = ""
-        owner = " ".join(mark.split()[:2]) or redis_owner or f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
+        owner = " ".join(mark.split()[:2]) or redis_owner or f"{self.jobs.keys.namespace} {uuid.uuid4().hex}"
         if owner != redis_owner and mark and not (redis_owner is None and self._may_adopt(mark)):
             log.warning("the blobs belong to another Redis or namespace and are not swept", owner=owner)
             return False
         self._written = f"{owner} {uuid.uuid4().hex}"
-        self._blobs.write(OWNER, self._written.encode())
+        self.blobs.write(OWNER, self._written.encode())
         if redis_owner is None:
             with unavailable_if_away():
-                self._jobs.server.set(key, owner)
+                self.jobs.server.set(key, owner)
         return True
 
     def _may_adopt(self, mark: str) -> bool:
         if mark != self._met[0]:
             self._met = (mark, time.monotonic())
         is_left = time.monotonic() - self._met[1] > ADOPTED_AFTER
-        return mark.split()[0] == self._jobs.keys.namespace and (mark == self._written or is_left)
+        return mark.split()[0] == self.jobs.keys.namespace and (mark == self._written or is_left)
 
     def _sweep_orphans(self, sizes: Mapping[str, int]) -> None:
         """Removes what was an orphan in the last round already."""
@@ -177,7 +176,7 @@ class Sweeper:
         ]
         gone = [key for key in orphans if key in self._seen]
         for key in gone:
-            self._blobs.remove(key)
+            self.blobs.remove(key)
         self._seen = set(orphans) - set(gone)
         if gone:
             log.info("orphans removed", count=len(gone), examples=gone[:3])
@@ -187,8 +186,8 @@ class Sweeper:
 
         What cannot be read, and what may be sent in again by hand, keeps its blobs.
         """
-        letters = {letter.name for letter in self._jobs.dead.all()}
-        names = sorted(set(self._blobs.names(folder)) - letters - held_uploads(self._jobs))
+        letters = {letter.name for letter in self.jobs.dead.all()}
+        names = sorted(set(self.blobs.names(folder)) - letters - held_uploads(self.jobs))
         states = self._read(names, "state")
         return [f"{folder}/{name}" for name, state in states if state is None or state in done]
 
@@ -208,12 +207,12 @@ class Sweeper:
 
     def _late_uploads(self) -> list[str]:
         """Finds uploads that have been kept long enough, by Redis's clock."""
-        seconds = self._settings.upload_seconds
+        seconds = self.settings.upload_seconds
         if math.isinf(seconds):
             return []
         kept = list(self._kept.ids())
         with unavailable_if_away():
-            now: Any = self._jobs.server.time()
+            now: Any = self.jobs.server.time()
         return [
             f"uploads/{job_id}"
             for job_id, ended_at in self._read(kept, "ended_at")
@@ -222,7 +221,7 @@ class Sweeper:
 
     def _keep_budget(self, parts: Mapping[str, int]) -> None:
         """Forgets kept uploads, then results, the first finished first, until the rest fits."""
-        budget = self._settings.max_results_bytes
+        budget = self.settings.max_results_bytes
         sizes: dict[str, int] = {}
         for name, size in parts.items():
             job_id = name.partition("/")[0]
@@ -232,20 +231,20 @@ class Sweeper:
         for job_id in self._in_order_of_ends(list(sizes)) if total > budget else ():
             if total <= budget:
                 return
-            self._blobs.remove(f"results/{job_id}")
-            self._jobs.expire(job_id)
+            self.blobs.remove(f"results/{job_id}")
+            self.jobs.expire(job_id)
             total -= sizes[job_id]
             log.info("result removed: the budget is spent", job=job_id, bytes=sizes[job_id])
 
     def _keep_uploads_within(self, room: int) -> None:
         """Removes kept uploads, the first finished first, until the rest fits."""
-        sizes = self._blobs.sizes("uploads")
+        sizes = self.blobs.sizes("uploads")
         kept = [job_id for job_id in self._kept.ids() if job_id in sizes]
         total = sum(sizes[job_id] for job_id in kept)
         for job_id in kept:
             if total <= room:
                 return
-            self._blobs.remove(f"uploads/{job_id}")
+            self.blobs.remove(f"uploads/{job_id}")
             total -= sizes[job_id]
             log.info("kept upload removed: the budget is spent", job=job_id, bytes=sizes[job_id])
 
@@ -262,9 +261,9 @@ class Sweeper:
         """Yields each id with the field of its record, without the records that cannot be read."""
         for start in range(0, len(ids), AT_A_TIME):
             some = ids[start : start + AT_A_TIME]
-            with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
+            with unavailable_if_away(), self.jobs.server.pipeline(transaction=False) as pipe:
                 for job_id in some:
-                    pipe.hget(self._jobs.keys.job(job_id), field)
+                    pipe.hget(self.jobs.keys.job(job_id), field)
                 values = pipe.execute(raise_on_error=False)
             for job_id, value in zip(some, values, strict=True):
                 if isinstance(value, redis.ResponseError):
@@ -274,4 +273,4 @@ class Sweeper:
                 yield job_id, value
 
     def _key(self, name: str) -> str:
-        return f"{self._jobs.keys.namespace}:{name}"
+        return f"{self.jobs.keys.namespace}:{name}"
