@@ -60,7 +60,8 @@ class FormFields:
 
     @property
     def values(self) -> dict[str, str]:
-        return {name: sink.value for name, sink in self._sinks.items()}
+        """Returns what came, in the order of the known names."""
+        return {name: self._sinks[name].value for name in self._known if name in self._sinks}
 
     def open_part(self, part: FormPart) -> Sink:
         """Begins a part. Raises InvalidOption for one that comes again, UnknownField for another's."""
