@@ -24,6 +24,7 @@ from app.feature_cache.feature_cache import FeatureCache
 from app.fetching.addresses import AllowedHosts
 from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
+from app.jobs.idempotency import IdempotencyKeys
 from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.keeping.kept_uploads import KeptUploads
@@ -52,6 +53,7 @@ class ApiDependencies:
     settings: Settings
     jobs: Jobs
     batches: Batches
+    idempotency: IdempotencyKeys
     batch_turns: BatchTurns
     registry: WorkerRegistry
     positions: QueuePositions
@@ -80,6 +82,7 @@ class ApiDependencies:
             settings=settings,
             jobs=jobs,
             batches=Batches(jobs),
+            idempotency=IdempotencyKeys(server, keys),
             batch_turns=BatchTurns(),
             registry=registry,
             positions=positions,

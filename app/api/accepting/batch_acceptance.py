@@ -15,13 +15,12 @@ from uuid import uuid4
 
 from app.api import refusals
 from app.api.accepting.acceptance import (
-    Held,
     as_told,
     check_submission,
     choose_captioner,
     filename_of,
-    make_once,
 )
+from app.api.accepting.repeated_request import RepeatedRequest
 from app.api.dependencies import ApiDependencies, Caller
 from app.api.receiving.batch_body import BatchUpload
 from app.api.receiving.fields import CaptionRequest, read_request
@@ -40,32 +39,18 @@ class BatchAcceptance:
     service: ApiDependencies  #: what routes need
     caller: Caller  #: who sends them
 
-    def accept_once(self, upload: BatchUpload, key: str, key_state: Held) -> tuple[JobBatch, bool]:
+    def accept_once(self, upload: BatchUpload, repeated: RepeatedRequest) -> tuple[JobBatch, bool]:
         """Makes a batch, or finds the one that an earlier request with the same idempotency key has made.
 
-        Args:
-            upload: what came.
-            key: as the client sent it, empty for none.
-            key_state: the key's reservation, or what it stands for.
-
-        Returns:
-            The batch, and whether it is an earlier one's.
-
-        Raises:
-            RequestError, QueueError: as ``make_once`` and ``accept``.
+        Returns it, and whether it is an earlier one's. Raises what ``make_once`` and ``accept`` raise.
         """
 
         def fingerprint() -> str:
             pairs = zip(_read(upload), upload.items, strict=True)
             return fingerprint_of([[as_told(request), item.sha256] for request, item in pairs])
 
-        return make_once(
-            self.service,
-            self.caller,
-            (key, key_state),
-            fingerprint,
-            lambda reservation: self.accept(upload, reservation),
-            self.service.batches.get,
+        return repeated.make_once(
+            fingerprint, lambda reservation: self.accept(upload, reservation), self.service.batches.get
         )
 
     def accept(self, upload: BatchUpload, reservation: Reservation | None = None) -> JobBatch:

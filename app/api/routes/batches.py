@@ -12,8 +12,9 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from app.api import problems, refusals
-from app.api.accepting.acceptance import REPLAYED, IdempotencyKey, check_room, renewed, reserved
+from app.api.accepting.acceptance import check_room
 from app.api.accepting.batch_acceptance import BatchAcceptance
+from app.api.accepting.repeated_request import REPLAYED, IdempotencyKey, RepeatedRequest
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_batch
 from app.api.receiving.bodies import kind_of, refuse_query
@@ -24,7 +25,6 @@ from app.documents.batch import BatchDocument, batch_document_of
 from app.documents.job import document_of
 from app.errors import RecordUnreadable
 from app.jobs.batches import BATCH_ID, MOST_ITEMS, JobBatch
-from app.jobs.idempotency import KeptAnswer
 
 JSONL = "application/jsonl"
 BatchId = Annotated[str, Path(description="The id that POST /batches answered with.")]
@@ -83,16 +83,14 @@ async def submit_batch(
     most = caller.upload_limit(service.settings.max_upload_bytes)
     limits = BatchLimits(most, service.settings.max_batch_bytes)
     accept = BatchAcceptance(service, caller).accept_once
-    async with reserved(service, idempotency_key, caller.owner) as key_state:
-        if not isinstance(key_state, KeptAnswer):
+    async with RepeatedRequest(service.idempotency, idempotency_key, caller.owner).held() as repeated:
+        if repeated.is_first:
             announced = announced_bytes(request.headers)
             await anyio.to_thread.run_sync(check_room, service, caller, announced, limits.batch_bytes)
         with service.batch_turns.take(), ExitStack() as stack:
-            body = renewed(service, key_state, request.stream())
+            body = repeated.renewed(request.stream())
             upload = await receive_batch(body, request.headers, limits, service.blobs, service.room, stack)
-            batch, is_replayed = await anyio.to_thread.run_sync(
-                accept, upload, idempotency_key or "", key_state
-            )
+            batch, is_replayed = await anyio.to_thread.run_sync(accept, upload, repeated)
     document = await anyio.to_thread.run_sync(_document, service, batch)
     headers = {"Location": document.urls.self, "Retry-After": "1"}
     if is_replayed:

@@ -15,14 +15,14 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 
 from app.api import problems, refusals
-from app.api.accepting.acceptance import REPLAYED, Acceptance, IdempotencyKey, check_room, renewed, reserved
+from app.api.accepting.acceptance import Acceptance, check_room
+from app.api.accepting.repeated_request import REPLAYED, IdempotencyKey, RepeatedRequest
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.receiving.bodies import RAW, kind_of, receive_body
 from app.api.receiving.fields import body_schema, fields_schema, object_schema, read_request
 from app.api.receiving.option_body import FORM, JSON
 from app.api.receiving.upload import announced_bytes
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
-from app.jobs.idempotency import KeptAnswer
 from app.jobs.job import Job
 
 LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
@@ -96,20 +96,18 @@ async def caption(
     """
     kind_of(request.headers)
     limit = caller.upload_limit(service.settings.max_upload_bytes)
-    async with reserved(service, idempotency_key, caller.owner) as key_state:
-        if not isinstance(key_state, KeptAnswer):
+    async with RepeatedRequest(service.idempotency, idempotency_key, caller.owner).held() as repeated:
+        if repeated.is_first:
             announced, most = announced_bytes(request.headers), service.settings.max_upload_bytes
             await anyio.to_thread.run_sync(check_room, service, caller, announced, most)
         with service.blobs.staged() as file:
-            body = renewed(service, key_state, request.stream())
+            body = repeated.renewed(request.stream())
             upload = await receive_body(
                 body, request.headers, request.query_params, file, limit, service.room
             )
             submission = read_request(upload.fields, is_json=upload.is_json)
             accept = Acceptance(service, caller).accept_once
-            job, is_replayed = await anyio.to_thread.run_sync(
-                accept, submission, upload, idempotency_key or "", key_state
-            )
+            job, is_replayed = await anyio.to_thread.run_sync(accept, submission, upload, repeated)
     response = await answer(request, service, job, preferred_wait(prefer))
     if is_replayed:
         response.headers["Idempotency-Replayed"] = "true"
