@@ -18,7 +18,6 @@ from app import __version__
 from app.documents.job import Answer, Model, Timings
 from app.errors import CaptionerUnknown, JobFailure, OptionNotTaken, PromptNotTaken
 from app.jobs.options import CaptionOptions
-from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
 from app.pipeline.engine_protocol import (
     EngineAnswer,
     EngineInfo,
@@ -26,7 +25,7 @@ from app.pipeline.engine_protocol import (
     SemanticVectors,
     ignore_progress,
 )
-from app.pipeline.loaded_captioners import LoadedCaptioners
+from app.pipeline.loaded_captioners import CaptionInputs, CaptionPlan, LoadedCaptioners
 from app.settings import Settings
 from extractors.engines.engine_choice import choose_device
 from extractors.features import Features, Footage, Frames

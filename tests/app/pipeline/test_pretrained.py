@@ -17,10 +17,10 @@ from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
-from app.pipeline.caption_plan import CaptionInputs, FramePlan
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import ignore_progress
 from app.pipeline.installed_captioners import captioner_choices, pretrained_captioners
+from app.pipeline.loaded_captioners import CaptionInputs, FramePlan
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.decode import decode_here
