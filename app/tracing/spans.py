@@ -15,9 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from app.settings import Settings
-from extractors.errors import name_missing_packages
-
 Attribute = str | int | float | bool
 
 
@@ -49,7 +46,15 @@ class Tracing:
 
     @contextmanager
     def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - the tracing one's parameters
-        """Spans the answering of a request of a client's ``traceparent``; yields what takes the rest."""
+        """Spans the answering of a request.
+
+        Args:
+            name: what the span is called.
+            parent: the client's ``traceparent``.
+
+        Yields:
+            What takes the rest of what is known.
+        """
         yield SpanNotes(name)
 
     @contextmanager
@@ -69,21 +74,3 @@ class Tracing:
 
     def close(self) -> None:
         """Sends what is left."""
-
-
-def connect_tracing(settings: Settings, process: str, instance: str = "") -> Tracing:
-    """Makes the sender of spans, or one that sends none.
-
-    Args:
-        settings: whether there is a collector, and where.
-        process: ``api`` or ``worker``.
-        instance: which of them; empty where there is one.
-
-    Raises:
-        PackageMissing: a collector is named, and OpenTelemetry is not installed.
-    """
-    if settings.traces is None:
-        return Tracing()
-    with name_missing_packages():
-        from app.tracing.open_telemetry import OtlpTracing
-    return OtlpTracing(settings.traces, process, instance)

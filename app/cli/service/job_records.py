@@ -57,9 +57,9 @@ class JobRecords:
             captioner: who writes, or wrote; None for any.
             batch: that they belong to; None for any.
         """
-        wanted, cursor = JobFilter(states=states, captioner=captioner, batch=batch), None
+        job_filter, cursor = JobFilter(states=states, captioner=captioner, batch=batch), None
         while True:
-            page = self.jobs.index.page(wanted, PAGE, cursor)
+            page = self.jobs.index.page(job_filter, PAGE, cursor)
             yield from map(_summarise, page.jobs)
             if (cursor := page.next) is None:
                 return
