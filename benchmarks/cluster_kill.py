@@ -111,7 +111,7 @@ def draw_collection(folder: Path, count: int, *, has_poison: bool) -> list[str]:
 
 
 class Bulk:
-    """Starts ``python -m app bulk`` on the cluster, and reads its rows.
+    """Starts ``reelword bulk`` on the cluster, and reads its rows.
 
     Args:
         folder: with the videos, and where rows go.

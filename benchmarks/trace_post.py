@@ -2,7 +2,7 @@
 
     python -m benchmarks.trace_post [--functions]
 
-Starts ``python -m app serve`` on a temporary data folder, sends a clip to warm up and another copy of it,
+Starts ``reelword serve`` on a temporary data folder, sends a clip to warm up and another copy of it,
 which no cache knows, while every process notes which functions of this repository are called. Prints for each
 process its files, functions and calls, and the pairs of files that call each other both ways; then all files
 together, without those of the supervisor, which no request passes, beside the most that there may be. A

@@ -86,7 +86,7 @@ FROM worker AS all
 LABEL org.opencontainers.image.title="Reelword"
 ENV REELWORD_DEVICE=cpu \
     REELWORD_HOST=0.0.0.0 \
-    REELWORD_COMMAND="docker exec CONTAINER python -m app"
+    REELWORD_COMMAND="docker exec CONTAINER reelword"
 EXPOSE 8000
 COPY --from=all-packages /reelword/.venv .venv
 COPY --from=sources /reelword .

@@ -1,4 +1,4 @@
-"""Makes the README's answer and attention picture, api.md's answer, and the page's sample film.
+"""Makes the README's answer and attention picture, and api.md's answer.
 
     python -m docs.make_readme ADDRESS      # of a server that runs
 
@@ -28,7 +28,6 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 FOOTAGE = "scikit-image==0.26.0"
 PICTURES = ("skimage/data/coffee.png", "skimage/data/chelsea.png")
-SAMPLE = ROOT / "app/api/static/sample.mp4"  #: the same film, small enough to be carried
 SIZE = (640, 360)
 FPS = 25
 SHOT_SECONDS = 3
@@ -144,8 +143,6 @@ def main(address: str) -> None:
         clip = folder / "clip.mp4"
         pictures = download(folder)
         write_clip(pictures, clip, quality={"crf": "18"})
-        write_clip(pictures, SAMPLE, quality={"crf": "32", "preset": "veryslow"})
-        pictures[1].resize((240, 160), Image.Resampling.LANCZOS).save(SAMPLE.with_suffix(".webp"), quality=70)
         answer, picture = caption(clip, address)
     save_picture(picture, ROOT / "docs/images/attention.jpg")
     insert(ROOT / "README.md", "caption", f"> {answer['caption']}\n")

@@ -1,4 +1,4 @@
-"""Defines the interface of extractors, and lists them by name (``MODULES``, ``FAMILIES``)."""
+"""Defines the interface of extractors, and lists them by module (``CATALOG``, ``DERIVED``)."""
 
 from __future__ import annotations
 
@@ -104,48 +104,25 @@ class UnknownExtractor(ReelwordError, ValueError):
 
 
 OLDEST = "efficientnet-lite2"  #: its streams are called ``frames`` and ``grid``, as captioners know them
-#: By name the module that makes it, by its function ``make(name, options)``; imported when asked for.
-MODULES: Mapping[str, str] = {
-    OLDEST: "extractors.catalog.efficientnet_lite2",
-    "efficientnet-lite2-stages": "extractors.catalog.efficientnet_lite2",
-    "efficientnet-lite3": "extractors.catalog.efficientnet_lite3",
-    "tuned_pair": "extractors.catalog.tuned_pair",
-    "i3d_rgb": "extractors.catalog.i3d",
-    "i3d_brief": "extractors.catalog.i3d",
-    "i3d_flow": "extractors.catalog.i3d",
-    "resnet50": "extractors.catalog.imagenet",
-    "resnet101": "extractors.catalog.imagenet",
-    "resnet152": "extractors.catalog.imagenet",
-    "resnext101": "extractors.catalog.imagenet",
-    "inception_v4": "extractors.catalog.imagenet",
-    "c3d": "extractors.catalog.clip_networks",
-    "resnext101_3d": "extractors.catalog.clip_networks",
-    "ircsn152": "extractors.catalog.clip_networks",
-    "slow_r50": "extractors.catalog.pytorchvideo",
-    "i3d_r50": "extractors.catalog.pytorchvideo",
-    "slowfast_r50": "extractors.catalog.pytorchvideo",
-    "csn_r101": "extractors.catalog.pytorchvideo",
-    "detectron2_c4": "extractors.catalog.detectors",
-    "detectron2_fpn": "extractors.catalog.detectors",
-    "bottom_up": "extractors.catalog.detectors",
-    "faster_rcnn": "extractors.catalog.torchvision_detectors",
-    "mask_rcnn": "extractors.catalog.torchvision_detectors",
-    "coco_ssd": "extractors.catalog.coco_ssd",
-    "vggish": "extractors.catalog.vggish",
+#: By module of extractors/catalog the extractors that its function ``make(name, options)`` makes; it is
+#: imported when one of them is asked for.
+CATALOG: Mapping[str, tuple[str, ...]] = {
+    "efficientnet_lite2": (OLDEST, "efficientnet-lite2-stages"),
+    "efficientnet_lite3": ("efficientnet-lite3",),
+    "tuned_pair": ("tuned_pair",),
+    "i3d": ("i3d_rgb", "i3d_brief", "i3d_flow"),
+    "imagenet": ("resnet50", "resnet101", "resnet152", "resnext101", "inception_v4"),
+    "clip_networks": ("c3d", "resnext101_3d", "ircsn152"),
+    "pytorchvideo": ("slow_r50", "i3d_r50", "slowfast_r50", "csn_r101"),
+    "detectors": ("detectron2_c4", "detectron2_fpn", "bottom_up"),
+    "torchvision_detectors": ("faster_rcnn", "mask_rcnn"),
+    "coco_ssd": ("coco_ssd",),
+    "vggish": ("vggish",),
 }
-#: The same of extractors whose names go on after a colon: "roi:<map>@<boxes>", "labels:<name>+<name>",
-#: "bottom_up:16" for so many boxes, "vggish:no_relu+pca_rounded".
-FAMILIES: Mapping[str, str] = {
-    "roi": "extractors.catalog.roi_align",
-    "labels": "extractors.catalog.labels",
-    **{
-        name: MODULES[name]
-        for name in (
-            *("detectron2_c4", "detectron2_fpn", "bottom_up", "faster_rcnn", "mask_rcnn"),
-            *("coco_ssd", "vggish"),
-        )
-    },
-}
+#: The same of extractors that are made of others' streams: "roi:<map>@<boxes>", "labels:<name>+<name>".
+DERIVED: Mapping[str, tuple[str, ...]] = {"roi_align": ("roi",), "labels": ("labels",)}
+#: Modules whose names may go on after a colon: "bottom_up:16" for so many boxes, "vggish:pca_rounded".
+WITH_SUFFIX = ("detectors", "torchvision_detectors", "coco_ssd", "vggish", *DERIVED)
 
 
 #: Extractors of more than one file of weights, or of another one's.
@@ -158,16 +135,17 @@ SEVERAL_WEIGHTS: Mapping[str, tuple[str, ...]] = {
 
 
 def list_extractors() -> tuple[str, ...]:
-    """Lists the extractors that there are, those of FAMILIES left out."""
-    return tuple(sorted(MODULES))
+    """Lists the extractors that there are, those of DERIVED left out."""
+    return tuple(sorted(name for names in CATALOG.values() for name in names))
 
 
 def find_module(name: str) -> str:
     """Finds the module that makes an extractor. Raises UnknownExtractor."""
-    module = MODULES.get(name) or FAMILIES.get(name.partition(":")[0])
-    if module is None:
-        raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(list_extractors())}")
-    return module
+    base_name = name.partition(":")[0]
+    for module, names in {**CATALOG, **DERIVED}.items():
+        if name in names or (base_name in names and module in WITH_SUFFIX):
+            return f"extractors.catalog.{module}"
+    raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(list_extractors())}")
 
 
 def list_inputs(name: str) -> tuple[str, ...]:
@@ -180,7 +158,7 @@ def list_inputs(name: str) -> tuple[str, ...]:
 
 def is_derived(name: str) -> bool:
     """Returns whether an extractor takes others' streams. Raises UnknownExtractor."""
-    return find_module(name) in (FAMILIES["roi"], FAMILIES["labels"])
+    return find_module(name).rpartition(".")[2] in DERIVED
 
 
 def list_weights(name: str) -> tuple[str, ...]:
@@ -212,7 +190,7 @@ def create(
     """Makes an extractor, with its weights loaded.
 
     Args:
-        name: of MODULES, or of a family with what follows its colon.
+        name: of CATALOG or DERIVED, with what follows its colon.
         device: of the torch engine; "cpu" lets OpenVINO run where it is installed.
         engine: "auto" takes what measured best for the kind of network.
         precision: None takes what measured best.

@@ -19,12 +19,9 @@ STUDIES = {
         "checkpoints.write_sentences",
         "Write anew the sentences that a captioner of labels recalls; none repeats a caption.",
     ),
-    "streams": ("streams", "Measure what each stream knows of captions' words, alone and beside the first."),
 }
 
-lab = make_program(
-    "lab", STUDIES, "Measure captioners, their attention and their streams; average checkpoints."
-)
+lab = make_program("lab", STUDIES, "Measure captioners and their attention; average checkpoints.")
 
 
 @lab.callback()

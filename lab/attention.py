@@ -33,10 +33,10 @@ from models.caption import Caption
 from models.combining.caption_writers import SingleWriter
 from models.combining.members import ENSEMBLE, FUSION
 from models.decoding.decode import DecodingOptions
-from models.decoding.written_captions import SPREAD_ENTROPY
 from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
 from models.likelihood import teacher_force
 from models.vocabulary import EOS
+from models.word_maps import SPREAD_ENTROPY
 
 VIDEOS = {".mp4", ".mkv", ".avi", ".webm", ".gif"}
 

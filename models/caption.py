@@ -1,4 +1,4 @@
-"""Declares what comes out: captions, their words, and where the captioner looked for each.
+"""Declares what comes out: captions, their words, and from which moment and place each comes.
 
 Decoding ends in these values and the API answers with them as they are: they are declared here and nowhere
 else, and made of plain numbers, so that the API's image carries this one file without torch or numpy. Absent
@@ -13,6 +13,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Weights = list[float]
+#: [word][moment][place]; null for a word, and for a moment of one, that has none.
+PlaceWeights = list[list[Weights | None] | None]
 
 
 class Part(BaseModel):
@@ -27,7 +29,7 @@ class GridAttention(Part):
     kind: Literal["grid"]
     rows: int = Field(ge=1)
     columns: int = Field(ge=1)
-    weights: list[list[Weights] | None] = Field(description="[word][moment][cell], cells row by row.")
+    weights: PlaceWeights = Field(description="[word][moment][cell], cells row by row.")
     view: tuple[float, float, float, float] = Field(
         (0.0, 0.0, 1.0, 1.0),
         description="The part of the picture that the network saw: x0 y0 x1 y1 in [0, 1].",
@@ -53,7 +55,7 @@ class BoxAttention(Part):
     """Holds weights over boxes, within each moment."""
 
     kind: Literal["boxes"]
-    weights: list[list[Weights] | None] = Field(description="[word][moment][box].")
+    weights: PlaceWeights = Field(description="[word][moment][box].")
     boxes: list[list[Weights]] = Field(description="[moment][box], x0 y0 x1 y1 in [0, 1] of the picture.")
 
 
@@ -161,26 +163,58 @@ ExplanationPart = Annotated[
 ]
 
 
-class AttentionDocument(Part):
-    """Tells where the captioner looked for each word of its best caption.
+class WordMaps(Part):
+    """Holds for each word of a caption weights over moments, and over places within them.
 
-    Null for a word without attention.
+    Null for a word that has none.
     """
 
-    words: list[str]
-    times: list[Weights] = Field(description="[moment], start and end in seconds.")
-    parts: list[Weights] | None = Field(
-        None, description="[moment], the part of the clip that it stands for: start and end in seconds."
-    )
     temporal: list[Weights | None] = Field(description="[word][moment], each row sums to one.")
     entropy: list[float | None] | None = Field(
         None, description="[word], of `temporal`, normalised: 0 for one moment alone, 1 for all alike."
     )
     spread: list[bool] | None = Field(
-        None, description="[word], whether `temporal` is so even that it names no moment."
+        None, description="[word], whether `temporal` is so even that it names no moment: it is all along."
     )
     spatial: Annotated[GridAttention | BoxAttention, Field(discriminator="kind")] | None = None
+
+
+class Evidence(WordMaps):
+    """Tells which moment and place each content word needs: function words have none.
+
+    Weights are by how likely the word is where the film is that moment, or that place of it, alone. So they
+    tell what the word needs, and not where the network looked.
+    """
+
+    moments: list[int | None] = Field(
+        description="[word], the place in `times` of its moment; null for a function word, and for one that "
+        "is all along."
+    )
+    boxes: list[Weights | None] = Field(
+        description="[word], where its place is a box: x0 y0 x1 y1 in [0, 1] of the picture."
+    )
+
+
+class AttentionDocument(WordMaps):
+    """Tells the moments and places of each word of a video's best caption.
+
+    ``evidence`` is what each word needs; the maps beside it are where the captioner looked. A job has those
+    that its option ``explanation`` asks for.
+    """
+
+    words: list[str]
+    content: list[bool] | None = Field(
+        None,
+        description="[word], whether it names something; false for articles, prepositions and their like.",
+    )
+    times: list[Weights] = Field(description="[moment], start and end in seconds.")
+    parts: list[Weights] | None = Field(
+        None, description="[moment], the part of the clip that it stands for: start and end in seconds."
+    )
     extras: list[ExplanationPart] = Field([], description="What the captioner shows beside, part by part.")
+    evidence: Evidence | None = Field(
+        None, description="On the same moments; null where it was not asked for."
+    )
 
     @field_validator("extras", mode="before")
     @classmethod
@@ -192,11 +226,27 @@ class AttentionDocument(Part):
         """Finds a part by its name."""
         return next((part for part in self.extras if part.name == name), None)
 
+    @property
+    def shown(self) -> Self:
+        """The document with evidence, where there is some, in the place of attention: what is drawn."""
+        if self.evidence is None:
+            return self
+        return self.model_copy(update={name: getattr(self.evidence, name) for name in WordMaps.model_fields})
+
+    @property
+    def drawn_words(self) -> list[int]:
+        """The places of the words that are drawn: beside evidence those that have some, else all."""
+        content = self.content if self.evidence is not None else None
+        return [word for word in range(len(self.words)) if content is None or content[word]]
+
     def list_chosen(self, word: int) -> list[ChosenMoment]:
-        """Lists the moments that were chosen for a word, each once, rising."""
+        """Lists the moments that were chosen for a word, each once, rising.
+
+        Beside evidence those alone in which something was read: others are of the attention.
+        """
         parts = (part for part in self.extras if isinstance(part, MomentsExplanation) and part.words)
         chosen = {each.moment: each for part in parts for each in (part.words or [])[word]}
-        return [chosen[moment] for moment in sorted(chosen)]
+        return [chosen[k] for k in sorted(chosen) if self.evidence is None or chosen[k].text]
 
     def clip_parts(self) -> list[Weights]:
         """Returns the moments' parts; their times in documents that were kept before there were parts."""
@@ -227,6 +277,6 @@ class ScoredCaption(Part):
 
 
 class Caption(ScoredCaption):
-    """Holds a caption, and of a video's best where the captioner looked, if that was asked for."""
+    """Holds a caption, and of a video's best the moments and places of its words, if they were asked for."""
 
     attention: AttentionDocument | None = None

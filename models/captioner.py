@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from extractors.features import Features
 from extractors.preprocessing.images import Edges, find_cell_edges
 from models.caption import ChosenMoment, ExplanationPart
-from models.inputs import Batch, InputDescription
+from models.inputs import Batch, InputDescription, collate_inputs
 from models.memory import Memory, State, StepAttention
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from models.vocabulary import BOS, Vocabulary
@@ -147,9 +147,13 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         """Names those of ``inputs`` that any video may lack, such as its sound."""
         return frozenset()
 
-    @abstractmethod
     def encode(self, features: Sequence[Features]) -> MemoryT_co:
-        """Encodes features of B videos, padded together by masks."""
+        """Encodes features of B videos, padded together by masks.
+
+        Any may lack ``optional_streams``. Raises KeyError for a video that lacks another one.
+        """
+        device = next(self.parameters()).device
+        return self.encode_batches(collate_inputs(features, self.inputs, device, self.optional_streams))
 
     @abstractmethod
     def encode_batches(self, batches: Sequence[Batch]) -> MemoryT_co:

@@ -44,7 +44,7 @@ class CheckpointError(ReelwordError, ValueError):
     """The file is no checkpoint of ours, or is damaged; the message says what to do."""
 
     code = "checkpoint_damaged"
-    hint = "Copy the checkpoint again, or train it again: python -m app train."
+    hint = "Copy the checkpoint again, or train it again: reelword train."
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def find_checkpoint(name: str, weights: Path = WEIGHTS) -> Path:
     """
     path = list_checkpoints(weights).get(name, Path(name))
     if path.suffix != ".safetensors" or not path.is_file():
-        names = ", ".join(list_checkpoints(weights)) or "none (train one with `python -m app train stats`)"
+        names = ", ".join(list_checkpoints(weights)) or "none (train one with `reelword train stats`)"
         raise UnknownCaptioner(f"there is no captioner {name!r}; there are: {names}")
     return path
 
@@ -266,7 +266,7 @@ def _read(path: Path, with_weights: bool = True) -> tuple[dict[str, str], dict[s
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); fetch it again.") from error
     if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is no Reelword checkpoint; train one with `python -m app train`.")
+        raise CheckpointError(f"{path} is no Reelword checkpoint; train one with `reelword train`.")
     return metadata, weights
 
 

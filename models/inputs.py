@@ -107,7 +107,7 @@ def deduplicate(*streams: InputStream | None) -> tuple[InputStream, ...]:
 
 def collate_inputs(
     features: Sequence[Features],
-    streams: Sequence[InputStream],
+    streams: Sequence[InputDescription],
     device: torch.device,
     optional: Collection[str] = (),
 ) -> list[Batch]:
@@ -126,7 +126,7 @@ def collate_inputs(
         KeyError: A video lacks a stream that is not optional.
     """
 
-    def of(video: Features, stream: InputStream) -> Stream:
+    def of(video: Features, stream: InputDescription) -> Stream:
         if stream.name in optional and stream.name not in video:
             return make_absent_stream(stream)
         return video[stream.name]
@@ -134,7 +134,7 @@ def collate_inputs(
     return [collate([of(video, stream) for video in features], device) for stream in streams]
 
 
-def make_absent_stream(stream: InputStream) -> Stream:
+def make_absent_stream(stream: InputDescription) -> Stream:
     """Makes a stream of one row that the mask hides."""
     start = np.zeros(1)
     return Stream(torch.zeros(1, stream.width), start, start, ABSENT, mask=torch.zeros(1, dtype=torch.bool))

@@ -123,18 +123,12 @@ def combine_stream_sets(sets: Sequence[StreamSet]) -> StreamSet:
     return StreamSet(names, "any", tuple(inputs.values()), "several sets", sets[0].spread)
 
 
-SOUND = StreamInput("vggish", "vggish", 128, kind="sound", use="sound, mean over time")
-
 DEMO = StreamSet(
     "demo",
     "any",
     (StreamInput("grid", "efficientnet-lite2", 1280, count=49, regions="grid", use="picture"),),
     "ours: what ships without a download",
     spread=8,
-)
-STAGES = (
-    StreamInput("stage_14", "efficientnet-lite2-stages", 120, count=196, regions="grid", use="layer 1"),
-    StreamInput("stage_7", "efficientnet-lite2-stages", 352, count=49, regions="grid", use="layer 2"),
 )
 DEMO_TUNED = StreamSet(
     "demo-tuned",

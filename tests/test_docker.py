@@ -275,7 +275,7 @@ def test_the_published_port_serves_nobody_without_a_key(root: Path) -> None:
     ]
     assert Settings(host=re.sub(r"[^\d.]", "", command[-1][-3])).needs_key
     header = (root / "docker-compose.yml").read_text().partition("name: reelword")[0]
-    assert "docker compose exec api python -m app keys add" in header
+    assert "docker compose exec api reelword keys add" in header
 
 
 def test_targets_of_compose_are_stages(root: Path) -> None:

@@ -90,7 +90,7 @@ def test_each_option_is_explained(root: Path) -> None:
 def test_each_command_is_explained(root: Path) -> None:
     pages = "\n".join([*_pages(root).values(), (root / "README.md").read_text()])
     for name in COMMANDS:
-        assert f"python -m app {name}" in pages, name
+        assert f"reelword {name}" in pages, name
 
 
 def _anchors(page: str) -> set[str]:
@@ -127,7 +127,7 @@ def test_files_that_are_named_are_there(root: Path) -> None:
 def test_the_papers_commands_are_ones_that_the_program_takes(root: Path) -> None:
     """Parsed by the command line itself, with a recipe that is that captioner's on that set."""
     page = _page(root, "reproduce.md")
-    commands = re.findall(r"python -m app ([^\n`]+)", page)
+    commands = re.findall(r"reelword ([^\n`]+)", page)
     assert commands
     for line in commands:
         name, *arguments = shlex.split(line)

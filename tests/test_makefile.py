@@ -117,7 +117,7 @@ def test_torch_for_cpus_comes_by_uv_where_no_index_is_named(machine: Machine) ->
     assert machine.make("setup-serve", "TORCH=cpu").returncode == 0
     (torch,) = [line for line in machine.asked if line.startswith("-m uv pip install")]
     assert "--torch-backend cpu" in torch
-    assert shlex.split(torch)[-2:] == ["torch", "torchvision"], "no other package is asked for"
+    assert shlex.split(torch)[-2:] == ["constraints.txt", "torch"], "no other package is asked for"
 
 
 def test_an_api_needs_no_torch(machine: Machine) -> None:
@@ -172,3 +172,17 @@ def test_a_build_of_torch_that_is_none_is_refused(machine: Machine) -> None:
     run = machine.make("setup-serve", "TORCH=gpu")
     assert run.returncode != 0
     assert "take cpu, cuda or auto" in run.stderr
+
+
+def test_the_command_outlives_a_folder_of_links_that_it_was_made_in(
+    machine: Machine, tmp_path: Path, root: Path
+) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    for entry in ("Makefile", "pyproject.toml", "constraints.txt", "weights"):
+        (links / entry).symlink_to(root / entry)
+    (links / ".venv").symlink_to(machine.venv)
+    assert Machine(links, links / ".venv").make("setup-api").returncode == 0
+    shebang, _, folder, *_ = (machine.venv / "bin/reelword").read_text().splitlines()
+    assert shebang == f"#!{machine.venv}/bin/python"
+    assert folder == f'sys.path[0] = "{root}"'

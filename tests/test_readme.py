@@ -149,11 +149,11 @@ def test_curl_posts_a_clip_and_reads_its_caption(served: Reader, root: Path) -> 
 
 
 def test_caption_without_a_server(reader: Reader, root: Path) -> None:
-    printed = reader.types(_command(root, r".*app caption clip.mp4$"))
-    answer = json.loads(reader.types(_command(root, r".*app caption clip.mp4 --json$")))
+    printed = reader.types(_command(root, r".*reelword caption clip.mp4$"))
+    answer = json.loads(reader.types(_command(root, r".*reelword caption clip.mp4 --json$")))
     assert answer["state"] == "succeeded"
     assert answer["caption"] in printed
-    reader.types(_command(root, r".*app caption clip.mp4 --attention out/$"))
+    reader.types(_command(root, r".*reelword caption clip.mp4 --attention out/$"))
     assert list((reader.folder / "out").rglob("*.png"))
 
 

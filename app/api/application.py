@@ -8,16 +8,14 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 import structlog
 import uvicorn
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
-from fastapi.staticfiles import StaticFiles
+from fastapi.responses import JSONResponse
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -37,6 +35,7 @@ from app.api.routes import (
     events,
     job_list,
     jobs,
+    page,
     recaption,
     session,
     submit,
@@ -49,8 +48,6 @@ from app.jobs.keeping.sweeper import Sweeper
 from app.settings import Settings
 from app.terminal import advice_on_names, own_command
 
-#: The page at ``/``: one HTML file, its scripts and its style.
-STATIC = Path(__file__).parent / "static"
 #: Requests that may wait at once, most of them for Redis: while it is frozen further ones are refused.
 THREADS = 200
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
@@ -66,12 +63,6 @@ KEYS_PAUSE = 2.0  #: seconds between two looks whether there are keys, while Red
 IDLE_SECONDS = 30  #: after which a connection without a request is closed
 
 log = structlog.get_logger(__name__)
-router = APIRouter(include_in_schema=False)
-
-
-@router.api_route("/", methods=["GET", "HEAD"])
-def page() -> FileResponse:
-    return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -100,10 +91,9 @@ def create_app(settings: Settings) -> FastAPI:
         captions.router,
         session.router,
         api_status.router,
-        router,
+        page.router,
     ):
         app.include_router(routes, responses=problems.openapi_default())
-    app.mount("/static", StaticFiles(directory=STATIC))
     app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)

@@ -114,28 +114,28 @@ class KeyMissing(RequestError, code="key_missing", status=401):
     hint = (
         "Send Authorization: Bearer and your key; at the page, enter it. The service's operator gives keys."
     )
-    operator_hint = "Make one with python -m app keys add NAME."
+    operator_hint = "Make one with reelword keys add NAME."
     challenge = 'Bearer realm="reelword"'
 
 
 class KeyWrong(RequestError, code="key_wrong", status=401):
     title = "The API key opens nothing"
     hint = "Check that the key is whole; if it is, it was revoked or has expired: ask for a new one."
-    operator_hint = "See python -m app keys list."
+    operator_hint = "See reelword keys list."
     challenge = 'Bearer realm="reelword", error="invalid_token"'
 
 
 class KeyScopeTooSmall(RequestError, code="key_scope", status=403):
     title = "The API key may not do this"
     hint = "Use a key that may: reading needs the scope read, writing write, the service's numbers admin."
-    operator_hint = "Make one with python -m app keys add NAME --scope write."
+    operator_hint = "Make one with reelword keys add NAME --scope write."
     challenge = 'Bearer realm="reelword", error="insufficient_scope"'
 
 
 class RateLimited(RequestError, code="rate_limited", status=429):
     title = "The API key has sent too many requests"
     hint = "Wait as long as Retry-After says, and send fewer at a time."
-    operator_hint = "Keys have their rates from python -m app keys add."
+    operator_hint = "Keys have their rates from reelword keys add."
 
 
 class IdempotencyMismatch(RequestError, code="idempotency_mismatch", status=422):
@@ -235,7 +235,7 @@ class BacklogFull(RequestError, code="backlog_full", status=503):
 class NotReady(RequestError, code="not_ready", status=503):
     title = "The service cannot run jobs at the moment"
     hint = "Wait some seconds; jobs that are sent meanwhile wait as well."
-    operator_hint = "If it lasts, read the worker's log or run python -m app doctor."
+    operator_hint = "If it lasts, read the worker's log or run reelword doctor."
     retry_after = 5
 
     def __init__(self, detail: str = "", *, causes: Sequence[Trouble] = ()) -> None:

@@ -87,7 +87,7 @@ def _draw_moments(seen: PictureSource, chosen: Sequence[ChosenMoment], width: in
     drawn = [seen.draw_moment(each.moment, None, size, each.box) for each in chosen]
     mean = _average_maps(seen.attention, chosen[-1].moment)
     if mean is not None:
-        captions.append("Where its words looked, their mean")
+        captions.append("Its words' places, their mean")
         drawn.append(seen.draw_moment(chosen[-1].moment, mean, size))
     parts = [
         _draw_frame(picture, time, caption, column)
@@ -130,5 +130,6 @@ def _fit(size: tuple[int, int], column: int) -> tuple[int, int]:
 def _average_maps(attention: AttentionDocument, moment: int) -> list[float] | None:
     """Takes the mean over words of their maps of a moment; None without any."""
     spatial = attention.spatial
-    maps = [] if spatial is None else [rows[moment] for rows in spatial.weights if rows is not None]
+    rows = [] if spatial is None else [rows[moment] for rows in spatial.weights if rows is not None]
+    maps = [cells for cells in rows if cells is not None]
     return [sum(cell) / len(maps) for cell in zip(*maps, strict=True)] if maps else None

@@ -1,5 +1,5 @@
-"""Draws the attention picture: the frames that were used in the order of time, what explains the caption as a
-whole (explanation_panels.py), and a tile for each word (word_tiles.py).
+"""Draws the picture of evidence, or of attention: the frames that were used in the order of time, what
+explains the caption as a whole (explanation_panels.py), and a tile for each word (word_tiles.py).
 
 Pillow only (the API draws too, and has neither numpy nor torch). Sizes are pixels.
 """
@@ -58,6 +58,7 @@ def draw_attention_picture(
     """
     if len(frames) != len(frame_times) or not frames:
         raise ValueError(f"{len(frames)} frames cannot have {len(frame_times)} times")
+    attention = attention.shown
     seen, tiles = (
         PictureSource(attention, frames, frame_times),
         _lay_out_tiles(attention, frame_times, frames[0].size),
@@ -75,19 +76,19 @@ def draw_attention_picture(
 
 
 def _lay_out_tiles(attention: AttentionDocument, times: Sequence[float], size: tuple[int, int]) -> TileLayout:
-    words = len(attention.words)
+    words = attention.drawn_words
     tile = _fit_tile(size)
     cell = max(tile[0], TILE_NARROWEST)
     most = max(1, (CONTENT + GAP) // (cell + GAP))
-    columns = math.ceil(max(words, 1) / math.ceil(max(words, 1) / most))
+    columns = math.ceil(max(len(words), 1) / math.ceil(max(len(words), 1) / most))
     # Few words still get a page wide enough for the headline and the legend.
     content = max(columns * (cell + GAP) - GAP, 900)
-    frames = max((len(list_tile_frames(attention, word, times)) for word in range(words)), default=1)
+    frames = max((len(list_tile_frames(attention, word, times)) for word in words), default=1)
     has_bars = find_bars(attention) is not None
     lines = max(
         (
             len(write_below(attention, word, moment, 0.0))
-            for word in range(words)
+            for word in words
             for moment, _ in list_tile_frames(attention, word, times)
         ),
         default=1,
@@ -160,12 +161,14 @@ def _explain(attention: AttentionDocument) -> str:
     }
     where = "" if attention.spatial is None else places[type(attention.spatial)]
     many = any(attention.list_chosen(word) for word in range(len(attention.words)))
-    which = "the frames that were chosen for it" if many else "the frame with its largest temporal weight"
+    which = "the frame of the moment that it needs most"
+    if attention.evidence is None:
+        which = "the frames chosen for it" if many else "the frame with its largest temporal weight"
     return (
         f"Top: the frames that the captioner saw. Below, for each word, {which}{where}. The line under a "
         "frame is the clip from its first to its last second, with a segment for the part that each moment "
         "stands for, darker for more weight, orange for the one that is shown."
-        f"{_explain_spread(attention)}{_explain_extras(attention)}"
+        f"{_explain_spread(attention)}{_explain_evidence(attention)}{_explain_extras(attention)}"
     )
 
 
@@ -173,6 +176,15 @@ def _explain_spread(attention: AttentionDocument) -> str:
     if not any(attention.spread or []):
         return ""
     return f" “{SPREAD.capitalize()}”: its weights are nearly even, so that no moment stands out."
+
+
+def _explain_evidence(attention: AttentionDocument) -> str:
+    if attention.evidence is None:
+        return ""
+    return (
+        " Weights are by how likely the word is where the clip is that moment, or that place, alone: what "
+        "the word needs, not where the captioner looked."
+    )
 
 
 def _explain_extras(attention: AttentionDocument) -> str:

@@ -1,4 +1,4 @@
-"""Draws a tile for each word, after STaTS figures 6 to 9: the frame that it looked at most, heat where in it.
+"""Draws a tile for each word, after STaTS figures 6 to 9: its heaviest moment's frame, heat where in it.
 
 What explains a word is in its tile, by its kind: chosen moments below each other, weights over choices as
 bars above the frame or, of two choices, as a line below it, text below that.
@@ -17,7 +17,8 @@ from models.caption import AttentionDocument, GridAttention, TextExplanation, We
 
 BARS, NAMES = 46, 18  #: heights of bars and of the choices' names below them
 BELOW, LINE = 44, 21  #: room below a frame, for the line of moments and the time; and for one more line
-SPREAD = "spread over the whole clip"
+#: Written for a word that no moment stands out for.
+SPREAD = "all along"
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class TileLayout:
 def find_most_attended(
     attention: AttentionDocument, word: int, frame_times: Sequence[float]
 ) -> tuple[int, int] | None:
-    """Finds what a word looked at most: the heaviest moment, of equal ones the first, and its middle frame.
+    """Finds a word's heaviest moment, of equal ones the first, and its middle frame.
 
     Args:
         attention: of the caption.
@@ -122,7 +123,7 @@ def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[
 def list_tile_frames(
     attention: AttentionDocument, word: int, frame_times: Sequence[float]
 ) -> list[tuple[int, int]]:
-    """Lists the frames of a word's tile: those that were chosen for it, or the one that it looked at most.
+    """Lists the frames of a word's tile: those that were chosen for it, or that of its heaviest moment.
 
     Args:
         attention: of the caption.
@@ -140,12 +141,12 @@ def list_tile_frames(
 
 def draw_word_rows(seen: PictureSource, tiles: TileLayout) -> list[Image.Image]:
     """Draws all words' tiles, a block for each row of them."""
-    numbers = range(len(seen.attention.words))
+    numbers = seen.attention.drawn_words
     rows = [numbers[start : start + tiles.columns] for start in range(0, len(numbers), tiles.columns)]
     return [_draw_row(row, seen, tiles) for row in rows]
 
 
-def _draw_row(row: range, seen: PictureSource, tiles: TileLayout) -> Image.Image:
+def _draw_row(row: Sequence[int], seen: PictureSource, tiles: TileLayout) -> Image.Image:
     canvas = drawing.make_block(tiles.width, tiles.height)
     pen = ImageDraw.Draw(canvas)
     for column, word in enumerate(row):
@@ -206,7 +207,12 @@ def write_below(attention: AttentionDocument, word: int, moment: int, time: floa
     is_spread, chosen = attention.is_spread(word), attention.list_chosen(word)
     lines = [] if is_spread and not chosen else [drawing.format_seconds(time)]
     texts = [each.text for each in chosen if each.moment == moment and each.text]
-    return [*lines, *([SPREAD] if is_spread else []), *texts, *_write_explanations(attention, word)]
+    return [
+        *lines,
+        *([SPREAD] if is_spread else []),
+        *texts,
+        *_write_explanations(attention, word),
+    ]
 
 
 def _find_places(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:

@@ -1,4 +1,4 @@
-"""``python -m app captioners``: pretrained captioners, brought from a hub or a folder, listed, removed."""
+"""``reelword captioners``: pretrained captioners, brought from a hub or a folder, listed, removed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add(
 
     card = _open().add(source, read_facts, name=name, offline=load_settings().offline)
     say(f"{card.name}: {describe(card)}")
-    say("A worker that starts from now on loads it; python -m app models lists all.")
+    say("A worker that starts from now on loads it; reelword models lists all.")
 
 
 @captioners.command("list")
@@ -58,7 +58,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print the cards a
     elif cards:
         print_table(COLUMNS, [_row(card) for card in cards])
     else:
-        say("No pretrained captioner is installed: python -m app captioners add OWNER/NAME brings one.")
+        say("No pretrained captioner is installed: reelword captioners add OWNER/NAME brings one.")
 
 
 @captioners.command()

@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from app.errors import UsageError
-from app.terminal import complain, name_program
+from app.terminal import complain
 from extractors.errors import ReelwordError
 
 MOST_COLUMNS = 10_000  #: help is as wide as the terminal; without a number it ends at 80 columns
@@ -112,7 +112,7 @@ def make_program(package: str, commands: Mapping[str, tuple[str, str]], help_lin
         def __init__(self, **named: Any) -> None:
             super().__init__(**named)
             for name, (module, sentence) in commands.items():
-                self.add_command(ListedCommand(name, f"{package}.{module}", name_program(sentence)))
+                self.add_command(ListedCommand(name, f"{package}.{module}", sentence))
 
     return typer.Typer(
         cls=Commands,

@@ -1,4 +1,4 @@
-"""Prints the script that makes bash complete commands and options: ``python -m app completion``.
+"""Prints the script that makes bash complete commands and options: ``reelword completion``.
 
 Typer answers what the script asks, but its own script completes one word, and this program may be python with
 two words behind it.

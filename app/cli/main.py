@@ -13,7 +13,7 @@ from typer._completion_classes import completion_init
 from app import __version__
 from app.cli.commands import make_program
 from app.cli.completion import COMPLETE_VARIABLE
-from app.terminal import name_program
+from app.terminal import PROGRAM
 
 #: Command → its module below app.cli, in which a function or a group has the command's name; and its help.
 COMMANDS = {
@@ -35,7 +35,7 @@ COMMANDS = {
     "evaluate": ("training.evaluate", "Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with intervals."),
     "plot": ("training.plot", "Draw loss and held-out CIDEr-D of training runs by step, in one picture."),
     "data": ("training.data", "Say what of a captioned set is there, and what is missing."),
-    "completion": ("completion", 'Print what makes bash complete: eval "$(python -m app completion)".'),
+    "completion": ("completion", 'Print what makes bash complete: eval "$(reelword completion)".'),
 }  # fmt: skip
 
 
@@ -61,4 +61,4 @@ def take_common_options(
 def main() -> None:
     """Runs the command that was given, or completes the line that a shell asks about."""
     completion_init()
-    cli(prog_name=name_program(), complete_var=COMPLETE_VARIABLE)
+    cli(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)

@@ -1,4 +1,4 @@
-"""Prints captioners, a line each or one whole: ``python -m app models``.
+"""Prints captioners, a line each or one whole: ``reelword models``.
 
 They are described by app/cli/installed_models.py, or by the running service that has them.
 """
@@ -37,7 +37,7 @@ def print_models(models: Sequence[Model], *, as_json: bool) -> None:
     elif models:
         print_table(COLUMNS, [_format_row(each) for each in models])
     else:
-        say("There is no captioner: train one with python -m app train NAME.")
+        say("There is no captioner: train one with reelword train NAME.")
 
 
 def print_model(name: str, models: Sequence[Model], *, as_json: bool) -> None:

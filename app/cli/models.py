@@ -1,4 +1,4 @@
-"""Declares ``python -m app models``; app/cli/model_listing.py prints."""
+"""Declares ``reelword models``; app/cli/model_listing.py prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists, fetches, takes in and checks the networks' published weights: ``python -m app weights``.
+"""Lists, fetches, takes in and checks the networks' published weights: ``reelword weights``.
 
 The options are in app/cli/weights.py. Each function prints what it did and returns the exit code: 0 all well,
 1 something failed, 2 wrong usage.
@@ -95,7 +95,7 @@ def verify_weights(names: Sequence[str], settings: Settings) -> int:
 
     here = [entry.name for entry in _read_manifest(folder) if folder.locate(entry) is not None]
     if not names and not here:
-        print("There are no weights here: python -m app weights list shows what can be had.")
+        print("There are no weights here: reelword weights list shows what can be had.")
     return _do_each(names or here, folder, check)
 
 

@@ -1,4 +1,4 @@
-"""Declares ``python -m app weights``; app/cli/weight_files.py does it."""
+"""Declares ``reelword weights``; app/cli/weight_files.py does it."""
 
 from __future__ import annotations
 

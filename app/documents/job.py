@@ -16,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import Job, Priority, Stage, State, Submission
+from app.jobs.job import Job, Priority, QueuePosition, Stage, State, Submission
 from app.jobs.keeping.kept_segments import KeptSegments, kept_by
-from app.jobs.queue_position import QueuePosition
 from models.caption import ScoredCaption
 
 #: States of a job whose upload is gone, and which has no attention.

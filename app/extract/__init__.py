@@ -1,1 +1,1 @@
-"""Turns video files into feature files, many at a time (``python -m app extract``)."""
+"""Turns video files into feature files, many at a time (``reelword extract``)."""

@@ -1,4 +1,4 @@
-"""Writes features of videos to files, for training and for other people's code: ``python -m app extract``.
+"""Writes features of videos to files, for training and for other people's code: ``reelword extract``.
 
 Every video is decoded once for all extractors. Features that are there, whole and made as they would be
 now, are left alone, so that a run that was stopped goes on where it was. A line a video goes to standard

@@ -33,7 +33,7 @@ class ExtractorsMissing(ReelwordError):
     """Is raised where an extractor cannot be loaded; the message says what to do."""
 
     code = "extractors_missing"
-    hint = "python -m app weights list shows all weights, and docs/extractors.md what each extractor needs."
+    hint = "reelword weights list shows all weights, and docs/extractors.md what each extractor needs."
 
 
 def extract_in_processes(

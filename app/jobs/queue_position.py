@@ -16,7 +16,7 @@ from typing import Any
 
 import redis
 
-from app.jobs.job import GROUP, PRIORITIES, Job, Keys, Priority
+from app.jobs.job import GROUP, PRIORITIES, Job, Keys, Priority, QueuePosition
 from app.jobs.queue import NOBODY
 from app.jobs.redis_client import LuaScript, entry_number, unavailable_if_away
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
@@ -24,16 +24,6 @@ from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 FRESH_SECONDS = 0.25  #: a snapshot is used so long
 EXACT = 1000  #: jobs whose place is counted; of those behind only the last place is known
 TELLING = 0.05  #: progress from which on it predicts how long a job still takes
-
-
-@dataclass(frozen=True)
-class QueuePosition:
-    """Holds where a job stands."""
-
-    place: int | None = None  #: 1 is taken next; None where it does not wait
-    #: Until it starts; None where nothing is known of how long jobs take, or no worker lives.
-    estimated_seconds: float | None = None
-    workers: int | None = None  #: those that live and can run it; None of a job that is over
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def _find_memory_troubles(info: Mapping[str, Any]) -> Iterator[Trouble]:
         yield Trouble(
             "redis_full",
             f"Redis's memory is full: {used / MIB:.0f} of {limit / MIB:.0f} MiB; it takes no more jobs.",
-            "Raise maxmemory, or make room: python -m app jobs purge --older-than 1d.",
+            "Raise maxmemory, or make room: reelword jobs purge --older-than 1d.",
         )
 
 
@@ -159,13 +159,13 @@ def _find_worker_troubles(workers: list[WorkerInfo]) -> Iterator[Trouble]:
         yield Trouble(
             "no_worker",
             "Redis answers, but no worker lives.",
-            "Start one with python -m app worker; if one runs, read its log and see that it uses this Redis.",
+            "Start one with reelword worker; if one runs, read its log and see that it uses this Redis.",
         )
     elif not any(worker.is_ready for worker in workers):
         yield Trouble(
             "workers_loading",
             f"Redis answers, but none of {len(workers)} workers has loaded its models.",
-            "Wait; if it lasts, read the worker's log or run python -m app doctor.",
+            "Wait; if it lasts, read the worker's log or run reelword doctor.",
         )
 
 

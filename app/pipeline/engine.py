@@ -52,27 +52,35 @@ class Engine:
         torch.set_num_threads(settings.threads)
         self._captioners = LoadedCaptioners(settings, self.device)
         self._requests = self._captioners.requests()
+        self._compiled = set[str]()  # captioners whose networks have been used
         self.info = self._describe()
 
     def warm_up(self) -> EngineInfo:
         """Captions a grey video with the default captioner, and returns what the engine can do.
 
-        The others are measured later, one at a time (``measure``): the start does not wait for them.
+        Captioners are measured later, one at a time (``measure``): the start does not wait for that.
         """
-        default = self.info.default
-        if default is None:
-            return self.info
-        if default not in self._captioners.pretrained:
-            self.measure(default)  # networks are compiled when first used, which no job is to be told of
-        return self.info.measured(default, self.measure(default))
+        if self.info.default is not None:
+            self._compile(self.info.default)
+        return self.info
 
     def measure(self, captioner: str) -> float:
         """Captions a grey video, and returns the seconds that it took."""
+        self._compile(captioner)
+        began = time.perf_counter()
+        self._caption_grey(captioner)
+        return round(time.perf_counter() - began, 3)
+
+    def _compile(self, captioner: str) -> None:
+        """Uses the networks for the first time, which compiles them; no job is to be told of that."""
+        if captioner not in self._compiled and captioner not in self._captioners.pretrained:
+            self._caption_grey(captioner)
+            self._compiled.add(captioner)
+
+    def _caption_grey(self, captioner: str) -> None:
         options = self.info.resolve(CaptionOptions(captioner=captioner))
         frames = _grey(self.info.request_for(options.choice))
-        began = time.perf_counter()
         self.describe_and_caption([frames], [options], ignore_progress)
-        return round(time.perf_counter() - began, 3)
 
     def _describe(self) -> EngineInfo:
         default = self._captioners.captioner_choices.default

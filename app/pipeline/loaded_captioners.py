@@ -31,6 +31,7 @@ from extractors.errors import PackageMissing, name_missing_packages
 from extractors.features import Frames, Stream
 from extractors.files import digest_of, sha256_of
 from extractors.media.request import DecodeRequest
+from extractors.pretrained.errors import WeightsMissing
 from models.caption import Caption
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import (
@@ -185,9 +186,11 @@ class LoadedCaptioners:
         if not loaded and not self.pretrained:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
         self._stream_sets = stream_sets_for(loaded, settings.streams) if loaded else {}
-        self.checkpoints = {name: loaded[name] for name in self._stream_sets}
         self._feature_sources: dict[frozenset[StreamSet], FeatureSource | CombinedFeatureSource] = {}
         self._writers: dict[CaptionerChoice, Writer] = {}
+        self.checkpoints = {name: loaded[name] for name in self._stream_sets if self._is_fed(name)}
+        if not self.checkpoints and not self.pretrained:
+            raise EngineStartFailed(f"The weights of the networks that feed {', '.join(loaded)} are missing.")
         for name, checkpoint in self.checkpoints.items():
             check_extractors(
                 checkpoint, self._stream_sets[name], self.feature_source(CaptionerChoice(name)).extractors
@@ -203,6 +206,15 @@ class LoadedCaptioners:
             raise EngineStartFailed(
                 f"REELWORD_CAPTIONER is {self.captioner_choices.default}, and there are only: {available}."
             )
+
+    def _is_fed(self, captioner: str) -> bool:
+        """Says whether the weights of its networks are there; a captioner without them is left out."""
+        try:
+            self.feature_source(CaptionerChoice(captioner))
+        except WeightsMissing as error:
+            log.warning("captioner left out", captioner=captioner, why=error.advice)
+            return False
+        return True
 
     def _check_names(self, settings: Settings, cards: Sequence[PretrainedCard]) -> None:
         installed = [*list_checkpoints(settings.weights), *(card.name for card in cards)]

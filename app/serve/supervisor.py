@@ -157,7 +157,7 @@ class Supervisor:
         except QueueUnavailable:
             return "Redis to answer"
         if not any(worker.is_ready for worker in workers):
-            return "a worker to load its models, which takes about half a minute"
+            return "a worker to load its models, which takes some seconds, and the first time half a minute"
         try:
             with urllib.request.urlopen(f"{self._address}/readyz", timeout=2) as answer:
                 return None if answer.status == 200 else "the API to be ready"

@@ -25,6 +25,9 @@ from app.worker.job_runner import JobRunner
 
 MOST_FETCHES = 16  #: videos that are fetched side by side
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  #: seconds between looks for more while there is work
+#: Seconds without a job before captioners are measured: that may convert networks first, which takes as long,
+#: and the first jobs after a start are not to wait for it.
+QUIET_SECONDS = 10.0
 UNEXPECTED_PAUSE = 0.5  #: seconds before going on after an unexpected answer of Redis
 log = structlog.get_logger(__name__)
 
@@ -44,6 +47,7 @@ class Intake:
     def __post_init__(self) -> None:
         self._readers = self.settings.decoder_count
         self._pause = SHORTEST_PAUSE
+        self._worked_at = time.monotonic()
         self._is_stopping = False
         self._idle, self._goes_on = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._take_all, name="intake", daemon=True)
@@ -98,12 +102,17 @@ class Intake:
         if room == 0:
             hand.wait_for_move(moves, LONGEST_PAUSE)
         elif self._begin(self.queue.take(room, is_ahead=not is_idle)):
-            self._pause = SHORTEST_PAUSE
+            self._pause, self._worked_at = SHORTEST_PAUSE, time.monotonic()
         elif not is_idle:
+            self._worked_at = time.monotonic()
             hand.wait_for_move(moves, self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        elif not len(hand) and self.runner.has_unmeasured:
+        elif not len(hand) and self.runner.has_unmeasured and self._is_quiet:
             self._let_main_thread_measure()
+
+    @property
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._worked_at > QUIET_SECONDS
 
     def _room(self, is_idle: bool) -> int:
         """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""

@@ -163,6 +163,7 @@ class Watchdog:
 
     def _tick(self) -> None:
         with self._guard:
+            # in this order, so that a child is killed in the tick in which its last attempt is stopped
             for child in self._children:
                 child.check_time(self.settings.job_seconds)
             self._check_leaving()
@@ -173,6 +174,7 @@ class Watchdog:
 
     def _beat(self, attempt: Attempt) -> None:
         current, reported = (attempt.facts, attempt.kept), self._held.get(attempt, (NO_FACTS, None))
+        # by identity: facts are replaced, never changed, and writing the answer at every beat would be dear
         news = None if current[0] is reported[0] and current[1] is reported[1] else attempt.record()
         has_gained = attempt.film is not None and attempt.film.has_gained
         pulse = self.jobs.beat(attempt.claim, attempt.stage, attempt.progress, news, has_gained=has_gained)

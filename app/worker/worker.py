@@ -43,7 +43,6 @@ from extractors.decoder.decoder import Decoder
 SWEEP_SECONDS = 30.0  #: between looks for expired results
 PATIENCE = 30.0  #: seconds of trying again while Redis is away: a result is worth the wait
 BRIEF_PATIENCE = 2.0  #: the same for what comes round again anyway, and must notice a signal to stop
-NICENESS = 5  #: of workers and their children: on a machine that they share with the API, requests go first
 TURN_SECONDS = 0.25  #: between two looks whether to stop, or whether the engine has died of itself
 log = structlog.get_logger(__name__)
 
@@ -51,7 +50,7 @@ log = structlog.get_logger(__name__)
 class Worker:
     """Runs jobs until ``stop``. Its children are started by, and end with, the thread that calls ``run``."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, engine: EngineProcess) -> None:
         self.name = f"{worker_prefix(os.getpid())}-{uuid.uuid4().hex[:6]}"
         self._settings = settings
         url, keys = redis_url(settings), Keys(settings.namespace)
@@ -63,7 +62,7 @@ class Worker:
         self._registry = WorkerRegistry(brief, keys)
         self._blobs = Blobs(settings.blob_url, settings.staging)
         self._features = FeatureCache(settings, self._blobs)
-        self._engine = EngineProcess(settings)
+        self._engine = engine
         self._decoders = [Decoder(settings.decoder) for _ in range(settings.decoder_count)]
         self._sweeper = Sweeper(Jobs.from_settings(brief, settings), self._blobs, settings)
         self._watch = Watchdog(
@@ -201,10 +200,9 @@ def resident_bytes(pid: int) -> int | None:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def work(settings: Settings) -> None:
-    """Runs one worker until SIGTERM or Ctrl-C. Raises leaves of StartError."""
-    os.nice(max(0, NICENESS - os.nice(0)))
-    worker = Worker(settings)
+def work(settings: Settings, engine: EngineProcess) -> None:
+    """Runs one worker with its engine until SIGTERM or Ctrl-C. Raises leaves of StartError."""
+    worker = Worker(settings, engine)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop())
     worker.run()

@@ -72,7 +72,9 @@ def main() -> int:
         show(rows, time.monotonic() - began)
         if not options.keep:
             shutil.rmtree(folder)
-    return 1 if any(not outcome.is_right for _, outcome in rows) else 0
+    wrong = sum(not outcome.is_right for _, outcome in rows)
+    print(f"\n{wrong} of them wrong" if wrong else "\nall as it has to be")
+    return 1 if wrong else 0
 
 
 def read_options() -> argparse.Namespace:
@@ -168,8 +170,6 @@ def show(rows: list[tuple[str, Outcome]], seconds: float) -> None:
         verdict = "" if outcome.is_right else "WRONG"
         print(f"| {name if name != last else ''} | {outcome.what} | {seen} | {verdict} |")
         last = name
-    wrong = sum(not outcome.is_right for _, outcome in rows)
-    print(f"\n{f'{wrong} of them wrong' if wrong else 'all as it has to be'}")
 
 
 if __name__ == "__main__":

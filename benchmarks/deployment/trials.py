@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.deployment.engine import CommandFailed, Engine
 from benchmarks.deployment.service import NotInTime, Service
 
-CLIP = "app/api/static/sample.mp4"
+CLIP = "app/api/static/examples/car.mp4"
 START_SECONDS = 900.0  #: a first start on a busy machine, which converts networks
 JOB_SECONDS = 300.0
 WORKERS = 2
@@ -108,7 +108,7 @@ def keys(deployment: Deployment) -> Iterator[Outcome]:
     """Nobody is served without a key."""
     refused = deployment.service.ask("/jobs").status
     yield Outcome("a request without a key", str(refused), refused == 401)
-    add = ("exec", "-T", "api", "python", "-m", "app", "keys", "add", "trial", "--scope", "admin")
+    add = ("exec", "-T", "api", "reelword", "keys", "add", "trial", "--scope", "admin")
     deployment.service = replace(deployment.service, key=deployment.engine.compose(*add).splitlines()[-1])
     taken = deployment.service.ask("/jobs").status
     yield Outcome("the same with one", str(taken), taken == 200)
@@ -153,9 +153,7 @@ def settings(deployment: Deployment) -> Iterator[Outcome]:
     image = f"reelword-api:{deployment.version}"
     cores = deployment.engine.docker("run", "--rm", "--cpus", "1", image, *count)
     yield Outcome("cores that a container of `--cpus 1` counts", cores, cores == "1")
-    listed = deployment.engine.compose(
-        "run", "--rm", "--no-deps", "worker", "python", "-m", "app", "captioners", "list"
-    )
+    listed = deployment.engine.compose("run", "--rm", "--no-deps", "worker", "reelword", "captioners", "list")
     yield Outcome("captioners list, in a container of its own", listed.splitlines()[-1][:60])
 
 
@@ -211,7 +209,7 @@ def monitoring(deployment: Deployment) -> Iterator[Outcome]:
     """The monitors read /metrics with a key of their own; nobody else does."""
     refused = replace(deployment.service, key="").ask("/metrics").status
     yield Outcome("/metrics without a key", str(refused), refused == 401)
-    add = ("exec", "-T", "api", "python", "-m", "app", "keys", "add", "prometheus", "--scope", "admin")
+    add = ("exec", "-T", "api", "reelword", "keys", "add", "prometheus", "--scope", "admin")
     secret = deployment.engine.compose(*add).splitlines()[-1]
     (deployment.engine.checkout / "docker/secrets/prometheus_key").write_text(secret)
     deployment.engine.compose("--profile", "monitoring", "up", "--detach", "--no-build")
@@ -248,7 +246,7 @@ def everything(deployment: Deployment) -> Iterator[Outcome]:
         service = Service("http://127.0.0.1:18001")
         service.wait_ready(START_SECONDS)
         yield Outcome("docker run", f"ready in {time.monotonic() - began:.0f} s")
-        add = ("exec", "reelword-all", "python", "-m", "app", "keys", "add", "trial")
+        add = ("exec", "reelword-all", "reelword", "keys", "add", "trial")
         service = replace(service, key=deployment.engine.docker(*add).splitlines()[-1])
         (document,) = service.wait_for([service.send(deployment.clip)], JOB_SECONDS)
         yield Outcome("a clip in it", str(document["state"]), document["state"] == "succeeded")

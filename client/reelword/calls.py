@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     fusion_rule: Literal["merit", "relevance"]
     category: int
     attention: bool
+    explanation: Literal["evidence", "attention", "both"]
     segments: str | float
     segment_captioner: str
     prompt: str

@@ -28,7 +28,7 @@ class Client:
 
     Args:
         base_url: the service's address.
-        key: an API key, where the service asks for one (``python -m app keys add`` makes one).
+        key: an API key, where the service asks for one (``reelword keys add`` makes one).
         attempts: how often a request is sent before Unreachable or Refused is raised; what is sent
             again makes no second job.
         timeout: seconds without a byte after which a try has failed.

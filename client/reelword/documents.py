@@ -182,9 +182,14 @@ class Models(Document):
 
 
 class Attention(Document):
-    """Holds where the captioner looked for each word."""
+    """Tells from which moment and place each word comes.
+
+    ``evidence`` has what each word needs, the maps beside it where the captioner looked; a job has those that
+    its option ``explanation`` asks for.
+    """
 
     words: list[str]
+    content: list[bool] | None = None  #: [word], whether it names something
     times: list[list[float]]  #: [moment], start and end in seconds
     parts: list[list[float]] | None = None  #: [moment], start and end in seconds
     #: [word][moment], each row sums to one; None for a word that had none.
@@ -195,3 +200,5 @@ class Attention(Document):
     spatial: dict[str, Any] | None = None
     #: Parts of the kinds moments, weights, text and table, which explain the caption beside the maps.
     extras: list[dict[str, Any]] = Field(default_factory=list)
+    #: temporal, entropy, spread and spatial as above, and of each word ``moments`` and ``boxes``.
+    evidence: dict[str, Any] | None = None

@@ -9,19 +9,18 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.ops import batched_nms
 
-from extractors.catalog.detectors import parse_count
 from extractors.detection import ssd_mobilenet
-from extractors.detection.regions import Regions, pad_regions
+from extractors.detection.regions import Regions, pad_regions, parse_count
 from extractors.detection.ssd_mobilenet import CLASSES, SIDE, SSD
+from extractors.engines.engine import UnbuiltModule
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from extractors.networks.efficientnet_lite import fold_lite_norms
 from extractors.networks.labels import COCO_90
 from extractors.preprocessing.images import shrink_or_enlarge
-from extractors.pretrained.load import SEEDED, build_seeded, find_weights
+from extractors.pretrained.load import SEEDED, WeightsChoice, build_seeded, digest_weights, find_weights
 from extractors.pretrained.tensorflow import read_constants
 from extractors.windowing.window_extractor import WindowExtractor, describe_windows
 from extractors.windowing.window_rows import WindowRows
@@ -63,12 +62,13 @@ class CocoSSD(WindowExtractor):
     short_side = SHORT_SIDE
     classes = COCO_90
 
-    def __init__(self, name: str, network: SSD, weights: str, options: ExtractorOptions) -> None:
+    def __init__(self, name: str, options: ExtractorOptions) -> None:
         self.name, self.count = name, parse_count(name, COUNT)
         self.windows, self.device = options.windows_over(WINDOWS), options.device
         self.batch = 4 * options.threads if self.device.type == "cpu" else 64
+        weights = digest_weights(NAME, options.weights)
         self.engine = choose_engine(
-            SsdFromBytes(network),
+            UnbuiltModule(lambda: SsdFromBytes(load_network(options.weights))),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
             f"{NETWORK} {weights}",
             options,
@@ -101,15 +101,24 @@ def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> Regions:
     Returns:
         The regions, the best first, without features.
     """
+    import cv2  # a quarter of a second; torchvision, whose suppression is the same, takes two
+
     row, kind = torch.nonzero(scores > SCORE, as_tuple=True)
     score = scores[row, kind]
-    kept = batched_nms(boxes[row], score, kind, OVERLAP)[:count]
+    corners = boxes[row]
+    sides = torch.cat([corners[:, :2], corners[:, 2:] - corners[:, :2]], 1)
+    best = cv2.dnn.NMSBoxesBatched(sides.tolist(), score.tolist(), kind.tolist(), SCORE, OVERLAP)
+    kept = torch.tensor(best[:count], dtype=torch.long, device=boxes.device)
     return Regions(boxes[row[kept]], score[kept], kind[kept], boxes.new_zeros(len(kept), 0))
 
 
 def make(name: str, options: ExtractorOptions) -> CocoSSD:
     """Makes the extractor with its packaged weights. Raises WeightsError, UnknownExtractor."""
-    if options.weights == SEEDED:
-        return CocoSSD(name, build_seeded(SSD), SEEDED, options)
-    weights = find_weights(NAME)
-    return CocoSSD(name, ssd_mobilenet.from_graph(read_constants(weights.file)), weights.sha256, options)
+    return CocoSSD(name, options)
+
+
+def load_network(choice: WeightsChoice) -> SSD:
+    """Loads the network with its packaged weights, or random ones. Raises WeightsError."""
+    if choice == SEEDED:
+        return build_seeded(SSD)
+    return ssd_mobilenet.from_graph(read_constants(find_weights(NAME).file))

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from extractors.detection import bottom_up, faster_rcnn
 from extractors.detection.detectron2 import Detectron2, is_installed
-from extractors.detection.regions import Regions, pad_regions
+from extractors.detection.regions import Regions, pad_regions, parse_count
 from extractors.detection.two_stage import FirstStage, SecondStage, StageRunners, TwoStage
 from extractors.engines.engine_choice import choose_engine
-from extractors.extractor import ExtractorOptions, UnknownExtractor
+from extractors.extractor import ExtractorOptions
 from extractors.features import Resizing, StreamSpec
 from extractors.networks.labels import COCO_80
 from extractors.preprocessing.detection import to_bgr_planes
@@ -141,16 +141,6 @@ class RegionsExtractor(WindowExtractor):
         size = (pictures.shape[1], pictures.shape[2])
         rows = pad_regions(regions, size, self.count, self.detector.things)
         return {self.name + ending: row for ending, row in rows.items()}
-
-
-def parse_count(name: str, usual: int) -> int:
-    """Reads the boxes a frame from a name such as ``bottom_up:16``. Raises UnknownExtractor."""
-    _, colon, number = name.partition(":")
-    if not colon:
-        return usual
-    if not number.isdecimal() or not 1 <= int(number) <= 100:
-        raise UnknownExtractor(f"{name!r} should end in a number of boxes from 1 to 100")
-    return int(number)
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extractors.engines.engine import EngineName, NetworkEngine, Precision, UnbuiltModule
+from extractors.engines.engine import NetworkEngine, UnbuiltModule
 from extractors.engines.engine_choice import choose_engine
-from extractors.extractor import ExtractorOptions, default_cache
+from extractors.extractor import ExtractorOptions
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.networks.efficientnet_lite import (
     CHANNELS,
@@ -100,11 +99,8 @@ class EfficientNetLite2(WindowExtractor):
     """Makes streams ``frames`` (T, 1280), ``grid`` (T, 49, 1280) and ``efficientnet-lite2_logits``
     (T, 1, 1000), float16; a window is a frame.
 
-    device: of the torch engine; "cpu" lets OpenVINO run where it is installed. engine, precision: "auto"
-    takes the fastest there is (bf16 where the processor has it). threads: of the engine, on a CPU.
-    batch: pictures a forward pass; small ones stay in a CPU's caches. cache: folder of converted models,
-    by default below REELWORD_DATA. windows: which frames, where a file and not frames are given.
-    weights: "seeded" needs no package. Raises WeightsError, and ValueError for windows of several frames.
+    Its windows say which frames, where a file and not frames are given. A forward pass takes few pictures on
+    a CPU, so that they stay in its caches. Raises WeightsError, and ValueError for windows of several frames.
     """
 
     name = "efficientnet-lite2"
@@ -118,45 +114,21 @@ class EfficientNetLite2(WindowExtractor):
     )
     maps: Callable[[Any], nn.Module] = GridFromBytes
 
-    def __init__(
-        self,
-        device: str | torch.device = "cpu",
-        engine: EngineName = "auto",
-        precision: Precision | None = None,
-        threads: int = 1,
-        batch: int | None = None,
-        cache: Path | None = None,
-        windows: Windows = WINDOWS,
-        weights: WeightsChoice = "published",
-    ) -> None:
-        if windows.stack_size != 1:
-            raise ValueError(f"{NETWORK} looks at single frames: stack_size is 1, not {windows.stack_size}")
-        options = ExtractorOptions(
-            torch.device(device), engine, precision, threads, cache or default_cache(), weights, windows
-        )
-        self.windows, self.device = windows, options.device
-        tag = self.name_weights(weights)
+    def __init__(self, options: ExtractorOptions | None = None) -> None:
+        options = options or ExtractorOptions()
+        self.windows, self.device = options.windows_over(WINDOWS), options.device
+        if self.windows.stack_size != 1:
+            stack_size = self.windows.stack_size
+            raise ValueError(f"{NETWORK} looks at single frames: stack_size is 1, not {stack_size}")
+        tag = self.name_weights(options.weights)
         self.engine: NetworkEngine = choose_engine(
-            UnbuiltModule(lambda: self.maps(self.load_network(weights))),
+            UnbuiltModule(lambda: self.maps(self.load_network(options.weights))),
             torch.zeros(2, SIDE, SIDE, 3, dtype=torch.uint8),
             f"{self.name} {tag.weights_sha256} {tag.preprocessing}",
             options,
         )
-        self.batch = batch or (4 * threads if self.device.type == "cpu" else 64)
+        self.batch = 4 * options.threads if self.device.type == "cpu" else 64
         self.spec = replace(tag, engine=self.engine.name, precision=self.engine.precision)
-
-    @classmethod
-    def from_options(cls, options: ExtractorOptions) -> Self:
-        """Makes the extractor as ``create`` is asked for it. Raises WeightsError."""
-        return cls(
-            options.device,
-            options.engine,
-            options.precision,
-            options.threads,
-            cache=options.cache,
-            windows=options.windows_over(WINDOWS),
-            weights=options.weights,
-        )
 
     @staticmethod
     def name_weights(choice: WeightsChoice) -> StreamSpec:
@@ -240,4 +212,4 @@ class EfficientNetStages(EfficientNetLite2):
 def make(name: str, options: ExtractorOptions) -> EfficientNetLite2:
     """Makes the extractor of the frames, or of two stages. Raises WeightsError."""
     extractor = EfficientNetStages if name == EfficientNetStages.name else EfficientNetLite2
-    return extractor.from_options(options)
+    return extractor(options)

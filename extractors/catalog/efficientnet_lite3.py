@@ -83,4 +83,4 @@ class EfficientNetLite3(EfficientNetLite2):
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetLite3:
     """Makes the extractor with its packaged weights. Raises WeightsError."""
-    return EfficientNetLite3.from_options(options)
+    return EfficientNetLite3(options)

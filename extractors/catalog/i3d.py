@@ -15,13 +15,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from extractors.engines.engine import UnbuiltModule
 from extractors.extractor import ExtractorOptions
 from extractors.features import View
 from extractors.networks import i3d
 from extractors.networks import raft as optical_flow
 from extractors.networks.i3d import CHANNELS, I3D, scale_pixels
+from extractors.networks.labels import KINETICS_400
 from extractors.preprocessing.images import ResizeAndCrop, crop_middle
-from extractors.pretrained.load import load_pretrained
+from extractors.pretrained.load import WeightsChoice, digest_weights, load_pretrained
 from extractors.pretrained.parameters import randomize
 from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, flatten_cells, lengthen
 from extractors.windowing.window_rows import WindowRows
@@ -159,12 +161,13 @@ class I3DFromFlow(I3DOutputs):
 
 def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
     """Makes the extractor ``i3d_rgb``, ``i3d_brief`` or ``i3d_flow``. Raises WeightsError."""
-    if name in (RGB.name, BRIEF.name):
-        network, sha256 = load_pretrained(
-            RGB.name, options.weights, i3d.from_checkpoint, lambda: randomize(I3D())
-        )
-        plan, module = (RGB, I3DFromBytes) if name == RGB.name else (BRIEF, BriefI3DFromBytes)
-        return NetworkExtractor(plan, module(network), len(network.logits.weight), sha256, options)
+    if name == BRIEF.name:
+        sha256 = digest_weights(RGB.name, options.weights)
+        module = UnbuiltModule(lambda: BriefI3DFromBytes(load_rgb(options.weights)[0]))
+        return NetworkExtractor(BRIEF, module, len(KINETICS_400), sha256, options)
+    if name == RGB.name:
+        network, sha256 = load_rgb(options.weights)
+        return NetworkExtractor(RGB, I3DFromBytes(network), len(network.logits.weight), sha256, options)
     raft, raft_sha256 = load_pretrained(
         "raft_large", options.weights, optical_flow.from_checkpoint, optical_flow.Raft
     )
@@ -174,3 +177,8 @@ def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
     made_by = f"RAFT flow (weights {raft_sha256[:16]}), {raft.updates} updates"
     plan = replace(FLOW, values=f"{made_by}; {QUANTISED}")
     return I3DFlow(plan, raft, I3DFromFlow(network), len(network.logits.weight), sha256, options)
+
+
+def load_rgb(choice: WeightsChoice) -> tuple[I3D, str]:
+    """Loads I3D of frames, and the sha256 of its weights. Raises WeightsError."""
+    return load_pretrained(RGB.name, choice, i3d.from_checkpoint, lambda: randomize(I3D()))

@@ -147,4 +147,4 @@ class TunedPair(EfficientNetLite2):
 
 def make(_: str, options: ExtractorOptions) -> TunedPair:
     """Makes the extractor with the weights that come with the repository. Raises WeightsError."""
-    return TunedPair.from_options(options)
+    return TunedPair(options)

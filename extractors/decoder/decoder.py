@@ -149,7 +149,7 @@ class Decoder:
         """Ends the child; a decode that is running raises DecoderKilled."""
         with self._guard:
             self._closed = True
-        self.kill()
+        self.kill()  # before the turn, which a running decode has until its child is dead
         with self._turn:
             if self._child is not None:
                 self._drop(self._child)
@@ -163,6 +163,7 @@ class Decoder:
             with self._guard:
                 self._child = fresh
                 closed = self._closed
+            # meanwhile: close() has found no child to kill, and waits for this turn to end
             if closed:
                 self._drop(fresh)
                 raise errors.DecoderKilled("The decoder was closed.")

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torchvision.ops import batched_nms
 
 from extractors.detection import roi
 from extractors.detection.backbone import ResNetBackbone, build_stage
-from extractors.detection.boxes import apply_deltas
+from extractors.detection.boxes import apply_deltas, clip_boxes, have_area
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
-from extractors.detection.regions import DetectionRule, Regions, select_detections
+from extractors.detection.regions import Regions
 from extractors.detection.two_stage import Maps, StageRunners, TwoStage
 from extractors.preprocessing.detection import DetectionInput
 from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_strict, unwrap
@@ -31,6 +32,18 @@ BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)
 #: What older files of detectron2 keep beside the parameters, which follows from the configuration; and what
 #: Mask R-CNN has beside Faster R-CNN.
 LEFT_ALONE = ("pixel_mean", "pixel_std", "anchor_generator.cell_anchors", "roi_heads.mask_head.")
+
+
+@dataclass(frozen=True)
+class DetectionRule:
+    """Limits which detections are kept.
+
+    score: the least; overlap: of two boxes of a class that are one; most: boxes kept.
+    """
+
+    score: float = 0.05
+    overlap: float = 0.5
+    most: int = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +90,27 @@ class FasterRCNN(TwoStage):
         """Predicts classes and boxes from features (B, C)."""
         predictor = self.roi_heads.box_predictor
         return BoxPredictions(features, predictor.cls_score(features), predictor.bbox_pred(features))
+
+
+def select_detections(
+    boxes: Tensor, scores: Tensor, size: tuple[int, int], rule: DetectionRule
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Selects boxes by their scores, after suppression within each class.
+
+    Args:
+        boxes: (N, C, 4), one for each class, in pixels.
+        scores: (N, C).
+        size: height and width of the picture, to which boxes are cut.
+        rule: how many, and how sure.
+
+    Returns:
+        Boxes (D, 4), scores (D,) and classes (D,), the best first.
+    """
+    boxes = clip_boxes(boxes, *size)
+    row, kind = torch.nonzero((scores > rule.score) & have_area(boxes), as_tuple=True)
+    box, score = boxes[row, kind], scores[row, kind]
+    kept = batched_nms(box, score, kind, rule.overlap)[: rule.most]
+    return box[kept], score[kept], kind[kept]
 
 
 class C4Heads(nn.Module):

@@ -1,4 +1,4 @@
-"""Selects and pads regions: boxes of a picture, what they are called, and what is in them."""
+"""Counts and pads regions: boxes of a picture, what they are called, and what is in them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torchvision.ops import batched_nms
 
-from extractors.detection.boxes import clip_boxes, have_area
+from extractors.extractor import UnknownExtractor
 from extractors.windowing.window_rows import WindowRows
-
-
-@dataclass(frozen=True)
-class DetectionRule:
-    """Limits which detections are kept.
-
-    score: the least; overlap: of two boxes of a class that are one; most: boxes kept.
-    """
-
-    score: float = 0.05
-    overlap: float = 0.5
-    most: int = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,25 +23,14 @@ class Regions:
     attributes: Tensor | None = None  #: (K, A) their probabilities, or None where the detector knows none
 
 
-def select_detections(
-    boxes: Tensor, scores: Tensor, size: tuple[int, int], rule: DetectionRule
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Selects boxes by their scores, after suppression within each class.
-
-    Args:
-        boxes: (N, C, 4), one for each class, in pixels.
-        scores: (N, C).
-        size: height and width of the picture, to which boxes are cut.
-        rule: how many, and how sure.
-
-    Returns:
-        Boxes (D, 4), scores (D,) and classes (D,), the best first.
-    """
-    boxes = clip_boxes(boxes, *size)
-    row, kind = torch.nonzero((scores > rule.score) & have_area(boxes), as_tuple=True)
-    box, score = boxes[row, kind], scores[row, kind]
-    kept = batched_nms(box, score, kind, rule.overlap)[: rule.most]
-    return box[kept], score[kept], kind[kept]
+def parse_count(name: str, usual: int) -> int:
+    """Reads the boxes a frame from a name such as ``bottom_up:16``. Raises UnknownExtractor."""
+    _, colon, number = name.partition(":")
+    if not colon:
+        return usual
+    if not number.isdecimal() or not 1 <= int(number) <= 100:
+        raise UnknownExtractor(f"{name!r} should end in a number of boxes from 1 to 100")
+    return int(number)
 
 
 def pad_regions(

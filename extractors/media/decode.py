@@ -112,6 +112,7 @@ def stream_here(
     for part in streamer.parts():
         handed_over = time.monotonic()
         yield part
+        # a caller that is slow to take parts must not make the file look slow to decode
         source.deadline += time.monotonic() - handed_over
     yield make_end(source, probe, index, streamer.reading, streamer.timeline, request, limits)
 
@@ -183,6 +184,7 @@ class _Streamer:
 
     def parts(self) -> Iterator[StreamPart]:
         """Reads until a reading holds. Raises TooDamaged where the file shows other frames each time."""
+        # first, since most requests want a few frames of a sound file, and then most of it is never decoded
         if self._pays_to_jump():
             try:
                 yield from self._jump()
@@ -195,6 +197,7 @@ class _Streamer:
             yield from self._read(kept, is_first=turn == 0)
             if not self.reading.complete:
                 return
+            # where frames were as promised the reading stopped after the last; this one was read to the end
             promised, self.timeline = self.timeline, settle(self.reading, self._index, self._limits)
             if turn > 0 and _is_same(promised, self.timeline):
                 return
@@ -225,7 +228,7 @@ class _Streamer:
         )
         pictures = kept.keep(shown)
         if is_first and not self._index.trusted:
-            for _ in pictures:
+            for _ in pictures:  # read for the times alone; what is wanted of it is kept on the way
                 pass
             return
         agreeing = (picture for _, picture in pictures if reading.agrees or not is_first)

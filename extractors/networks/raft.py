@@ -13,7 +13,6 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.models.optical_flow import raft_large, raft_small
 
 from extractors.pretrained.parameters import Checkpoint, load_strict, unwrap
 
@@ -33,8 +32,12 @@ class Raft(nn.Module):
     """
 
     def __init__(self, size: Size = "large", updates: int = 20) -> None:
+        from torchvision.models import optical_flow  # seconds, which I3D of frames does not need
+
         super().__init__()
-        self.network = {"large": raft_large, "small": raft_small}[size](weights=None, progress=False)
+        self.network = {"large": optical_flow.raft_large, "small": optical_flow.raft_small}[size](
+            weights=None, progress=False
+        )
         self.updates = updates
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:

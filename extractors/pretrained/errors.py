@@ -27,7 +27,7 @@ class WeightsError(ReelwordError):
     """Root of the tree; only its leaves are raised."""
 
     code = "weights_error"
-    hint = "Run python -m app weights list to see what is here."
+    hint = "Run reelword weights list to see what is here."
 
 
 class ManifestDamaged(WeightsError):
@@ -38,17 +38,17 @@ class ManifestDamaged(WeightsError):
 
 class UnknownWeights(WeightsError):
     code = "unknown_weights"
-    hint = "Choose a name that python -m app weights list shows."
+    hint = "Choose a name that reelword weights list shows."
 
 
 class WeightsMissing(WeightsError):
     code = "weights_missing"
-    hint = "Run python -m app weights get NAME, or bring the file: python -m app weights add FILE --as NAME."
+    hint = "Run reelword weights get NAME, or bring the file: reelword weights add FILE --as NAME."
 
 
 class WeightsDamaged(WeightsError):
     code = "weights_damaged"
-    hint = "Delete the file and get it again; python -m app weights verify checks all that are here."
+    hint = "Delete the file and get it again; reelword weights verify checks all that are here."
 
 
 class WrongCheckpoint(WeightsError):
@@ -62,12 +62,12 @@ class DownloadError(WeightsError):
 
 class NotForDownload(DownloadError):
     code = "not_for_download"
-    hint = "Install the package, or bring the file: python -m app weights add FILE --as NAME."
+    hint = "Install the package, or bring the file: reelword weights add FILE --as NAME."
 
 
 class Offline(DownloadError):
     code = "offline"
-    hint = "Bring the file: python -m app weights add FILE --as NAME."
+    hint = "Bring the file: reelword weights add FILE --as NAME."
     operator_hint = "Or unset REELWORD_OFFLINE."
 
 
@@ -78,7 +78,7 @@ class ServerUnreachable(DownloadError):
 
 class DownloadRefused(DownloadError):
     code = "download_refused"
-    hint = "Get the file by a browser, then: python -m app weights add FILE --as NAME."
+    hint = "Get the file by a browser, then: reelword weights add FILE --as NAME."
 
 
 class DownloadDamaged(DownloadError):

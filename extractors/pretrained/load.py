@@ -1,13 +1,13 @@
 """Loads networks with their weights: finds the file, checks it, reads it and hands it to a builder.
 
-weights/manifest.toml says what there is; ``python -m app weights`` brings it.
+weights/manifest.toml says what there is; ``reelword weights`` brings it.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -81,31 +81,6 @@ def build_seeded(blank: Callable[[], Network]) -> Network:
         return blank().eval()
 
 
-#: Readers by their names in earlier versions, of which users' manifests may still speak: a module's, or a
-#: function's.
-OLD_READERS: Mapping[str, str] = {
-    "extractors.bottomup": "extractors.detection.bottom_up",
-    "extractors.builtin.pytorchvideo": "extractors.catalog.pytorchvideo",
-    "extractors.builtin.torchvision_detectors": "extractors.catalog.torchvision_detectors",
-    "extractors.builtin.tuned_pair": "extractors.catalog.tuned_pair",
-    "extractors.c3d": "extractors.networks.c3d",
-    "extractors.csn": "extractors.networks.csn",
-    "extractors.efficientnet_lite": "extractors.networks.efficientnet_lite",
-    "extractors.flow": "extractors.networks.raft",
-    "extractors.i3d_weights": "extractors.networks.i3d",
-    "extractors.inception_v4:from_checkpoint": "extractors.networks.imagenet:load_inception_v4",
-    "extractors.networks.inception_v4:from_checkpoint": "extractors.networks.imagenet:load_inception_v4",
-    "extractors.networks.resnet:from_checkpoint": "extractors.networks.imagenet:load_resnet",
-    "extractors.networks.slow": "extractors.networks.slow_resnet",
-    "extractors.pytorchvideo_extractor": "extractors.catalog.pytorchvideo",
-    "extractors.rcnn": "extractors.detection.faster_rcnn",
-    "extractors.resnet:from_checkpoint": "extractors.networks.imagenet:load_resnet",
-    "extractors.resnet3d": "extractors.networks.resnet3d",
-    "extractors.slow": "extractors.networks.slow_resnet",
-    "extractors.torchvision_checkpoint": "extractors.catalog.torchvision_detectors",
-    "extractors.tuned_pair": "extractors.catalog.tuned_pair",
-    "extractors.vggish": "extractors.networks.vggish",
-}
 CheckpointReader = Callable[[Checkpoint], nn.Module]
 
 
@@ -113,10 +88,8 @@ def find_reader(known: WeightsEntry) -> CheckpointReader | None:
     """Finds the function that the manifest names; None for a file that is not a checkpoint."""
     if known.reader is None:
         return None
-    module, _, function = OLD_READERS.get(known.reader, known.reader).partition(":")
-    read: Callable[..., nn.Module] = getattr(
-        importlib.import_module(OLD_READERS.get(module, module)), function
-    )
+    module, _, function = known.reader.partition(":")
+    read: Callable[..., nn.Module] = getattr(importlib.import_module(module), function)
     return read if known.variant is None else functools.partial(read, known.variant)
 
 

@@ -18,7 +18,7 @@ from extractors.files import atomic_write, git_blob_of, sha256_of
 from extractors.pretrained.errors import DownloadDamaged, NoRoom, WeightsDamaged, WeightsMissing
 from extractors.pretrained.manifest import MANIFEST, WeightsEntry, find_candidates, find_entry
 
-COMMAND = "python -m app weights"
+COMMAND = "reelword weights"
 #: Raises WeightsError where a file without a published digest does not hold what it should.
 FileCheck = Callable[[Path], None]
 

@@ -43,7 +43,10 @@ class CutDetector:
 
     def __init__(self) -> None:
         self._detector = AdaptiveDetector(
-            adaptive_threshold=RATIO, min_scene_len=0, window_width=NEIGHBOURS, min_content_val=LEAST_CHANGE
+            adaptive_threshold=RATIO,
+            min_scene_len=0,  # counted in frames; the segmenter knows their times and passes cuts over itself
+            window_width=NEIGHBOURS,
+            min_content_val=LEAST_CHANGE,
         )
         self._waiting: deque[_Waiting] = deque()
         self._last: NDArray[np.uint8] | None = None
@@ -58,6 +61,7 @@ class CutDetector:
         """
         small = _small(pixels)
         number = None if self._repeats_last(small) else self._count
+        # repeats wait with the others, else they would be handed over before what was shown earlier
         self._waiting.append(_Waiting(number, time, pixels))
         if number is None:
             return

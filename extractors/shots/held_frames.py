@@ -48,7 +48,7 @@ class HeldFrames:
         """Takes in all that a segment holds which turned out to be this one's end."""
         self.times += later.times
         self._pixels += later._pixels
-        self.stride = max(self.stride, later.stride)
+        self.stride = max(self.stride, later.stride)  # a smaller one would hold the end more densely
         self._thin()
         self._skip = self.stride - 1
 
@@ -74,6 +74,7 @@ class HeldFrames:
 
 def most_typical(pixels: NDArray[np.uint8]) -> int:
     """Finds the position of the frame uint8 (T, H, W, 3) that differs least from all others, seen small."""
+    # every frame is compared with every other one, which only thumbnails are small enough for
     small = np.stack([cv2.resize(frame, THUMBNAIL, interpolation=cv2.INTER_AREA) for frame in pixels])
     flat = small.reshape(len(small), -1).astype(np.float32)
     distances = np.abs(flat[:, None] - flat[None]).mean(2)

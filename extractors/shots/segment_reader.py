@@ -119,6 +119,7 @@ class Segmenter:
 
     def take(self, frame: JudgedFrame) -> Iterator[SegmentFrames]:
         """Yields the segments that are finished now that this frame, later than those before, is known."""
+        # only now: had the film ended sooner, what follows the cut would have been too short to stand alone
         if self._next is not None and frame.time >= self._next.start + self.options.shortest:
             yield from self._end_at(self._next.start)
         if frame.is_cut:

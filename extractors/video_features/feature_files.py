@@ -35,7 +35,7 @@ class FeaturesDamaged(ReelwordError, ValueError):
     """Raised for a file of features that was cut, changed, or written by something else, which it names."""
 
     code = "features_damaged"
-    hint = "Run python -m app extract again: it makes damaged features anew."
+    hint = "Run reelword extract again: it makes damaged features anew."
 
 
 @dataclass(frozen=True)

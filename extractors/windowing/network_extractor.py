@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from extractors.engines.engine import NetworkEngine, Precision
+from extractors.engines.engine import NetworkEngine, Precision, UnbuiltModule
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.features import Resizing, StreamSpec, View
@@ -53,7 +53,8 @@ class NetworkExtractor(WindowExtractor):
 
     Args:
         plan: network, cut, outputs and windows.
-        module: turns stacks uint8 (N, S, h, w, 3) into the plan's outputs (N, …).
+        module: turns stacks uint8 (N, S, h, w, 3) into the plan's outputs (N, …); an UnbuiltModule is built
+            where no converted one is kept.
         classes: how many the logits tell apart.
         sha256: of the weights, for the name tag.
         options: device, engine and windows that were asked for.
@@ -65,7 +66,12 @@ class NetworkExtractor(WindowExtractor):
     short_side = None
 
     def __init__(
-        self, plan: NetworkPlan, module: nn.Module, classes: int, sha256: str, options: ExtractorOptions
+        self,
+        plan: NetworkPlan,
+        module: nn.Module | UnbuiltModule,
+        classes: int,
+        sha256: str,
+        options: ExtractorOptions,
     ) -> None:
         self.plan, self.name, self.width = plan, plan.name, plan.width
         self.windows = replace(options.windows_over(plan.windows), ahead=plan.windows.ahead)
@@ -113,7 +119,9 @@ class NetworkExtractor(WindowExtractor):
         assert side is not None, "a plan that cuts nothing out has no one size"
         return torch.zeros(2, frames, side, side, 3, dtype=torch.uint8)
 
-    def _engine(self, module: nn.Module, sha256: str, options: ExtractorOptions) -> NetworkEngine:
+    def _engine(
+        self, module: nn.Module | UnbuiltModule, sha256: str, options: ExtractorOptions
+    ) -> NetworkEngine:
         return choose_engine(
             module,
             self.example(),

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache as remembered
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    import torch
-
-    from lab.ablations.results import AblationPlan, AblationResults
-    from lab.ablations.row import AblationJob
 
 
 def ablate(
@@ -30,90 +22,42 @@ def ablate(
     ] = "auto",
     only: Annotated[str | None, typer.Option(help="One family alone.")] = None,
     rows: Annotated[str, typer.Option(help="These rows alone, and what they read: a,b,c.")] = "",
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of every row; default: the family's.")
-    ] = None,
-    judged: Annotated[int, typer.Option(min=2, help="Held-out pictures that rows are judged by.")] = 500,
-    teacher: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A captioner whose probabilities every row learns too; may be given several times."
-        ),
-    ] = None,
-    from_nothing: Annotated[
-        bool, typer.Option("--from-nothing", help="Without the words of the shipped captioners.")
-    ] = False,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of every row that is trained.")] = 300,
+    judged: Annotated[int, typer.Option(min=2, help="Held-out pictures that rows are judged by.")] = 400,
     table: Annotated[bool, typer.Option("--table", help="Print what --out holds, and run nothing.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="Print the rows, and run nothing.")] = False,
 ) -> None:
     """Train and read the papers' ablations, one row after another; --table prints what was found."""
     from extractors.engines.engine_choice import DeviceUnavailable, open_device
-    from lab.ablations.families import FAMILIES
-    from lab.ablations.results import AblationPlan, AblationResults, AnotherPlan
-    from lab.ablations.row import UnknownRow, list_jobs
-    from lab.ablations.tables import format_tables
-    from models.captioners.registry import UnknownCaptioner
-    from models.checkpoint import CheckpointError
-    from models.feature_sources.stream_checks import StreamMismatch
-    from training.batches.picture_inputs import read_cards
+    from lab.ablations.rows import UnknownRow, list_jobs
+    from lab.ablations.runner import AblationRunner, NotThere, load_results, locate_result
+    from lab.ablations.tables import format_table
+    from training.optimization.run_folder import RunSettings
 
-    results = AblationResults(out)
     try:
-        jobs = list_jobs(FAMILIES, only, [name for name in rows.split(",") if name])
+        jobs = list_jobs(only, tuple(name for name in rows.split(",") if name))
         if listed:
             typer.echo("\n".join(f"{job.name:34}{job.row.title}" for job in jobs))
-        elif table:
-            typer.echo(format_tables(FAMILIES, results.load(jobs)))
-        elif data is None:
+            return
+        if table:
+            typer.echo(format_table(load_results(out, jobs)))
+            return
+        if data is None:
             raise typer.BadParameter("--data: where are the pictures? docs/training.md says which")
-        else:
-            plan = AblationPlan(
-                steps=steps, judged=judged, teachers=tuple(teacher or ()), words=not from_nothing
-            )
-            opened = open_device(device)
-            read_cards(plan.teachers)  # before the folder has a plan that cannot be followed
-            results.follow(plan)
-            _run(jobs, results, plan, data, cache, threads, opened)
+        settings = RunSettings(out, cache, typer.echo, threads, open_device(device))
+        runner = AblationRunner(data, settings, steps, judged)
+        for place, job in enumerate(jobs, 1):
+            if locate_result(out, job).exists():
+                continue
+            typer.echo(f"{place} of {len(jobs)}: {job.name}", err=True)
+            try:
+                scores = runner.run(job).scores
+            except NotThere as error:
+                typer.echo(f"{job.name} is left out: {error}", err=True)
+                continue
+            means = (f"{sum(each) / len(each):.1f} on {name}" for name, each in scores.items())
+            typer.echo(f"{job.name}: CIDEr-D {', '.join(means)}")
     except DeviceUnavailable as error:
         raise typer.BadParameter(f"--device: {error.advice}") from error
-    except (UnknownRow, AnotherPlan, FileNotFoundError) as error:
+    except (UnknownRow, FileNotFoundError) as error:
         raise typer.BadParameter(str(error)) from error
-    except (UnknownCaptioner, CheckpointError, StreamMismatch) as error:
-        raise typer.BadParameter(f"--teacher: {error}") from error
-
-
-def _run(
-    jobs: Sequence[AblationJob],
-    results: AblationResults,
-    plan: AblationPlan,
-    data: Path,
-    cache: Path,
-    threads: int,
-    device: torch.device,
-) -> None:
-    import torch
-
-    from lab.ablations.corpus import AblationCorpus
-    from lab.ablations.row import NotThere
-    from lab.ablations.runner import AblationRunner
-
-    torch.set_num_threads(threads)
-
-    @remembered
-    def corpus(streams: str) -> AblationCorpus:
-        return AblationCorpus.load(streams, data, cache, plan.judged, plan.teachers, device)
-
-    runner = AblationRunner(plan, results, corpus)
-    for place, job in enumerate(jobs, 1):
-        if results.has(job):
-            continue
-        typer.echo(f"{place} of {len(jobs)}: {job.name}", err=True)
-        try:
-            result = runner.run(job)
-        except NotThere as error:
-            typer.echo(f"{job.name} is left out: {error}", err=True)
-            continue
-        scores = ", ".join(
-            f"{sum(each.cider) / len(each.cider):.1f} on {name}" for name, each in result.scores.items()
-        )
-        typer.echo(f"{job.name}: CIDEr-D {scores}")

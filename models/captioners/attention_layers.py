@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -43,22 +45,23 @@ def weigh_tanh(w: nn.Linear, x: Tensor, scale: int) -> Tensor:
     return weighed if scale == 1 else 2 * weighed - w.weight.sum()
 
 
-class AdditiveAttention(nn.Module):
-    """Scores places by att(h, x) = wᵀ tanh(W_h h + W_x x + b) (Bahdanau's attention).
+class KeyedAttention(nn.Module, ABC):
+    """Scores places x under a query h by keys W_x x, which no word changes.
 
-    The keys W_x x + b do not depend on the words, so they are computed once a video and every
-    row (beam, sample, caption) of that video scores against the same tensor.
+    So they are computed once a video, and every row (beam, sample, caption) of that video scores against the
+    same tensor.
 
     Args:
         query_width: Of h.
         width: Of x.
         attention_width: A, of the keys.
+        key_bias: Whether keys are W_x x + b.
     """
 
-    def __init__(self, query_width: int, width: int, attention_width: int) -> None:
+    def __init__(self, query_width: int, width: int, attention_width: int, key_bias: bool = True) -> None:
         super().__init__()
         self.W_h = nn.Linear(query_width, attention_width, bias=False)
-        self.W_x = nn.Linear(width, attention_width)
+        self.W_x = nn.Linear(width, attention_width, bias=key_bias)
         self.w = nn.Linear(attention_width, 1, bias=False)
 
     def make_keys(self, x: Tensor) -> Tensor:
@@ -71,43 +74,34 @@ class AdditiveAttention(nn.Module):
         videos, places = keys.shape[0], keys.shape[1:-1]
         query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
         scale = find_scale(query)
-        x = torch.add(scale * query, keys.unsqueeze(1), alpha=scale)
+        x = self._join(scale * query, keys.unsqueeze(1), scale)
         return weigh_tanh(self.w, x, scale).view(h.shape[0], *places)
 
+    @abstractmethod
+    def _join(self, query: Tensor, keys: Tensor, scale: int) -> Tensor:
+        """Computes ``scale`` times what tanh is taken of; the query (B, K, …, A) has been multiplied."""
 
-class BilinearAttention(nn.Module):
-    """Scores places by att(h, x) = wᵀ tanh((W_h h) ⊙ (W_x x) + b).
 
-    Keys are W_x x, computed once a video. A bias outside the tanh, which a paper may print, would shift all
-    scores alike and cancel in the softmax, so there is none.
+class AdditiveAttention(KeyedAttention):
+    """Scores places by att(h, x) = wᵀ tanh(W_h h + W_x x + b) (Bahdanau's attention)."""
 
-    Args:
-        query_width: Of h.
-        width: Of x.
-        attention_width: A, of the keys.
-        bias: Whether there is a b.
+    def _join(self, query: Tensor, keys: Tensor, scale: int) -> Tensor:
+        return torch.add(query, keys, alpha=scale)
+
+
+class BilinearAttention(KeyedAttention):
+    """Scores places by att(h, x) = wᵀ tanh((W_h h) ⊙ (W_x x) + b), b only where ``bias``.
+
+    A bias outside the tanh, which a paper may print, would shift all scores alike and cancel in the softmax,
+    so there is none.
     """
 
     def __init__(self, query_width: int, width: int, attention_width: int, bias: bool = True) -> None:
-        super().__init__()
-        self.W_h = nn.Linear(query_width, attention_width, bias=False)
-        self.W_x = nn.Linear(width, attention_width, bias=False)
-        self.w = nn.Linear(attention_width, 1, bias=False)
+        super().__init__(query_width, width, attention_width, key_bias=False)
         self.b = nn.Parameter(torch.zeros(attention_width)) if bias else None
 
-    def make_keys(self, x: Tensor) -> Tensor:
-        """Computes the keys of x: (…, width) → (…, A)."""
-        keys: Tensor = self.W_x(x)
-        return keys
-
-    def score(self, h: Tensor, keys: Tensor) -> Tensor:
-        """Scores h (R, query) against keys (B, …, A), R = B·K: (R, …), not normalised."""
-        videos, places = keys.shape[0], keys.shape[1:-1]
-        query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
-        scale = find_scale(query)
-        query, keys = scale * query, keys.unsqueeze(1)
-        x = query * keys if self.b is None else torch.addcmul(scale * self.b, query, keys)
-        return weigh_tanh(self.w, x, scale).view(h.shape[0], *places)
+    def _join(self, query: Tensor, keys: Tensor, scale: int) -> Tensor:
+        return query * keys if self.b is None else torch.addcmul(scale * self.b, query, keys)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:

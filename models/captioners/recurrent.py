@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
 from models.captioner import Captioner, MemoryT_co, StateT_co
+from models.inputs import InputDescription
 from models.memory import StepAttention
 
 
 class RecurrentCaptioner(Captioner[MemoryT_co, StateT_co]):
     """Writes by a recurrent decoder; a subclass makes the layers below, and advances its decoder."""
 
+    config: Any  #: has ``streams``, and where ``add_output`` is called ``tie_words`` and ``dropout``
     word_embedding: nn.Embedding
     dropout: nn.Dropout
     #: From the decoder's output to what is scored against the vocabulary.
     project: nn.Module
     output: nn.Linear
+
+    @property
+    def inputs(self) -> Sequence[InputDescription]:
+        return self.config.streams  # type: ignore[no-any-return]
+
+    def add_output(self, hidden: int) -> None:
+        """Adds the layers behind a decoder of ``hidden`` numbers, for the words of ``word_embedding``.
+
+        Where ``tie_words``, the output is projected to the words' width and scored against their embedding.
+        """
+        size, width = self.word_embedding.weight.shape
+        tied = self.config.tie_words
+        self.project = nn.Linear(hidden, width) if tied else nn.Identity()
+        self.output = nn.Linear(width if tied else hidden, size)
+        self.dropout = nn.Dropout(self.config.dropout)
+        nn.init.normal_(self.word_embedding.weight, std=width**-0.5)
+        if tied:
+            self.output.weight = self.word_embedding.weight
 
     def step(
         self,

@@ -1,10 +1,10 @@
 """Finds the captioners, each in the folder of its paper, and the embedding that chooses among captions.
 
 A folder on the search path of the package ``models.captioners`` that has a captioner.toml is found, whatever
-its name: ``network.py`` has the networks, ``streams.py`` the stream sets of the paper and ``fit``,
-captioner.toml what is said of each and how it is trained. A folder that lies elsewhere is found once the
-folder around it is added to ``models.captioners.__path__``. Checkpoints name captioners by their metadata,
-never by a file's name.
+its name: ``network.py`` has the networks, ``streams.py`` has ``fit``, what they read of any stream set, and
+captioner.toml what is said of each, how it is trained, and the stream sets of the paper. A folder that lies
+elsewhere is found once the folder around it is added to ``models.captioners.__path__``. Checkpoints name
+captioners by their metadata, never by a file's name.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from extractors.errors import ReelwordError
+from extractors.windows import WindowOptions
 from models import captioners
 from models.captioner import AnyCaptioner, Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.stream_set import DEMO, DEMO_SETS, StreamSet
+from models.stream_set import DEMO, DEMO_SETS, StreamInput, StreamSet
 
 EMBEDDINGS: dict[str, type[SemanticEmbedding]] = {SemanticEmbedding.name: SemanticEmbedding}
 DESCRIPTION = "captioner.toml"
@@ -57,7 +58,7 @@ class Description(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: A line for ``GET /models`` and ``python -m app models``.
+    #: A line for ``GET /models`` and ``reelword models``.
     about: str
     #: The same in a visitor's words, for the page.
     plain: str = ""
@@ -71,6 +72,34 @@ class Description(BaseModel):
     joins_unasked: bool = True
 
 
+class StreamSetTable(BaseModel):
+    """Holds a stream set as a captioner.toml writes it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: Whose paper feeds it so; by default the folder's.
+    captioner: str = ""
+    #: Where the paper says it.
+    source: str
+    #: A set of the demo whose streams come first, and whose frames all of them are.
+    beside: str = ""
+    #: The streams, by the fields of ``StreamInput``; an extractor only where its name is not the stream's.
+    inputs: tuple[Mapping[str, Any], ...]
+
+    def build(self, name: str, folder: str) -> StreamSet:
+        """Builds the set. Raises TypeError for a field that a stream or its windows do not have."""
+        beside = next((each for each in DEMO_SETS if each.name == self.beside), None)
+        first, spread = ((), None) if beside is None else (beside.inputs, beside.spread)
+        return StreamSet(
+            name, self.captioner or folder, (*first, *map(_build_input, self.inputs)), self.source, spread
+        )
+
+
+def _build_input(fields: Mapping[str, Any]) -> StreamInput:
+    windows = WindowOptions(**fields.get("windows", {}))
+    return StreamInput(**{"extractor": fields["stream"], **fields, "windows": windows})
+
+
 class FolderDescription(BaseModel):
     """Holds a captioner.toml. Recipes and the paper's training are read by training/recipes."""
 
@@ -82,6 +111,8 @@ class FolderDescription(BaseModel):
     recipes: Mapping[str, Mapping[str, Any]] = {}
     #: How the paper trained them; None where there is no paper.
     paper: Mapping[str, Any] | None = None
+    #: What feeds them, by name.
+    stream_sets: Mapping[str, StreamSetTable] = {}
 
 
 @dataclass(frozen=True)
@@ -142,8 +173,9 @@ def _load_folder(folder: Path) -> CaptionerFolder:
         description = FolderDescription.model_validate(tomllib.loads(text))
         package = f"{captioners.__name__}.{folder.name}"
         network, streams = import_module(f"{package}.network"), import_module(f"{package}.streams")
-        stream_sets, fit = tuple(streams.STREAM_SETS), streams.fit
-    except (ImportError, AttributeError, ValidationError, tomllib.TOMLDecodeError) as error:
+        tables, fit = description.stream_sets.items(), streams.fit
+        stream_sets = tuple(table.build(name, folder.name) for name, table in tables)
+    except (ImportError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CaptionerFolderDamaged(f"The captioner's folder {folder} cannot be used: {error}") from error
     kinds = {kind.name: kind for kind in vars(network).values() if _is_of(kind, network.__name__)}
     if kinds.keys() != description.captioners.keys():

@@ -218,7 +218,7 @@ class AveragedWriter:
         written = DecodedBatch.by(self._ensemble, features, lead_stream(first), options)
         assert isinstance(written.memory, EnsembleMemory)
         reported = replace(
-            written, captioner=first.captioner, memory=written.memory.members[0], is_alone=False
+            written, captioner=first.captioner, memory=written.memory.members[0], author=self._ensemble
         )
         return [
             [_with_part(each, self._explain_members()) for each in reported.captions(video)]

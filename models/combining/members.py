@@ -23,7 +23,7 @@ class WrongMembers(ReelwordError, ValueError):
     """Members that cannot be combined as they were named, or none to combine; the message says why."""
 
     code = "wrong_members"
-    hint = "Name two or more captioners that python -m app models lists, of one vocabulary."
+    hint = "Name two or more captioners that reelword models lists, of one vocabulary."
 
 
 class MemberFacts(Protocol):

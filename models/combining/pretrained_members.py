@@ -26,17 +26,18 @@ from models.decoding.written_captions import join
 from models.vocabulary import split_words
 
 if TYPE_CHECKING:  # transformers takes seconds to import, and many have no such captioner
-    from models.pretrained.captioner import EncodedVideos
+    from models.pretrained.captioner import EncodedVideos, WrittenCaption
     from models.pretrained.load import AnyPretrainedCaptioner
 
 
 @dataclass(frozen=True, eq=False)
 class PretrainedOutput:
-    """Holds what a pretrained captioner saw of B videos, and its captions of each, with their attention."""
+    """Holds what a pretrained captioner saw of B videos, and its captions of each, best first."""
 
     captioner: AnyPretrainedCaptioner
     videos: EncodedVideos[Any]
-    captions: Sequence[Sequence[Caption]]
+    written: Sequence[Sequence[WrittenCaption]]
+    options: DecodingOptions
 
     @classmethod
     def by(
@@ -53,7 +54,7 @@ class PretrainedOutput:
             OptionRefused, NotANumber: as the captioner does.
         """
         encoded = captioner.encode(videos)
-        return cls(captioner, encoded, captioner.caption(encoded, options))
+        return cls(captioner, encoded, captioner.write(encoded, options), options)
 
     def candidates(self, name: str, video: int) -> list[Candidate]:
         """Lists what it wrote of one video, its best first."""
@@ -61,7 +62,7 @@ class PretrainedOutput:
             Candidate(
                 name, beam, tuple(split_words(each.text, fold_accents=True)), _scored(each), text=each.text
             )
-            for beam, each in enumerate(self.captions[video])
+            for beam, each in enumerate(written.caption for written in self.written[video])
         ]
 
     def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
@@ -72,8 +73,10 @@ class PretrainedOutput:
             candidate: one that this captioner wrote.
             with_attention: whether the caption keeps it.
         """
-        caption = self.captions[video][candidate.beam]
-        return caption if with_attention else caption.model_copy(update={"attention": None})
+        written = self.written[video][candidate.beam]
+        if not with_attention:
+            return written.caption.model_copy(update={"attention": None})
+        return self.captioner.explain(self.videos, video, written, self.options)
 
     def score(self, competing: Sequence[Sequence[Candidate]]) -> Tensor:
         """Scores captions: (B, N) log-probabilities a word. Raises NotANumber."""
@@ -84,7 +87,7 @@ class PretrainedOutput:
         """Writes a caption as this captioner would; one that is a pretrained captioner's stays as it is."""
         if candidate.text is not None:
             return candidate.text
-        text, own_text = join(candidate.words), self.captions[video][0].text
+        text, own_text = join(candidate.words), self.written[video][0].caption.text
         if own_text[:1].isupper():
             text = text[:1].upper() + text[1:]
         return f"{text}." if own_text.endswith(".") else text

@@ -20,12 +20,10 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from extractors.features import Features
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.decoding.constraints import FUNCTION_WORDS
-from models.decoding.decode import DecodingOptions, Hypothesis, decode
-from models.inputs import Batch, order_inputs
+from models.decoding.decode import Hypothesis
 from models.likelihood import teacher_force
 from models.memory import Memory
 from models.vocabulary import pad_captions
@@ -88,17 +86,6 @@ class RankedCandidates:
 
     candidates: tuple[Candidate, ...]
 
-    @property
-    def best(self) -> Candidate:
-        """The winner. Its attention, where it has one, carries all merits as ``candidates`` (L, n)."""
-        best = self.candidates[0]
-        attention = best.hypothesis.attention
-        if attention is None:
-            return best
-        merits = torch.tensor([candidate.merit for candidate in self.candidates])
-        extras = {**attention.extras, "candidates": merits.expand(len(best.words), -1)}
-        return replace(best, hypothesis=replace(best.hypothesis, attention=replace(attention, extras=extras)))
-
 
 class MemberOutput(Protocol):
     """Holds what one member wrote of B videos, and lets it judge what others wrote of them."""
@@ -120,17 +107,6 @@ class DecodedOutput:
     memory: Memory
     hypotheses: Sequence[Sequence[Hypothesis]]
 
-    @classmethod
-    def by(cls, captioner: AnyCaptioner, memory: Memory, options: DecodingOptions) -> Self:
-        """Decodes the videos of a memory.
-
-        Args:
-            captioner: who writes.
-            memory: of B videos, as it encoded them.
-            options: how captions are searched.
-        """
-        return cls(captioner, memory, decode(captioner, memory, options))
-
     def candidates(self, name: str, video: int) -> list[Candidate]:
         """Lists what it wrote of one video, its best first."""
         decoded = enumerate(self.hypotheses[video])
@@ -143,72 +119,6 @@ class DecodedOutput:
         targets = pad_captions([vocabulary.encode(each.words) for of_video in competing for each in of_video])
         forced = teacher_force(self.captioner, self.memory, targets.to(self.memory.times.device))
         return (forced.log_p.sum(1) / forced.valid.sum(1)).view(len(competing), -1).cpu()
-
-
-class Reranker:
-    """Lets captioners of any vocabularies, and the embedding, choose among what the captioners write.
-
-    Args:
-        members: Captioners by name.
-        embedding: Judges how well a caption fits a video.
-        likelihood_weight: What a mean log-probability a word counts against a cosine.
-
-    Raises:
-        ValueError: There is no member.
-    """
-
-    def __init__(
-        self,
-        members: Mapping[str, AnyCaptioner],
-        embedding: SemanticEmbedding,
-        likelihood_weight: float = LIKELIHOOD_WEIGHT,
-    ) -> None:
-        if not members:
-            raise ValueError("a fusion needs at least one captioner")
-        self.members, self.embedding, self.weight = members, embedding, likelihood_weight
-
-    def caption(
-        self, features: Sequence[Features], options: DecodingOptions, candidates: int = 5
-    ) -> list[RankedCandidates]:
-        """Encodes and captions videos, and ranks what was written.
-
-        Args:
-            features: For each of B videos its streams by name.
-            options: How members decode; the number of captions is replaced.
-            candidates: Captions of each member that compete.
-
-        Returns:
-            For each video its candidates, the best first.
-
-        Raises:
-            ValueError: ``options`` allow fewer captions.
-        """
-        options = options.changed(num_captions=candidates)
-        with torch.no_grad():
-            outputs = {
-                name: DecodedOutput.by(member, member.encode(features), options)
-                for name, member in self.members.items()
-            }
-            return self.rerank(self.embedding.encode(features), outputs)
-
-    def caption_batches(
-        self, batches: Mapping[str, Batch], options: DecodingOptions
-    ) -> list[RankedCandidates]:
-        """Captions and ranks the same of one batch a stream; all beams of each member compete."""
-        options = options.changed(num_captions=options.beam_size)
-        outputs = {
-            name: DecodedOutput.by(member, member.encode_batches(order_inputs(member, batches)), options)
-            for name, member in self.members.items()
-        }
-        videos = self.embedding.encode_batches(order_inputs(self.embedding, batches))
-        return self.rerank(videos, outputs)
-
-    def rerank(self, videos: Tensor, outputs: Mapping[str, MemberOutput]) -> list[RankedCandidates]:
-        """Ranks what members have written already, for each video the best first.
-
-        videos: (B, joint) embedded. outputs: by member.
-        """
-        return rank_candidates(self.embedding, videos, outputs, self.weight)
 
 
 def rank_candidates(

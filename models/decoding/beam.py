@@ -66,10 +66,11 @@ def search_beams(
         settled = _find_settled(beams, memory.size, options)
         if bool(settled.all()):
             break
-        if memory.size > 1:
+        if memory.size > 1:  # of a single video, being settled has ended the loop
             beams = _close(beams, settled)
         open_beams = AskedBeams.open_of(beams, memory.size)
         if len(open_beams.videos) < open_memory.size:
+            # else it stays: selecting copies every video's features
             open_memory = memory.select(open_beams.videos)
         state, word = state.select(open_beams.pick(place)), open_beams.pick(word)
     return SearchResult(beams, attentions)
@@ -137,6 +138,7 @@ def _score_continuations(
     candidates = log_probs + asked.pick(open_total).unsqueeze(1)
     constraints.forbid_(candidates, asked.pick(beams.tokens))
     if len(candidates) < asked.beams:
+        # back to R rows: beams that were not asked of compete too, by what they are
         impossible = candidates.new_full((asked.beams, candidates.shape[1]), -torch.inf)
         candidates = impossible.index_copy_(0, asked.rows, candidates)
     candidates[:, EOS] = torch.where(beams.finished, total, candidates[:, EOS])
@@ -156,6 +158,7 @@ def _prune(candidates: Tensor, beams: PartialCaptions, videos: int, options: Dec
         lost = None if group == 0 else options.diversity_lambda * taken
         choice = _prune_group(by_group[:, g], finished[:, g], lost, options.beam_size // options.group_size)
         if group + 1 < options.group_size:
+            # a finished beam's end token and a dead beam's word were not chosen, so they repel no group
             written = ~finished[:, g].gather(1, choice.parent) & (choice.total > -torch.inf)
             taken = taken.scatter_add(1, choice.word, written.to(taken.dtype))
         first_row = torch.arange(videos, device=taken.device).unsqueeze(1) * rows + g * (rows // groups)
@@ -172,7 +175,7 @@ def _prune_group(candidates: Tensor, finished: Tensor, lost: Tensor | None, beam
         open_rows = ~finished.unsqueeze(2)
         steered = (candidates - lost.unsqueeze(1) * open_rows).flatten(1)
     index = _find_largest(steered, min(beams, flat.shape[1]))
-    total = flat.gather(1, index)
+    total = flat.gather(1, index)  # of what was not steered: the penalty is no part of a score
     if index.shape[1] < beams:  # fewer continuations than beams: the rest are dead
         missing = beams - index.shape[1]
         index = torch.cat([index, index.new_zeros(videos, missing)], 1)

@@ -94,9 +94,11 @@ def decode(
         search = search_greedily(captioner, memory, options, constraints)
     else:
         if generator is None and options.seed is not None:
+            # one a call: the draws then do not depend on what else this process has drawn
             generator = torch.Generator(memory.times.device).manual_seed(options.seed)
         search = search_by_sampling(captioner, memory, options, constraints, generator)
     written = _judge(captioner, memory, search, options)
+    # who asks for greedy or drawn words wants to see what the captioner itself writes
     recalled = captioner.recall(memory, options.max_length) if options.method == "beam" else None
     if recalled is None:
         return written
@@ -111,12 +113,14 @@ def _judge(
     penalty = LengthPenalty.parse(options.length_penalty)
     score = _normalised_scores(search.captions, penalty)
     judgement = captioner.judge(memory, search.captions.tokens, score, penalty)
+    # a captioner's own opinion would bring back rows that the constraints have made impossible
     merit = judgement.merit.masked_fill(score == -torch.inf, -torch.inf)
     ranked = merit.view(memory.size, -1).sort(dim=1, descending=True, stable=True).indices
     ranked = ranked[:, : options.num_captions]
     first = torch.arange(memory.size, device=ranked.device).unsqueeze(1) * (len(score) // memory.size)
     index = (ranked + first).flatten()
     best = search.captions.select(index)
+    # after ranking: most rows are dropped, and their attention is never put together
     attention = search.gather_attention(best.steps) if options.attention else None
     hypotheses = _to_hypotheses(best, score[index].tolist(), attention)
     hypotheses = _add_judgement(hypotheses, judgement, index)

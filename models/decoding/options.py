@@ -74,7 +74,12 @@ class DecodingOptions(BaseModel):
     fusion_rule: Literal["merit", "relevance"] = rare(
         "merit", "fusion: candidates are ranked by merit, or by relevance alone as the paper does."
     )
-    attention: bool = Field(True, description="Keep, for each word, where the captioner looked.")
+    attention: bool = Field(True, description="Keep, for each word, from which moment and place it comes.")
+    # models/evidence/
+    explanation: Literal["evidence", "attention", "both"] = rare(
+        "evidence",
+        "What tells that: what each word needs (evidence), or where the captioner looked (attention).",
+    )
 
     def changed(self, **changes: Any) -> Self:
         """Returns the same search with some options changed. Raises ValidationError."""

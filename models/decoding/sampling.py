@@ -105,6 +105,7 @@ def _keep_likeliest(scores: Tensor, top_k: int | None, top_p: float | None) -> T
     if top_p is not None and top_p < 1:
         sorted_scores, order = scores.sort(dim=1, descending=True, stable=True)
         probs = sorted_scores.softmax(1)
+        # by the mass before a word: the one that passes p still belongs, and so does the first one always
         outside = probs.cumsum(1) - probs >= top_p
         scores = scores.masked_fill(outside.scatter(1, order, outside), -torch.inf)
     return scores
@@ -160,6 +161,7 @@ def sample(
     for i in range(max_length):
         log_probs, state, _ = captioner.step(state, word, memory)
         log_probs = apply_temperature(log_probs, temperature)
+        # rows with a prefix draw too: in one tensor some rows cannot be left out
         word, is_fixed = _draw(log_probs.detach(), generator), torch.zeros_like(ended)
         if prefix is not None and i < prefix.shape[1]:
             is_fixed = prefix[:, i] >= 0

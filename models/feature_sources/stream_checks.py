@@ -51,15 +51,10 @@ def lead_stream(checkpoint: Checkpoint) -> str:
     return checkpoint.captioner.inputs[0].name
 
 
-def optional_streams(checkpoint: Checkpoint) -> frozenset[str]:
-    """Names the streams that any video may lack: its sound."""
-    return checkpoint.captioner.optional_streams
-
-
 def check_streams(checkpoint: Checkpoint, features: Features) -> None:
     """Checks each stream's network, weights and preprocessing by the trained ones. Raises StreamMismatch."""
     for name, trained in checkpoint.card.streams.items():
-        if name not in features and name in optional_streams(checkpoint):
+        if name not in features and name in checkpoint.captioner.optional_streams:
             continue
         if name not in features:
             raise StreamMismatch(

@@ -20,9 +20,11 @@ from extractors.windows import Sampling
 from models.caption import AttentionDocument, Caption, ScoredWord
 from models.decoding.length_penalty import LengthPenalty
 from models.decoding.options import DecodingOptions
+from models.evidence.evidence import find_evidence
 from models.pretrained.attention import AttentionChoice, AttentionRecorder
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.errors import NotANumber, OptionRefused
+from models.pretrained.evidence import FrameReader
 from models.pretrained.folder import PretrainedInfo
 from models.pretrained.options import SpecialTokens, check_options, generation_config
 from models.pretrained.token_map import TokenMap
@@ -45,11 +47,20 @@ class ReadBack:
 
 
 @dataclass(frozen=True, eq=False)
+class WrittenCaption:
+    """Holds a caption with its tokens, its end included where it has one."""
+
+    caption: Caption
+    tokens: Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
 class EncodedVideos(Generic[EncodedT]):
-    """Holds videos as one captioner has encoded them. chosen: the frames that it was shown."""
+    """Holds videos as one captioner has encoded them. chosen: the frames that it was shown. prompt: its."""
 
     chosen: Sequence[ChosenFrames]
     encoded: EncodedT
+    prompt: str | None = None
 
 
 class PretrainedCaptioner(ABC, Generic[EncodedT]):
@@ -96,6 +107,11 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         """The frames that it is to be given; more, and larger ones, do no harm."""
 
     @property
+    def has_fixed_length(self) -> bool:
+        """Whether it takes videos of one number of frames alone."""
+        return False
+
+    @property
     def sampling(self) -> Sampling:
         """When it looks at a video, which is how its ``request`` chooses frames."""
         assert self.request.sampling is not None
@@ -116,7 +132,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         if prompt is not None:
             self._check_prompt(prompt)
         chosen = [self._choose(self._as_decoded_alone(video)) for video in videos]
-        return EncodedVideos(chosen, self._encode(chosen, prompt))
+        return EncodedVideos(chosen, self._encode(chosen, prompt), prompt)
 
     @torch.inference_mode()
     def caption(
@@ -140,19 +156,65 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
             OptionRefused: An option that pretrained captioners do not have.
             NotANumber: The model's probabilities are not numbers.
         """
-        check_options(options)
         if not isinstance(videos, EncodedVideos):
             if not videos:
                 return []
             videos = self.encode(videos, prompt)
-        chosen, encoded = videos.chosen, videos.encoded
+        written = self.write(videos, options)
+        return [
+            [self.explain(videos, video, best, options), *(each.caption for each in others)]
+            for video, (best, *others) in enumerate(written)
+        ]
+
+    @torch.inference_mode()
+    def write(self, videos: EncodedVideos[EncodedT], options: DecodingOptions) -> list[list[WrittenCaption]]:
+        """Writes captions, with attention where the options ask for it, and no evidence yet.
+
+        Args:
+            videos: As ``encode`` made them.
+            options: As for ``caption``.
+
+        Returns:
+            For each video its captions, best first.
+
+        Raises:
+            OptionRefused, NotANumber: As ``caption`` does.
+        """
+        check_options(options)
+        encoded = videos.encoded
         with torch.random.fork_rng(self._devices(), enabled=options.method == "sample"):
             if options.seed is not None and options.method == "sample":
                 torch.manual_seed(options.seed)
             written = self._generate(encoded, generation_config(options, self.tokens))
         captions = _until_end(written.tolist(), self.tokens)
-        read = self._read_back(encoded, self._padded(captions), options.attention)
-        return self._to_captions(encoded, chosen, captions, read, options)
+        is_looking = options.attention and options.explanation != "evidence"
+        read = self._read_back(encoded, self._padded(captions), is_looking)
+        return self._to_captions(encoded, videos.chosen, captions, read, options)
+
+    @torch.inference_mode()
+    def explain(
+        self, videos: EncodedVideos[EncodedT], video: int, written: WrittenCaption, options: DecodingOptions
+    ) -> Caption:
+        """Adds to a caption what each of its words needs, where the options ask for it.
+
+        Args:
+            videos: As ``encode`` made them.
+            video: The place of the caption's video among them.
+            written: One of the captions of that video.
+            options: Those that it was written by.
+
+        Returns:
+            The caption with evidence beside the attention that it has.
+        """
+        caption = written.caption
+        if not options.attention or options.explanation == "attention":
+            return caption
+        frames, words = videos.chosen[video], [each.word for each in caption.words]
+        tokens = self._token_map(videos.encoded, video, frames)
+        document = caption.attention or tokens.without_attention(words, frames)
+        reader = FrameReader(self, frames, written.tokens, videos.prompt, tokens.frames_each)
+        evidence = find_evidence(reader, words, len(document.times), tokens.places)
+        return caption.model_copy(update={"attention": document.model_copy(update={"evidence": evidence})})
 
     def _check_prompt(self, prompt: str) -> None:
         """Raises OptionRefused: a mark that stands for frames or ends a turn would not be read as a word."""
@@ -204,6 +266,25 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         ]
         each = len(flat) // len(texts)
         return [scores[begin : begin + each] for begin in range(0, len(flat), each)]
+
+    def score_tokens(
+        self, videos: Sequence[ChosenFrames], tokens: Sequence[int], prompt: str | None
+    ) -> list[list[float]]:
+        """Computes how likely a caption's tokens are of each of several videos.
+
+        Args:
+            videos: The frames that are shown.
+            tokens: The caption's, its end included.
+            prompt: As for ``encode``.
+
+        Returns:
+            For each video the log-probability of each token given those before it.
+
+        Raises:
+            NotANumber: The model's probabilities are not numbers.
+        """
+        padded = self._padded([tokens] * len(videos))
+        return _logprobs(self._read_back(self._encode(videos, prompt), padded, False).logits, padded, 1.0)
 
     def _tokens_of(self, text: str) -> list[int]:
         """Spells a text as the model would write it, its end token included."""
@@ -274,10 +355,10 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         captions: Sequence[Sequence[int]],
         read: ReadBack,
         options: DecodingOptions,
-    ) -> list[list[Caption]]:
+    ) -> list[list[WrittenCaption]]:
         logprobs = _logprobs(read.logits, self._padded(captions), options.temperature)
         each = len(captions) // len(chosen)
-        by_video: list[list[Caption]] = []
+        by_video: list[list[WrittenCaption]] = []
         for video, frames in enumerate(chosen):
             rows = range(video * each, (video + 1) * each)
             looked = None if read.attention is None else self._token_map(encoded, video, frames)
@@ -289,7 +370,8 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
                 )
                 for row in rows
             ]
-            by_video.append(sorted(of_video, key=lambda caption: -caption.score))
+            written = map(WrittenCaption, of_video, (captions[row] for row in rows))
+            by_video.append(sorted(written, key=lambda each: -each.caption.score))
         return by_video
 
     def _to_caption(

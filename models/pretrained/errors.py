@@ -100,7 +100,7 @@ class DownloadsForbidden(PretrainedError):
 
 class FilesDiffer(PretrainedError):
     code = "files_differ"
-    hint = "Remove it (python -m app captioners remove NAME) and add it again."
+    hint = "Remove it (reelword captioners remove NAME) and add it again."
 
 
 class DiskTooSmall(PretrainedError):
@@ -111,7 +111,7 @@ class DiskTooSmall(PretrainedError):
 
 class NameTaken(PretrainedError):
     code = "captioner_name_taken"
-    hint = "Choose another name with --name, or remove the other: python -m app captioners remove NAME."
+    hint = "Choose another name with --name, or remove the other: reelword captioners remove NAME."
 
 
 class NameRefused(PretrainedError):
@@ -121,4 +121,4 @@ class NameRefused(PretrainedError):
 
 class NotInstalled(PretrainedError):
     code = "captioner_not_installed"
-    hint = "python -m app captioners list shows what is installed."
+    hint = "reelword captioners list shows what is installed."

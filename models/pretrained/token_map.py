@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extractors.features import WHOLE, View
-from extractors.preprocessing.images import ResizeAndCrop
+from extractors.preprocessing.images import ResizeAndCrop, make_even_edges, map_to_picture
 from models.caption import AttentionDocument
-from models.decoding.written_captions import attention_document, grid_attention
+from models.evidence.places import GridPlaces
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.errors import PretrainedDamaged
+from models.word_maps import attention_document, grid_attention
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,21 @@ class TokenMap:
     columns: int  #: columns of the grid of cells
     view: View = WHOLE  #: the part of the frame that the grid covers
     frames_each: int = 1  #: frames that make one moment
+
+    @property
+    def places(self) -> GridPlaces:
+        """The grid's cells."""
+        left, top, right, bottom = self.view
+        rows, columns = make_even_edges(self.rows), make_even_edges(self.columns)
+        return GridPlaces(map_to_picture(rows, top, bottom), map_to_picture(columns, left, right), self.view)
+
+    def without_attention(self, words: Sequence[str], frames: ChosenFrames) -> AttentionDocument:
+        """Makes a document of the moments alone, in which no word has attention.
+
+        words: L words. frames: the video as the model was shown it.
+        """
+        times, _ = frames.moments(self.frames_each)
+        return attention_document(words, times, np.zeros((len(words), len(times))), None)
 
     def attention(
         self, words: tuple[str, ...], weights: NDArray[np.float64], frames: ChosenFrames

@@ -22,8 +22,7 @@ from app.jobs.options import CaptionOptions
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 
-PROGRAM = "from app.logs import configure_logs; from app.settings import Settings; \
-from app.worker.worker import work; settings = Settings(); configure_logs(settings); work(settings)"
+PROGRAM = "from app.cli.service.run import worker; worker()"
 
 
 class Service:

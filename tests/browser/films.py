@@ -7,18 +7,17 @@ from pathlib import Path
 import av
 import numpy as np
 
-from app.api import application
+from app.api.routes.page import STATIC
 from tests.media import Picture, write_video
 
-SAMPLE = Path(application.__file__).parent / "static" / "sample.mp4"  #: two shots of three seconds
+SAMPLE = STATIC / "examples/car.mp4"  #: three seconds that the page carries
+SHOTS = (SAMPLE, STATIC / "examples/rabbit.mp4")
 SHOT_SECONDS, FPS = 3, 5
 
 
 def write_shots(path: Path) -> Path:
-    """Writes a film of four shots, three seconds each: those of the sample, and both again as in a mirror."""
-    with av.open(SAMPLE) as container:
-        pictures = [np.asarray(frame.to_image(), np.uint8) for frame in container.decode(video=0)]
-    kept = pictures[:: len(pictures) // (2 * SHOT_SECONDS * FPS)][: 2 * SHOT_SECONDS * FPS]
+    """Writes a film of four shots, three seconds each: two examples, and both again as in a mirror."""
+    kept = [picture for shot in SHOTS for picture in _pictures(shot)[: SHOT_SECONDS * FPS]]
     height, width = kept[0].shape[:2]
 
     def paint(index: int, _width: int, _height: int) -> Picture:
@@ -26,3 +25,9 @@ def write_shots(path: Path) -> Path:
         return picture if index < len(kept) else picture[:, ::-1]
 
     return write_video(path, frames=2 * len(kept), fps=FPS, width=width, height=height, painter=paint)
+
+
+def _pictures(path: Path) -> list[Picture]:
+    """Decodes every third picture of an example, FPS of them a second."""
+    with av.open(path) as container:
+        return [np.asarray(frame.to_image(), np.uint8) for frame in container.decode(video=0)][::3]

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
+from tests.browser.films import SAMPLE
 from tests.browser.visitor import PATIENCE
 
 RAW = re.compile(r"-\d+\.\d+|\d\.\d{3,}|\b0\.\d+\b(?! s)")
@@ -29,7 +30,7 @@ def test_each_captioner_shows_its_own_view_in_words(visit: Visit, captioner: str
         page = visitor.page
         page.click("summary")
         page.select_option("#o-captioner", captioner)
-        page.click("#sample")
+        visitor.send(SAMPLE)
         visitor.wait_for_caption()
         visitor.words.last.click()
         shown = page.locator("#film").inner_text() + page.locator("#own").inner_text()
@@ -42,7 +43,7 @@ def test_each_captioner_shows_its_own_view_in_words(visit: Visit, captioner: str
 def test_captioners_stand_side_by_side_with_differences_marked(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("#sample")
+        visitor.send(SAMPLE)
         said = visitor.wait_for_caption()
         page.reload()  # the browser has the file no more; the service has
         assert visitor.wait_for_caption() == said
@@ -67,7 +68,7 @@ def test_captioners_stand_side_by_side_with_differences_marked(visit: Visit) -> 
 def test_all_captioners_write_at_one_click(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("#sample")
+        visitor.send(SAMPLE)
         visitor.wait_for_caption()
         count = page.locator("#o-captioner option").count()
         page.click("#compare-all")
@@ -88,5 +89,5 @@ def test_each_option_is_explained_in_a_sentence(visit: Visit) -> None:
         assert page.locator("#members input:checked").count() > 1
         for box in page.locator("#members label:visible input").all():
             box.uncheck()
-        page.click("#sample")
+        visitor.send(SAMPLE)
         expect(page.locator("#notice")).to_have_text("Tick at least one captioner under Members.")

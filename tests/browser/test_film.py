@@ -1,125 +1,182 @@
-"""In five seconds a stranger sees the point: the film plays, each word leads to its moment and its place."""
+"""A film is read to its visitor: an example plays on load, each word leads to its moment and its place."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from playwright.sync_api import expect
 
 from tests.app.workers import eventually
 from tests.browser.conftest import Visit
+from tests.browser.films import SAMPLE
 
 
-def test_a_sample_is_one_click_away_and_everything_is_on_the_first_screen(visit: Visit) -> None:
-    with visit() as visitor:
+def test_an_example_plays_on_load_and_needs_no_service(visit: Visit) -> None:
+    with visit(moving=True) as visitor:
         page = visitor.page
-        tall = page.locator("#drop").bounding_box()
-        page.click("#sample")
-        caption = visitor.wait_for_caption()
-        assert len(caption.split()) > 2
-        low = page.locator("#drop").bounding_box()
-        assert tall is not None
-        assert low is not None
-        assert low["height"] < tall["height"] / 3
-        for selector in ("#stage", "#caption", "#timeline"):
+        page.route(re.compile(r"//[^/]+/(models|jobs|caption)"), lambda route: route.abort())
+        page.reload()
+        expect(page.locator("#video")).to_be_visible()
+        eventually(lambda: visitor.seconds > 0.3)
+        expect(page.locator(".word.is-lit")).to_have_count(1)
+        eventually(lambda: visitor.heat > 0)
+        first = page.locator(".word.is-lit").inner_text()
+        expect(page.locator(".word.is-lit")).not_to_have_text(first)  # as the film goes on
+        assert page.locator("#lane-rows .lane").count() == visitor.words.count() > 2
+        for selector in ("#stage", "#lanes", "#choose"):
             assert visitor.fits_first_screen(selector), selector
 
 
-def test_the_film_plays_and_its_playhead_moves(visit: Visit) -> None:
+def test_examples_say_how_right_they_are_and_have_an_address(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("#sample")
-        visitor.wait_for_caption()
-        expect(page.locator("#video")).to_be_visible()
-        began = visitor.seconds
-        page.get_by_role("button", name="Play", exact=True).click()
-        eventually(lambda: visitor.seconds > began + 0.4)
-        page.get_by_role("button", name="Pause", exact=True).click()
-        head = page.locator("#head").evaluate("head => parseFloat(head.style.left)")
-        assert abs(head - 100 * visitor.seconds / 6) < 2
+        wrong = page.locator(".example", has=page.locator(".is-wrong"))
+        wrong.click()
+        expect(wrong).to_have_attribute("aria-current", "true")
+        said = wrong.locator(".example-said").inner_text()
+        expect(page.locator("#caption")).to_have_text(said)
+        expect(page.locator("#credit")).to_contain_text("CC BY")
+        visitor.words.first.click()
+        expect(page).to_have_url(re.compile(r"\?sample=\w+&w=\w+&t=\d"))
+        word = visitor.chosen_word.inner_text()
+        page.reload()
+        expect(page.locator("#caption")).to_have_text(said)
+        expect(visitor.chosen_word).to_have_text(word)
+
+
+def test_a_video_that_was_sent_takes_the_examples_place(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        visitor.send(SAMPLE)
+        caption = visitor.wait_for_caption()
+        assert len(caption.split()) > 2
+        expect(page).to_have_url(re.compile(r"/f/[0-9a-f]{32}$"))
+        expect(page.locator("#send")).to_be_hidden()
+        for selector in ("#stage", "#caption", "#lanes"):
+            assert visitor.fits_first_screen(selector), selector
+        page.click("#new")
+        expect(page.locator("#choose")).to_be_focused()
+        expect(page.locator("#examples")).to_be_visible()
 
 
 def test_the_film_plays_before_the_service_has_it(visit: Visit, clips: dict[str, Path]) -> None:
     with visit() as visitor:
         visitor.page.route("**/caption", lambda route: None)  # the upload hangs
         visitor.send(clips["one.mp4"])
-        expect(visitor.page.locator("#video")).to_be_visible()
-        assert str(visitor.page.locator("#video").get_attribute("src")).startswith("blob:")
+        expect(visitor.page.locator("#video")).to_have_attribute("src", re.compile("^blob:"))
         expect(visitor.page.locator("#status")).to_contain_text("Sending one.mp4")
 
 
-def test_a_word_under_the_pointer_takes_the_film_to_its_moment_with_heat(visit: Visit) -> None:
+def test_a_word_under_the_pointer_shows_its_moment_and_a_click_keeps_it(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("#sample")
-        visitor.wait_for_caption()
-        seen = set()
         for word in visitor.words.all():
-            page.mouse.move(5, 5)
             word.hover()
-            expect(word).to_have_attribute("aria-pressed", "true")
+            expect(word).to_have_class(re.compile("is-lit"))
+            expect(page.locator("#chip")).to_contain_text(word.inner_text())
             assert visitor.heat > 0
-            expect(page.locator("#looked")).to_contain_text(f"“{word.inner_text()}”")
-            seen.add(round(visitor.seconds, 1))
-        assert len(seen) > 1
-        expect(page.locator("#legend")).to_contain_text("Where it looked for")
+            page.mouse.move(5, 5)
+        visitor.words.last.click()
+        expect(visitor.chosen_word).to_have_text(visitor.words.last.inner_text())
+        expect(page.locator(".lane.is-lit .lane-word")).to_have_text(visitor.words.last.inner_text())
+        visitor.words.last.click()
+        expect(visitor.chosen_word).to_have_count(0)
 
 
-def test_arrows_go_from_word_to_word_and_from_moment_to_moment(visit: Visit) -> None:
+def test_keys_go_from_word_to_word_and_from_moment_to_moment(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("#sample")
-        visitor.wait_for_caption()
-        assert page.locator('.word[tabindex="0"]').count() == 1
-        assert page.locator('.bar[tabindex="0"]').count() == 1
-        visitor.words.first.focus()
+        expect(visitor.words.first).to_be_visible()
+        page.keyboard.press("ArrowDown")
+        first = visitor.chosen_word.inner_text()
+        page.keyboard.press("ArrowDown")
+        assert visitor.chosen_word.inner_text() != first
+        page.keyboard.press("Escape")
+        expect(visitor.chosen_word).to_have_count(0)
+        page.keyboard.press("0")
         page.keyboard.press("ArrowRight")
-        expect(visitor.words.nth(1)).to_be_focused()
-        expect(visitor.words.nth(1)).to_have_attribute("aria-pressed", "true")
+        moment = visitor.seconds
+        assert moment > 0
+        page.keyboard.press(".")
+        assert visitor.seconds > moment
+        page.keyboard.press("h")
+        expect(page.locator("#heat-switch")).to_have_attribute("aria-pressed", "false")
+        page.keyboard.press(" ")
+        expect(page.locator("#play")).to_have_text("Pause")
+        page.keyboard.press("k")
+        expect(page.locator("#play")).to_have_text("Read it to me")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_contain_text("Spotlight")
+        page.keyboard.press("Escape")
+        assert page.locator('.word[tabindex="0"]').count() == 1
+        visitor.words.first.focus()
         page.keyboard.press("End")
-        expect(visitor.words.last).to_have_attribute("aria-pressed", "true")
-        page.locator(".bar").nth(5).focus()
-        page.keyboard.press("Enter")
-        expect(page.locator(".bar").nth(5)).to_have_attribute("aria-pressed", "true")
-        assert 3.7 < visitor.seconds < 4.5
+        expect(visitor.words.last).to_be_focused()
+
+
+def test_lanes_have_the_words_weights_over_real_time(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        visitor.send(SAMPLE)
+        visitor.wait_for_caption()
+        document = page.request.get(f"{visitor.address}/jobs/{visitor.job}/attention").json()
+        weights = document["temporal"][document["words"].index(visitor.words.last.inner_text())]
+        strengths = (
+            page.locator("#lane-rows .lane")
+            .last.locator(".cell")
+            .evaluate_all("cells => cells.map(cell => parseFloat(cell.style.getPropertyValue('--strength')))")
+        )
+        assert strengths.index(max(strengths)) == weights.index(max(weights))
+        lefts = (
+            page.locator("#lane-rows .lane")
+            .last.locator(".cell")
+            .evaluate_all("cells => cells.map(cell => parseFloat(cell.style.left))")
+        )
+        length = document["parts"][-1][1]
+        for left, (start, _) in zip(lefts, document["parts"], strict=True):
+            assert abs(left - 100 * start / length) < 2
+
+
+def test_a_part_that_is_dragged_over_is_played_again_and_again(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        box = page.locator("#strip").bounding_box()
+        assert box is not None
+        row = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * 0.25, row)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.4, row, steps=4)
+        page.mouse.up()
+        page.mouse.move(5, 5)
+        expect(page.locator("#band")).to_be_visible()
+        expect(page.locator("#loop")).to_have_attribute("aria-pressed", "true")
+        length = float(str(page.locator("#place").get_attribute("max")))
+        shares = []
+        for _ in range(30):
+            shares.append(visitor.seconds / length)
+            page.wait_for_timeout(60)
+        assert 0.2 < min(shares) < max(shares) < 0.45
+
+
+def test_places_are_shown_as_heat_or_by_a_spotlight_or_not(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        visitor.words.first.click()
+        heat = visitor.heat
+        page.click("#spotlight")
+        expect(page.locator("#heat-switch")).to_have_attribute("aria-pressed", "false")
+        assert visitor.heat not in (0, heat)
+        page.click("#spotlight")
+        expect(page.locator("#heat")).to_be_hidden()
 
 
 def test_a_finger_reaches_what_a_pointer_does(visit: Visit) -> None:
     with visit((390, 844), touch=True) as visitor:
-        visitor.page.tap("#sample")
-        visitor.wait_for_caption()
         visitor.words.nth(1).tap()
         expect(visitor.words.nth(1)).to_have_attribute("aria-pressed", "true")
         assert visitor.heat > 0
         assert not visitor.has_sideways_scroll()
-
-
-def test_the_timeline_has_the_words_weights_over_real_time(visit: Visit) -> None:
-    with visit() as visitor:
-        page = visitor.page
-        page.click("#sample")
-        visitor.wait_for_caption()
-        job = page.evaluate("location.hash.slice(1)")
-        document = page.request.get(f"{visitor.address}/jobs/{job}/attention").json()
-        visitor.words.last.click()
-        weights = document["temporal"][-1]
-        heights = page.locator(".bar span").evaluate_all("spans => spans.map(span => span.style.height)")
-        tallest = max([*weights, 2 / len(weights)])
-        for height, weight in zip(heights, weights, strict=True):
-            assert abs(float(height.rstrip("%")) - 100 * weight / tallest) < 1
-        lefts = page.locator(".bar").evaluate_all("bars => bars.map(bar => parseFloat(bar.style.left))")
-        for left, (start, _) in zip(lefts, document["parts"], strict=True):
-            assert abs(left - 100 * start / 6) < 1
-
-
-def test_heat_can_be_switched_off(visit: Visit) -> None:
-    with visit() as visitor:
-        visitor.page.click("#sample")
-        visitor.wait_for_caption()
-        visitor.page.get_by_role("button", name="Heat").click()
-        expect(visitor.page.locator("#heat")).to_be_hidden()
-        visitor.words.first.click()
-        expect(visitor.page.locator("#heat")).to_be_visible()
 
 
 def test_a_film_that_the_browser_cannot_play_is_shown_by_its_frames(
@@ -127,44 +184,25 @@ def test_a_film_that_the_browser_cannot_play_is_shown_by_its_frames(
 ) -> None:
     with visit() as visitor:
         page = visitor.page
-        visitor.send_and_wait(clips["old.avi"])
+        visitor.send(clips["old.avi"])
+        visitor.wait_for_caption()
         expect(page.locator("#slide")).to_be_visible()
         expect(page.locator("#video")).to_be_hidden()
-        visitor.words.first.click()
-        assert visitor.heat > 0
-        page.locator(".bar").first.click()
+        page.keyboard.press("0")
         first = page.locator("#slide").get_attribute("src")
-        page.locator(".bar").nth(4).click()
+        page.keyboard.press("9")
         expect(page.locator("#slide")).not_to_have_attribute("src", str(first))
-        began = visitor.seconds
-        page.get_by_role("button", name="Play", exact=True).click()
-        eventually(lambda: visitor.seconds > began + 0.5)
+        page.keyboard.press("0")
+        page.click("#play")
+        eventually(lambda: visitor.seconds > 0.4)
         expect(page.locator("#facts")).to_contain_text("AVI")
         expect(page.locator("#facts")).not_to_contain_text(",mp4")
 
 
-def test_the_frames_on_a_screen_of_twice_the_pixels_are_drawn_with_twice_the_pixels(visit: Visit) -> None:
+def test_nothing_plays_by_itself_where_motion_is_unwelcome(visit: Visit) -> None:
     with visit() as visitor:
-        visitor.page.click("#sample")
-        visitor.wait_for_caption()
-        widths = visitor.page.locator("#heat").evaluate(
-            "heat => [heat.width, Math.round(heat.clientWidth * devicePixelRatio)]"
-        )
-        assert widths[0] == widths[1]
-
-
-def test_the_first_film_is_walked_through_word_by_word_unless_motion_is_unwelcome(visit: Visit) -> None:
-    with visit(moving=True) as visitor:
-        page = visitor.page
-        page.click("#sample")
-        visitor.wait_for_caption()
-        page.mouse.move(5, 5)
-        expect(page.locator("#tour")).to_have_text("Stop")
-        expect(visitor.words.nth(2)).to_have_attribute("aria-pressed", "true")
-        expect(visitor.words.nth(4)).to_have_attribute("aria-pressed", "true")
-        page.click("#tour")
-        expect(page.locator("#tour")).to_have_text("Word by word")
-    with visit() as visitor:
-        visitor.page.click("#sample")
-        visitor.wait_for_caption()
-        expect(visitor.page.locator("#tour")).to_have_text("Word by word")
+        expect(visitor.words.first).to_be_visible()
+        began = visitor.seconds
+        visitor.page.wait_for_timeout(500)
+        assert abs(visitor.seconds - began) < 0.01
+        assert visitor.heat > 0

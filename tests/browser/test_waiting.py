@@ -18,6 +18,7 @@ from app.settings import Settings
 from tests.app.live_api import LiveApi, live_api
 from tests.app.serve.test_supervisor import Served
 from tests.browser.conftest import Visit
+from tests.browser.films import SAMPLE
 from tests.browser.visitor import PATIENCE, Visitor, visiting
 
 QUEUED: dict[str, Any] = {
@@ -149,10 +150,10 @@ def test_a_film_can_be_cancelled(visit: Visit, clips: dict[str, Path]) -> None:
 
 def test_the_caption_is_announced_once_and_waits_are_named(visit: Visit) -> None:
     with visit() as visitor:
-        visitor.page.click("#sample")
+        visitor.send(SAMPLE)
         caption = visitor.wait_for_caption()
         announced = visitor.page.locator("#announced")
-        expect(announced).to_have_text(f"Caption of sample.mp4: {caption}")
+        expect(announced).to_have_text(f"Caption of car.mp4: {caption}")
         expect(announced).to_have_attribute("aria-live", "polite")
         expect(visitor.page.get_by_role("heading", name=f"Caption: {caption}")).to_be_attached()
 
@@ -257,14 +258,14 @@ def test_a_service_that_goes_away_is_told_and_found_again(visit: Visit, service:
                 route.continue_()
 
         page.route(re.compile(r"/jobs/[0-9a-f]{32}$"), away)
-        page.click("#sample")
+        visitor.send(SAMPLE)
         expect(page.locator("#status")).to_contain_text(
             "The connection is lost; trying again", timeout=PATIENCE
         )
         assert len(visitor.wait_for_caption().split()) > 2
         for pid in service.pids("app worker"):  # a worker that dies costs the film nothing
             os.kill(pid, signal.SIGKILL)
-        page.click("#sample")
+        visitor.send(SAMPLE)
         expect(page.locator("#film")).to_be_visible()
         expect(page.locator("#problem")).to_be_hidden()
         visitor.wait_for_caption()

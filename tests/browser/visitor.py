@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,9 +41,10 @@ class Visitor:
         self.page.set_input_files("#files", list(films))
 
     def wait_for_caption(self) -> str:
-        """Waits until words can be pointed at, and returns the sentence."""
-        expect(self.words.first).to_be_visible(timeout=PATIENCE)
-        return " ".join(self.words.all_inner_texts())
+        """Waits until a film that was sent has its sentence, and returns it."""
+        expect(self.page.locator("body")).not_to_have_class(re.compile("is-empty"))
+        expect(self.page.locator("#share")).to_be_visible(timeout=PATIENCE)
+        return str(self.page.locator("#caption").text_content())
 
     def send_and_wait(self, *films: Path) -> str:
         self.send(*films)
@@ -59,6 +61,11 @@ class Visitor:
     @property
     def films(self) -> Locator:
         return self.page.locator(".film-row")
+
+    @property
+    def job(self) -> str:
+        """Its id, which the address has."""
+        return str(self.page.evaluate("location.pathname.split('/').pop()"))
 
     @property
     def seconds(self) -> float:

@@ -18,6 +18,7 @@ from PIL import Image
 from scipy.stats import ttest_1samp
 
 from extractors.catalog.tuned_pair import TUNED_GRID, TunedPair
+from extractors.extractor import ExtractorOptions
 from extractors.features import Features, Frames, Stream
 from models.caption import AttentionDocument, Caption, GridAttention, WeightsExplanation
 from models.checkpoint import Checkpoint, load_captioner
@@ -49,7 +50,7 @@ def gallery(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Gallery:
     found = dict(read_pictures(shared / "data/flickr8k_val.tar", [item.files[0] for item in items]))
     pictures = [resized(found[item.files[0]], SIDE) for item in items]
     checkpoint = load_captioner("stats")
-    extractor = TunedPair(cache=tmp_path_factory.mktemp("models"))
+    extractor = TunedPair(ExtractorOptions(cache=tmp_path_factory.mktemp("models")))
     features = extractor.extract([video([picture]) for picture in pictures])
     own = caption(checkpoint, features, DecodingOptions())
     streams = [streams[TUNED_GRID] for streams in features]

@@ -185,7 +185,7 @@ def test_an_unknown_captioner_lists_the_known(saved: Path) -> None:
 def test_captions_carry_attention_without_the_batchs_padding(saved: Path) -> None:
     features = [{"grid": video["grid"]} for video in videos((3, 1, 5))]
     for frames, [best] in zip(
-        (3, 1, 5), caption(load_checkpoint(saved), features, DecodingOptions()), strict=True
+        (3, 1, 5), caption(load_checkpoint(saved), features, DecodingOptions(explanation="both")), strict=True
     ):
         assert best.attention is not None
         assert best.attention.words == [word.word for word in best.words]
@@ -202,7 +202,7 @@ def test_boxes_lead_where_they_are_the_first_stream(tmp_path: Path) -> None:
     path = tmp_path / "boxes.safetensors"
     card = replace(CARD, streams={"boxes": SPEC, "grid": SPEC})
     save_checkpoint(path, tiny_stats(stats_config(BOXES, GRID)), card)
-    [[best]] = caption(load_checkpoint(path), videos((3,)), DecodingOptions(max_length=4))
+    [[best]] = caption(load_checkpoint(path), videos((3,)), DecodingOptions(max_length=4, explanation="both"))
     assert best.attention is not None
     assert isinstance(best.attention.spatial, BoxAttention)
     assert np.array(best.attention.spatial.boxes).shape == (3, 3, 4)

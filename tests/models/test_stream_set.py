@@ -24,13 +24,8 @@ from extractors.video_features.feature_files import (
 )
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
-from models.captioners.dual_afr.streams import DUAL_AFR
-from models.captioners.g2l.streams import G2L
-from models.captioners.refocus.streams import REFOCUS
 from models.captioners.registry import UnknownStreamSet, find_stream_set, list_stream_sets
 from models.captioners.stats.config import StreamConfig
-from models.captioners.stats.streams import STATS
-from models.captioners.vatex.streams import FUSION
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import FeatureSource
@@ -44,6 +39,9 @@ from models.feature_sources.stream_checks import (
 from models.stream_set import DEMO, StreamInput, UnknownStream
 from tests.models.tiny import stats_config, tiny_stats
 
+DUAL_AFR, FUSION, G2L, REFOCUS, STATS = map(
+    find_stream_set, ("dual_afr", "fusion", "g2l", "refocus", "stats")
+)
 SPEC = StreamSpec("i3d", "a" * 64, "middle 224x224")
 
 

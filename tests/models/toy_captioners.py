@@ -12,7 +12,6 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from extractors.features import Features
 from models.captioner import Captioner
 from models.inputs import Batch, InputDescription
 from models.memory import Memory, State, StepAttention
@@ -53,9 +52,6 @@ class Toy(Captioner[Numbered, Prefixes]):
     @property
     def inputs(self) -> Sequence[InputDescription]:
         return ()
-
-    def encode(self, features: Sequence[Features]) -> Numbered:
-        raise NotImplementedError("toys are given their memory by `videos`")
 
     def encode_batches(self, batches: Sequence[Batch]) -> Numbered:
         raise NotImplementedError("toys are given their memory by `videos`")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -12,9 +13,9 @@ from pydantic import BaseModel
 
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3
-from extractors.catalog.tuned_pair import TUNED, TunedPair
+from extractors.catalog.tuned_pair import TunedPair
 from extractors.errors import ReelwordError
-from extractors.extractor import OLDEST
+from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import Card, find_checkpoint, read_card
@@ -29,12 +30,16 @@ from training.precision import CPU
 SELECTION_SET = "flickr8k/"
 #: The same for every run, so that no run trains on what another is chosen by.
 SELECTION_SEED = 2020
+
+
+def _build_viewed(kind: type[EfficientNetLite2], device: torch.device) -> CachedNetwork:
+    return CachedNetwork(kind(ExtractorOptions(device)), VIEWS)
+
+
 #: Extractor → its network on a device, and how many views of a picture are kept of it.
 PICTURE_NETWORKS: dict[str, Callable[[torch.device], CachedNetwork]] = {
-    OLDEST: lambda device: CachedNetwork(EfficientNetLite2(device), VIEWS),
-    EfficientNetStages.name: lambda device: CachedNetwork(EfficientNetStages(device), VIEWS),
-    EfficientNetLite3.name: lambda device: CachedNetwork(EfficientNetLite3(device), VIEWS),
-    TUNED: lambda device: CachedNetwork(TunedPair(device), VIEWS),
+    kind.name: partial(_build_viewed, kind)
+    for kind in (EfficientNetLite2, EfficientNetStages, EfficientNetLite3, TunedPair)
 }
 
 

@@ -89,7 +89,7 @@ class CaptionSet:
             what = "both a file and a caption" if media else "a caption"
             raise NothingToUse(
                 f"No video of {self.name}{of} has {what}. {reported}".strip(),
-                f"See what is missing with: python -m app data check {self.name} --root DIR",
+                f"See what is missing with: reelword data check {self.name} --root DIR",
             )
         return chosen
 

@@ -64,7 +64,7 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class SetCheck:
-    """The result of ``python -m app data check``."""
+    """The result of ``reelword data check``."""
 
     data_set: str  #: its title
     root: Path  #: folder that was checked

@@ -23,7 +23,7 @@ from models.feature_sources.feature_source import (
     FeatureSource,
     build_feature_source,
 )
-from models.feature_sources.stream_checks import check_extractors, optional_streams, select_stream_set
+from models.feature_sources.stream_checks import check_extractors, select_stream_set
 from models.pretrained.installed import InstalledCaptioners
 from models.stream_set import StreamSet, combine_stream_sets
 from training.batches.loading import find_device
@@ -120,7 +120,9 @@ def load_evaluated_captioner(
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
     if features is not None:
-        store = features.open(features.select(checkpoint.card, streams), optional_streams(checkpoint))
+        store = features.open(
+            features.select(checkpoint.card, streams), checkpoint.captioner.optional_streams
+        )
         return EvaluatedCaptioner(SingleWriter(checkpoint), None, store)
     source = FeatureSource(select_stream_set(checkpoint.card, streams), str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
@@ -144,7 +146,7 @@ def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     members = [each.name for each in choose_members(kind, describe_files())]
     if not members:
         needed = "two captioners of one vocabulary" if kind == AveragedWriter.kind else "a captioner"
-        raise WrongMembers(f"{kind} needs {needed}; train one with `python -m app train stats`")
+        raise WrongMembers(f"{kind} needs {needed}; train one with `reelword train stats`")
     return members
 
 
@@ -162,15 +164,13 @@ def _combine(
     else:
         path = find_embedding()
         if path is None:
-            raise WrongMembers(
-                "fusion needs the semantic embedding: `python -m app train semantic_embedding`"
-            )
+            raise WrongMembers("fusion needs the semantic embedding: `reelword train semantic_embedding`")
         embedding, card = load_embedding(path, device)
         writer = FusedWriter(members, embedding, card)
         sets.append(select(card))
     needed = list(dict.fromkeys(sets))
     if features is not None:
-        optional = frozenset[str]().union(*(optional_streams(each) for each in members.values()))
+        optional = frozenset[str]().union(*(each.captioner.optional_streams for each in members.values()))
         return EvaluatedCaptioner(writer, None, features.open(combine_stream_sets(needed), optional))
     return EvaluatedCaptioner(writer, build_feature_source(needed, ExtractorPool(str(device)), frames))
 

@@ -20,7 +20,7 @@ class NoCurves(ReelwordError, ValueError):
     """A folder without a log, or a log without numbers; the message says which."""
 
     code = "no_curves"
-    hint = "Name a folder that python -m app train wrote; its log.csv has the numbers."
+    hint = "Name a folder that reelword train wrote; its log.csv has the numbers."
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_who
 from training.batches.training_batch import ItemT_co
 from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.precision import autocast
+from training.scores.bootstrap import Floats
 from training.scores.cider import CiderD
 
 #: The pseudo-videos of every validation are the same.
@@ -53,6 +54,21 @@ class Validation(ABC, Generic[ItemT_co]):
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
     ) -> float:
+        """Returns the mean of ``score`` × 100, as papers print it.
+
+        Args:
+            captioner: is put into evaluation mode.
+            precision: what it computes in.
+            choose_memory: the memory that is written from, where a captioner has several.
+        """
+        return 100 * float(self.score(captioner, precision, choose_memory).mean())
+
+    def score(
+        self,
+        captioner: Captioner[MemoryT, StateT],
+        precision: torch.dtype,
+        choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
+    ) -> Floats:
         """Captions all items and scores the captions.
 
         Args:
@@ -61,11 +77,11 @@ class Validation(ABC, Generic[ItemT_co]):
             choose_memory: the memory that is written from, where a captioner has several.
 
         Returns:
-            CIDEr-D × 100, as papers print it.
+            (items,) CIDEr-D, 0 to 10.
         """
         captioner.eval()
         captions = list(self._write_captions(captioner, precision, choose_memory))
-        return 100 * float(self.scorer.score([item.id for item in self.items], captions).mean())
+        return self.scorer.score([item.id for item in self.items], captions)
 
     def _write_captions(
         self,

@@ -1,4 +1,4 @@
-"""Lists the options of ``python -m app train`` that a run would leave unread.
+"""Lists the options of ``reelword train`` that a run would leave unread.
 
 Each way of training names the options that it does not read, with the reason; what is not named is read.
 """

@@ -1,4 +1,4 @@
-"""Declares the options of ``python -m app train`` that not every run reads."""
+"""Declares the options of ``reelword train`` that not every run reads."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class FeaturesDoNotFit(ReelwordError, ValueError):
     """Saved features have another width, shape or clock than they should; the message says which."""
 
     code = "features_do_not_fit"
-    hint = "Correct the map, name another stream set, or make the features again with python -m app extract."
+    hint = "Correct the map, name another stream set, or make the features again with reelword extract."
 
 
 def check_width(name: str, found: int, wanted: int, asked_by: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads features that ``python -m app extract`` wrote: safetensors, npy or HDF5, a folder an extractor."""
+"""Reads features that ``reelword extract`` wrote: safetensors, npy or HDF5, a folder an extractor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ExtractorFolder:
         folders = [root / name for name in names if (root / name).is_dir()]
         if not folders:
             raise FeaturesDoNotFit(
-                f"{root} has no folder {names[0]}: make it with python -m app extract … --extractor "
+                f"{root} has no folder {names[0]}: make it with reelword extract … --extractor "
                 f"{extractor} --out {root}, or say in {root}/features.yaml where the features lie."
             )
         self.extractor, self.folder = extractor, folders[0]

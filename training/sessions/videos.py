@@ -19,12 +19,7 @@ from extractors.features import StreamSpec
 from models.captioners.registry import captioner_class, find_captioner, find_stream_set
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feature_sources.feature_source import FeatureSource
-from models.feature_sources.stream_checks import (
-    check_extractors,
-    check_streams,
-    optional_streams,
-    select_stream_set,
-)
+from models.feature_sources.stream_checks import check_extractors, check_streams, select_stream_set
 from models.stream_set import StreamSet
 from models.video_category import CATEGORY, CATEGORY_SPEC, list_extracted
 from models.vocabulary import Vocabulary
@@ -214,7 +209,8 @@ def _open_store(
 def _open_store_of_start(start: Checkpoint, settings: RunSettings) -> FeatureStore:
     """Opens the streams that a checkpoint was trained on."""
     if settings.features is not None:
-        return settings.features.open(settings.features.select(start.card), optional_streams(start))
+        streams = settings.features.select(start.card)
+        return settings.features.open(streams, start.captioner.optional_streams)
     source = open_feature_source(start, settings.cache, settings.threads, settings.device)
     return VideoFeatures(source, settings.cache)
 

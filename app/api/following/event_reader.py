@@ -22,8 +22,8 @@ from redis.asyncio import Redis
 from starlette.requests import ClientDisconnect, Request
 
 from app.errors import QueueUnavailable
-from app.jobs.job import Job, Keys, Stage, State
-from app.jobs.queue_position import QueuePosition, QueuePositions
+from app.jobs.job import Job, Keys, QueuePosition, Stage, State
+from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import end_tasks, entry_number, unavailable_if_away
 
 BLOCK_MS = 200  #: of a read, after which jobs that are followed since are read too

@@ -20,8 +20,8 @@ from app.documents.events import EndEvent, EventId, LostEvent, SegmentEvent, Sta
 from app.documents.job import Document, document_of, segment_lines
 from app.errors import JobError
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job, State
-from app.jobs.queue_position import QueuePosition, QueuePositions
+from app.jobs.job import Job, QueuePosition, State
+from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import entry_number
 
 RETRY_MS = 1000  #: after which a browser connects again where the connection broke

@@ -14,6 +14,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import anyio.to_thread
+import structlog
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
@@ -35,7 +36,7 @@ SESSION_LENGTH = 64  #: hexadecimal digits
 READING = ("GET", "HEAD", "OPTIONS")
 #: What needs no key: whether the service lives, the page, its documentation, and signing in.
 OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
-OPEN_BELOW = ("/static/", "/static-offline-docs/")
+OPEN_BELOW = ("/f/", "/static/", "/static-offline-docs/")
 #: What pages of other origins may send beside the simplest, and read of the answers.
 CORS_HEADERS = (
     "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Prefer", "Range",
@@ -47,6 +48,7 @@ CORS_EXPOSED = (
 CORS_METHODS = ("GET", "HEAD", "POST", "DELETE")
 CORS_SECONDS = 600  #: a browser asks again after
 
+log = structlog.get_logger(__name__)
 Need = keys.Scope | Literal["nothing"]
 
 
@@ -75,6 +77,7 @@ class CheckAccess:
         settings = service.settings
         self._needs_key, self._origins = settings.needs_key, settings.origins
         self._is_metrics_open = settings.metrics_access == "open"
+        self._has_refused_a_name = False
         self._named = [_bracketed(name) for name in settings.host_names]
         self._trusted = TrustedHostMiddleware(_accept, trusted_hosts(settings), www_redirect=False)
 
@@ -99,7 +102,7 @@ class CheckAccess:
         """
         headers = Headers(scope=scope)
         if not await self._is_trusted(scope, headers):
-            raise refusals.HostNotAllowed(_host_detail(headers))
+            raise self._refuse_name(_host_detail(headers))
         if scope["method"] not in READING and not self._is_same_origin(headers):
             raise refusals.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
         if not self._needs_key:
@@ -115,6 +118,14 @@ class CheckAccess:
         if key.rate_of(is_writing=is_writing) is None:
             return None
         return await anyio.to_thread.run_sync(lambda: self._service.rates.take(key, is_writing=is_writing))
+
+    def _refuse_name(self, detail: str) -> refusals.HostNotAllowed:
+        """Logs the first name that is refused with what lets it in; the audit has the others."""
+        refusal = refusals.HostNotAllowed(detail)
+        if not self._has_refused_a_name:
+            self._has_refused_a_name = True
+            log.warning("name refused", why=detail, hint=refusal.operator_hint)
+        return refusal
 
     async def _refuse(self, error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
         self._service.metrics.refused.labels(error.code).inc()

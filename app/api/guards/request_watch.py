@@ -129,7 +129,8 @@ def _protect(headers: MutableHeaders, scope: Scope) -> None:
     """Sets what a browser may do with an answer: a content policy by path, no sniffing of types, no referrer,
     no devices, and by https nothing but https from then on.
     """
-    headers["Content-Security-Policy"] = POLICIES.get(scope["path"], NOTHING)
+    path = "/" if scope["path"].startswith("/f/") else scope["path"]
+    headers["Content-Security-Policy"] = POLICIES.get(path, NOTHING)
     headers["X-Content-Type-Options"] = "nosniff"
     headers["Referrer-Policy"] = "no-referrer"
     headers["Permissions-Policy"] = PERMISSIONS

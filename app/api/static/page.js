@@ -1,21 +1,24 @@
-// The page: takes films, shows one of them, and keeps the address in step, so that reload, back and forward find it again.
-// A job's id stands in the address (#id); a shared link shows the same.
+// The page: plays an example, takes videos, shows one of them, and keeps the address in step, so that reload, back, forward and a link find it again.
+// A job stands in the address as /f/<id>, an example as /?sample=<name>, a word and its second as ?w=…&t=….
 
 import { explain, percent } from "./text.js";
 import { Comparison } from "./film/comparison.js";
 import { FilmView } from "./film/film_view.js";
+import { listenToKeys } from "./film/keys.js";
+import { Share } from "./film/share.js";
+import { Examples } from "./jobs/examples.js";
 import { Films } from "./jobs/films.js";
 import { Options } from "./jobs/options.js";
 import { cancelJob, follow, forgetKey, getJob, isGood, onLocked, sendKey } from "./jobs/server.js";
-import { Uploads, filmsIn, isAddress } from "./jobs/uploads.js";
+import { Uploads, asAddress, filmsIn } from "./jobs/uploads.js";
 
 const $ = (id) => document.getElementById(id);
 const OTHERS_MS = 2000; // between two looks at the jobs that are under way and not on show
-const NO_CAPTIONER = "No captioner is connected at the moment. Films that you send are kept until one is.";
+const NO_CAPTIONER = "No captioner is connected at the moment. Videos that you send are kept until one is; the examples play without.";
 const SIGNED_IN = "reelword.signed-in"; // in this browser's storage, once a key was accepted
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
-const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches);
+const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds) });
 const films = new Films($("films-list"), {
   show: (film) => show(film),
   drop: (film) => drop(film),
@@ -27,35 +30,30 @@ const comparison = new Comparison(
   { box: $("compare"), rows: $("compare-rows"), choice: $("compare-choice"), one: $("compare-one"), all: $("compare-all"), said: $("compare-said") },
   films, uploads, options, (film) => show(film),
 );
+const examples = new Examples($("examples-list"), (name) => { history.pushState(null, "", `/?sample=${name}`); showExample(name); scrollTo({ top: 0 }); });
+const share = new Share($, view);
 
-let current = null; // the film on show
+let current = null; // the film on show; null while an example is
 let stopFollowing = () => {};
 
 // ---- taking films ----
 
-function take(found) {
+function take(sent) {
   const wrong = options.problem();
   if (wrong) return void notice(wrong, true);
   notice("");
   isDeclined = false;
   const fields = options.fields();
-  const sent = found.map((what) => uploads.add(what, fields));
-  if (sent.length > 1) notice(`${sent.length} films are sent, two at a time. The list shows how far each is.`);
-  if (sent.length) show(sent[0]);
+  const taken = sent.map((what) => uploads.add(what, fields));
+  if (taken.length > 1) notice(`${taken.length} videos are sent, two at a time. The list shows how far each is.`);
+  if (taken.length) show(taken[0]);
   return undefined;
 }
 
 function takeFrom(transfer) {
   const { files, urls, text } = filmsIn(transfer);
   if (files.length || urls.length) take([...files.map((file) => ({ file })), ...urls.map((url) => ({ url }))]);
-  else if (text) notice("That is neither a film nor the address of one. Addresses begin with https:// or http://.");
-}
-
-async function takeSample() {
-  const answer = await fetch("/static/sample.mp4").catch(() => null);
-  if (!answer?.ok) return void notice(explain({ code: "unreachable" }).join(" "));
-  take([{ file: new File([await answer.blob()], "sample.mp4", { type: "video/mp4" }) }]);
-  return undefined;
+  else if (text) notice("That is neither a video nor the link of one. Links begin with https:// or http://.");
 }
 
 function notice(text, opensOptions = false) {
@@ -74,13 +72,20 @@ async function loadOptions() {
 function show(film, { push = true } = {}) {
   stopFollowing();
   current = film;
-  if (push && film.id && location.hash.slice(1) !== film.id) history.pushState(null, "", `#${film.id}`);
+  if (push && film.id && filmId() !== film.id) history.pushState(null, "", `/f/${film.id}`);
   document.body.classList.remove("is-empty");
-  document.title = `${film.name || "A film"} · Reelword`;
+  title(film);
   films.mark(film);
+  examples.mark(null);
   view.open(film);
   comparison.show(film);
+  share.open(film);
   showState(film);
+}
+
+function title(film) {
+  document.title = `${film.name || "A video"} · Reelword`;
+  $("title").textContent = film.name || "";
 }
 
 function showState(film) {
@@ -105,8 +110,11 @@ async function over(film, job, isNew) {
   else films.update(film, { state: job?.code === "unknown_job" ? "expired" : film.state, problem: job });
   if (film !== current) return;
   comparison.draw();
-  if (job?.state) await view.showEnd(job, Boolean(film.file || film.url), isNew);
-  else view.fail(job, Boolean(film.file || film.url));
+  if (!job?.state) return void view.fail(job, Boolean(film.file || film.url));
+  await view.showEnd(job, Boolean(film.file || film.url), isNew);
+  if (film !== current || job.state !== "succeeded") return;
+  share.open(film, job);
+  if (!isNew) goToPlace();
 }
 
 // What a job's document says, in the list of films.
@@ -116,14 +124,14 @@ function note(film, job) {
     caption: job.caption, problem: job.error, name: job.filename || film.name || job.source_url,
     captioner: job.model?.captioner || job.captioner || film.captioner, duration: job.media?.duration ?? film.duration, root: job.recaption_of || film.root,
   });
-  if (film === current) document.title = `${film.name || "A film"} · Reelword`;
+  if (film === current) title(film);
 }
 
 // A film that was being sent is a job now, or was refused.
 function accepted(film) {
   if (!uploads.isBusy) notice("");
   if (film !== current) return;
-  if (film.id) history.pushState(null, "", `#${film.id}`);
+  if (film.id) history.pushState(null, "", `/f/${film.id}`);
   view.chapters.open(film.id || null);
   comparison.show(film);
   showState(film);
@@ -142,34 +150,57 @@ async function drop(film) {
   if (film === current) leave();
 }
 
-// To the page as it is at first.
-function leave() {
+// ---- examples, which are the page while nothing else is ----
+
+async function showExample(name) {
   stopFollowing();
-  view.player.open({});
   current = null;
   films.mark(null);
-  history.pushState(null, "", location.pathname);
-  showEmpty();
-}
-
-function showEmpty() {
   document.body.classList.add("is-empty");
   document.title = "Reelword";
-  for (const id of ["film", "chapters", "more"]) $(id).hidden = true;
+  for (const id of ["chapters", "more", "compare"]) $(id).hidden = true;
+  const example = await examples.find(name || examples.all[0]?.name);
+  if (current || !example) return;
+  $("title").textContent = example.title;
+  $("credit").textContent = example.credit;
+  examples.mark(example.name);
+  view.showExample(example);
+  share.open(example);
+  goToPlace();
 }
+
+// Back to the examples and to what takes videos.
+function leave() {
+  history.pushState(null, "", "/");
+  showExample();
+  $("choose").focus();
+}
+
+// ---- the address ----
+
+const filmId = () => location.pathname.match(/^\/f\/(\w+)$/)?.[1] || location.hash.slice(1);
+const addressed = (name) => new URLSearchParams(location.search).get(name);
 
 // What the address names: after a reload, back, forward, or by a link from elsewhere.
 function showAddressed() {
-  const id = location.hash.slice(1);
-  if (!id) {
-    stopFollowing();
-    view.player.open({});
-    current = null;
-    films.mark(null);
-    return void showEmpty();
-  }
-  if (current?.id === id) return undefined;
+  const id = filmId();
+  if (!id) return void showExample(addressed("sample"));
+  if (location.hash) history.replaceState(null, "", `/f/${id}`);
+  if (current?.id === id) return void goToPlace();
   return void show(films.find(id) || films.add({ id, state: "queued" }), { push: false });
+}
+
+// The word and the second on show, as part of the address.
+function place(word, seconds) {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of [["w", word], ["t", word && seconds.toFixed(1)]]) if (value) query.set(name, value); else query.delete(name);
+  history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}`);
+}
+
+function goToPlace() {
+  const [word, seconds] = [addressed("w"), Number(addressed("t"))];
+  if (!word || !view.evidence) return;
+  view.choose(view.evidence.words.findIndex(({ text, isContent }) => isContent && text === word), Number.isFinite(seconds) ? seconds : null);
 }
 
 async function lookAtOthers() {
@@ -192,7 +223,7 @@ function askForKey() {
     const done = (isOpen) => {
       [unlocking, isDeclined] = [null, !isOpen];
       $("key-box").close();
-      if (!isOpen) notice("Without a key films can be neither sent nor shown here.");
+      if (!isOpen) notice("Without a key videos can be neither sent nor shown here. The examples play without.");
       resolve(isOpen);
     };
     $("key-cancel").onclick = () => done(false);
@@ -225,11 +256,10 @@ $("sign-out").addEventListener("click", async () => {
 });
 $("choose").addEventListener("click", () => $("files").click());
 $("files").addEventListener("change", () => { take([...$("files").files].map((file) => ({ file }))); $("files").value = ""; });
-$("sample").addEventListener("click", takeSample);
 $("by-address").addEventListener("submit", (event) => {
   event.preventDefault();
-  const address = $("address").value.trim();
-  if (!isAddress(address)) return void notice("Write the whole address of a film, beginning with https:// or http://.");
+  const address = asAddress($("address").value);
+  if (!address) return void notice("Paste the whole link of a video, such as https://example.org/clip.mp4.");
   $("address").value = "";
   return void take([{ url: address }]);
 });
@@ -239,7 +269,12 @@ $("again").addEventListener("click", () => {
   if (current.id) take([current.file ? { file: current.file } : { url: current.url }]);
   else { uploads.again(current, options.fields()); showState(current); }
 });
-$("home").addEventListener("click", (event) => { if (!uploads.isBusy) return; event.preventDefault(); leave(); });
+for (const id of ["home", "new"]) $(id).addEventListener("click", (event) => { event.preventDefault(); leave(); });
+$("heat-switch").addEventListener("click", () => view.setLook("heat"));
+$("spotlight").addEventListener("click", () => view.setLook("spotlight"));
+$("speak").hidden = !("speechSynthesis" in window);
+$("speak").addEventListener("click", () => view.speak());
+$("keys-open").addEventListener("click", () => $("keys").showModal());
 for (const kind of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(kind, (event) => {
     event.preventDefault();
@@ -248,13 +283,11 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
   });
 }
 document.addEventListener("paste", (event) => { if (!event.target.closest?.("input, textarea")) takeFrom(event.clipboardData); });
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") view.words.stopTour();
-  if (event.key === " " && event.target === document.body) { event.preventDefault(); view.player.toggle(); }
-});
+listenToKeys(view, $("keys"), [[["c"], "The next captioner", () => comparison.next()]]);
 window.addEventListener("popstate", showAddressed);
 new MutationObserver(() => { $("films").hidden = !$("films-list").children.length; }).observe($("films-list"), { childList: true });
 $("films").hidden = !$("films-list").children.length;
 setInterval(lookAtOthers, OTHERS_MS);
+if (filmId()) showAddressed();
+examples.load().then(() => { if (!filmId()) showAddressed(); });
 loadOptions();
-showAddressed();

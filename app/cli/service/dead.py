@@ -1,4 +1,4 @@
-"""Lists, shows, requeues and drops what could not be read: ``python -m app dead``.
+"""Lists, shows, requeues and drops what could not be read: ``reelword dead``.
 
 app/jobs/dead_letters.py keeps it.
 """
@@ -89,6 +89,6 @@ def drop(names: Names) -> None:
 def _find(jobs: Jobs, name: str) -> DeadLetter:
     letter = jobs.dead.find(name)
     if letter is None:
-        complain(f"There is no dead letter called {name}; python -m app dead list has them all.")
+        complain(f"There is no dead letter called {name}; reelword dead list has them all.")
         raise typer.Exit(1)
     return letter

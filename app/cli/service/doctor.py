@@ -1,4 +1,4 @@
-"""Prints every setting, what is installed, found and wrong, in sentences: ``python -m app doctor``.
+"""Prints every setting, what is installed, found and wrong, in sentences: ``reelword doctor``.
 
 Runs wherever the command line runs, also in the API's image, which has neither torch nor models: what is not
 installed is said and passed over.
@@ -167,7 +167,7 @@ def check_names(settings: Settings) -> Iterator[Finding]:
 
 def _check_embedded() -> Iterator[Finding]:
     try:
-        yield Finding("Redis", f"none runs; python -m app serve starts {find_server()}")
+        yield Finding("Redis", f"none runs; reelword serve starts {find_server()}")
     except RedisMissing as error:
         yield Finding("Redis", "none", error.advice)
 
@@ -223,7 +223,7 @@ def check_captioners(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "captioners",
             "none",
-            f"No checkpoint lies in {settings.weights}: train one with python -m app train stats.",
+            f"No checkpoint lies in {settings.weights}: train one with reelword train stats.",
         )
     fed_by: dict[str, None] = {}
     for name, path in captioners.items():

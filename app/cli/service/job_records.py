@@ -1,4 +1,4 @@
-"""Reads and changes the jobs of a service by its Redis and blobs: what ``python -m app jobs`` does here.
+"""Reads and changes the jobs of a service by its Redis and blobs: what ``reelword jobs`` does here.
 
 It works while no API runs, and sees the jobs of all clients.
 """
@@ -31,7 +31,7 @@ class NoSuchJob(ReelwordError):
     """Is raised where there is no job of that name."""
 
     code = "no_such_job"
-    hint = "See them with python -m app jobs list."
+    hint = "See them with reelword jobs list."
 
 
 @dataclass(frozen=True)

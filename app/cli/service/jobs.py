@@ -1,4 +1,4 @@
-"""Declares ``python -m app jobs``: lists, shows, requeues, cancels and purges jobs."""
+"""Declares ``reelword jobs``: lists, shows, requeues, cancels and purges jobs."""
 
 from __future__ import annotations
 

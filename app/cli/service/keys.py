@@ -1,4 +1,4 @@
-"""``python -m app keys``: API keys, made, listed and revoked; app/access/keys.py keeps them."""
+"""``reelword keys``: API keys, made, listed and revoked; app/access/keys.py keeps them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def revoke(
             store.revoke(key.id)
             typer.echo(f"{printable(key.name)} is revoked.")
         if not matching:
-            complain(f"There is no key called {name}: python -m app keys list has them all.")
+            complain(f"There is no key called {name}: reelword keys list has them all.")
             failed += 1
     raise typer.Exit(1 if failed else 0)
 

@@ -1,4 +1,4 @@
-"""Reads and changes the jobs of a service by its API: what ``python -m app jobs`` does elsewhere."""
+"""Reads and changes the jobs of a service by its API: what ``reelword jobs`` does elsewhere."""
 
 from __future__ import annotations
 

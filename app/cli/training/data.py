@@ -1,4 +1,4 @@
-"""Declares ``python -m app data``; app/cli/training/set_report.py prints what of a captioned set is there."""
+"""Declares ``reelword data``; app/cli/training/set_report.py prints what of a captioned set is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares ``python -m app evaluate``: options, and errors by the option to change."""
+"""Declares ``reelword evaluate``: options, and errors by the option to change."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def evaluate(
         Mapping[str, Any],
         FieldsOf(
             "How captions are searched; what is not said is the checkpoint's recipe's",
-            leave_out=("num_captions", "attention"),
+            leave_out=("num_captions", "attention", "explanation"),
             model=DecodingOptions,
         ),
     ],

@@ -1,4 +1,4 @@
-"""Declares ``python -m app plot``; training/evaluation/plot.py draws."""
+"""Declares ``reelword plot``; training/evaluation/plot.py draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints whether a captioned set is all there, and what is missing: ``python -m app data check``."""
+"""Prints whether a captioned set is all there, and what is missing: ``reelword data check``."""
 
 from __future__ import annotations
 

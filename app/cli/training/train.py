@@ -1,4 +1,4 @@
-"""Declares ``python -m app train``: options, and errors by the option to change."""
+"""Declares ``reelword train``: options, and errors by the option to change."""
 
 from __future__ import annotations
 

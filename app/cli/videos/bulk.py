@@ -1,4 +1,4 @@
-"""Declares the options of ``python -m app bulk``; app/bulk/ does it."""
+"""Declares the options of ``reelword bulk``; app/bulk/ does it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ def bulk(
     ],
     options: Annotated[
         CaptionOptions,
-        FieldsOf("How captions are written", ("captioner", "members"), leave_out=("attention", "segments")),
+        FieldsOf(
+            "How captions are written",
+            ("captioner", "members"),
+            leave_out=("attention", "segments", "explanation"),
+        ),
     ],
     address: Annotated[
         str | None,

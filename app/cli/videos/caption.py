@@ -1,4 +1,4 @@
-"""Declares ``python -m app caption``: options, and who captions, a running server or this process."""
+"""Declares ``reelword caption``: options, and who captions, a running server or this process."""
 
 from __future__ import annotations
 

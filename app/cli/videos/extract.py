@@ -1,4 +1,4 @@
-"""Declares the options of ``python -m app extract``; app/extract/ does it."""
+"""Declares the options of ``reelword extract``; app/extract/ does it."""
 
 from __future__ import annotations
 

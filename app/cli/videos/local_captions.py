@@ -1,4 +1,4 @@
-"""Captions files, a line each on standard output, and lists what failed: ``python -m app caption``.
+"""Captions files, a line each on standard output, and lists what failed: ``reelword caption``.
 
 Captions (or lines of JSON) are all that standard output gets; progress, warnings and failures go to standard
 error.

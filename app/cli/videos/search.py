@@ -1,4 +1,4 @@
-"""Finds the moments of films that fit some words best: ``python -m app search``."""
+"""Finds the moments of films that fit some words best: ``reelword search``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints a film's segments as they are known, and writes files of them: ``python -m app caption --segments``.
+"""Prints a film's segments as they are known, and writes files of them: ``reelword caption --segments``.
 
 Standard output gets the lines, or the one document where a format but no folder is asked for; failures go to
 standard error, at the end.

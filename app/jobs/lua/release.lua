@@ -18,6 +18,7 @@ local function release(stream, entry, name)
   elseif redis.call('HGET', record, 'state') == 'running' and redis.call('HGET', record, 'worker') ~= name then
     return 0
   end
+  -- 0 rather than the present: it has lapsed whatever the clock does, and take.lua reads both
   redis.call('HSET', record, 'lease', 0, 'offered', 0)
   return 1
 end
@@ -46,5 +47,6 @@ for k = 1, streams do
     end
   end
 end
+-- else the next worker that asks may find that another has looked for abandoned jobs a moment ago
 redis.pcall('HDEL', CLOCK, 'looked')
 return released

@@ -13,25 +13,21 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from multiprocessing.reduction import send_handle
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import structlog
 
 from app.errors import EngineStartFailed, JobFailure
-from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import (
-    EngineAnswer,
-    EngineInfo,
-    Report,
-    SemanticVectors,
-    ignore_progress,
-)
 from app.settings import Settings
-from app.worker.engine.shared_frames import write_frames
 from extractors.child_process import LinkedProcess
-from extractors.features import Frames
+
+if TYPE_CHECKING:  # what takes long to import is imported while the engine loads
+    from app.jobs.options import CaptionOptions
+    from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors
+    from extractors.features import Frames
 
 DEATH_SECONDS = 5.0  #: for a child whose end of the pipe is closed to be gone
 Request = Literal["caption", "embed", "measure"]  #: what a child may be asked (app/worker/engine/child.py)
@@ -55,6 +51,7 @@ class EngineProcess:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._process: LinkedProcess | None = None
+        self._is_loading = False  # it was begun, and nothing has waited for it
         self._guard = threading.RLock()  # a signal handler may kill while its thread starts one
         self.info: EngineInfo | None = None
         self._measured: dict[str, float | None] = {}  # seconds by captioner; None where it died of that
@@ -87,14 +84,12 @@ class EngineProcess:
         """Starts a warm engine where there is none. Raises EngineStartFailed."""
         if self.info is not None and self.is_alive:
             return self.info
-        self.close()
         began = time.monotonic()
-        log.info("engine starting")
-        process = self._spawn()
-        self.starts += 1
-        self.started_at = time.time()
+        if not self._is_loading:
+            self.begin()
+        self._is_loading = False
         try:
-            self.info = self._await_warm(process)
+            self.info = self._await_warm()
         except EngineDied as error:
             self.close()
             raise EngineStartFailed(f"The engine ended while it loaded its models: {error}") from error
@@ -104,7 +99,16 @@ class EngineProcess:
         log.info("engine ready", pid=self.pid, seconds=round(time.monotonic() - began, 2))
         return self.info
 
-    def _spawn(self) -> LinkedProcess:
+    def begin(self) -> None:
+        """Starts an engine, which loads its models meanwhile; ``start`` waits for it."""
+        self.close()
+        log.info("engine starting")
+        self._spawn()
+        self._is_loading = True
+        self.starts += 1
+        self.started_at = time.time()
+
+    def _spawn(self) -> None:
         # Before numpy is imported there: pools of threads starve each other on a few cores.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self._settings.threads))
         process = LinkedProcess(
@@ -112,20 +116,22 @@ class EngineProcess:
         )
         with self._guard:
             self._process = process
-        return process
+        with suppress(EngineDied):  # which who waits for it finds out
+            _send(process, self._settings)
 
-    def _await_warm(self, process: LinkedProcess) -> EngineInfo:
-        seconds = self._settings.engine_start_seconds
-        _send(process, self._settings)
+    def _await_warm(self) -> EngineInfo:
+        process, seconds = self._process, self._settings.engine_start_seconds
+        if process is None:
+            raise EngineDied("it was ended while it loaded")
         if not process.link.poll(seconds):
             raise EngineStartFailed(f"The engine was not warm within {seconds} s.")
         kind, content = _receive(process)
         if kind == "raised":
             raise EngineStartFailed(f"The engine does not start: {content}")
-        assert isinstance(content, EngineInfo)
+        info: EngineInfo = content
         for name, spent in self._measured.items():  # by an engine before this one
-            content = content.measured(name, spent)
-        return content
+            info = info.measured(name, spent)
+        return info
 
     def run(
         self,
@@ -158,7 +164,7 @@ class EngineProcess:
 
         The engine has been started. Raises EngineDied and EngineRaised as ``run``.
         """
-        vectors: SemanticVectors | None = self._ask("embed", pictures, list(sentences), ignore_progress)
+        vectors: SemanticVectors | None = self._ask("embed", pictures, list(sentences))
         return vectors
 
     def measure_next(self) -> bool:
@@ -171,7 +177,7 @@ class EngineProcess:
         name = self.info.unmeasured[0]
         self._measured[name] = None
         try:
-            self._measured[name] = float(self._ask("measure", [], [name], ignore_progress))
+            self._measured[name] = float(self._ask("measure", [], [name]))
         except (EngineDied, EngineRaised) as trouble:
             log.warning("captioner could not be measured", captioner=name, why=str(trouble))
         self.info = self.info.measured(name, self._measured[name])
@@ -182,9 +188,11 @@ class EngineProcess:
         request: Request,
         videos: Sequence[Frames | bytes],
         arguments: Sequence[Any],
-        report: Report,
+        report: Report | None = None,
         keep: Collection[int] = (),
     ) -> Any:
+        from app.worker.engine.shared_frames import write_frames
+
         process = self._process
         assert process is not None
         places, descriptors = write_frames(videos, process.shared)
@@ -192,7 +200,8 @@ class EngineProcess:
         while True:
             kind, content = _receive(process)
             if kind == "progress":
-                report(*content)
+                if report is not None:
+                    report(*content)
             elif kind == "raised":
                 raise EngineRaised(content)
             else:
@@ -206,7 +215,7 @@ class EngineProcess:
 
     def close(self) -> None:
         """Ends the engine, if there is one."""
-        self.info = None
+        self.info, self._is_loading = None, False
         with self._guard:
             process, self._process = self._process, None
         if process is not None:

@@ -96,13 +96,19 @@ def _mp4(media: _MediaBytes) -> int | None:
         head = media.read(at, 16)
         if at >= media.size or len(head) < 8 or head[4:8] not in MP4_BOXES:
             return at
-        length = int.from_bytes(head[:4], "big")
-        if length == 1:
-            length = int.from_bytes(head[8:16], "big")
-        if length < 8:  # zero means "to the end of the file", the rest is damage
+        length = read_box_length(head)
+        if length is None:
             return None
         at += length
     return None
+
+
+def read_box_length(head: bytes) -> int | None:
+    """Reads the length of an mp4's box from its first 16 bytes; None where it tells none."""
+    length = int.from_bytes(head[:4], "big")
+    if length == 1:
+        length = int.from_bytes(head[8:16], "big")
+    return length if length >= 8 else None  # zero means "to the end of the file", the rest is damage
 
 
 def _avi(media: _MediaBytes) -> int | None:

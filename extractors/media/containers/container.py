@@ -25,6 +25,7 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 
 from extractors.media import errors
+from extractors.media.containers.completeness import read_box_length
 
 VIDEO_FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "gif", "apng", "mpegts", "mpeg", "mpegvideo",
@@ -232,10 +233,8 @@ def _has_index(place: Path) -> bool:
             header = file.read(16)
             if header[4:8] == b"moov":
                 return True
-            length = int.from_bytes(header[:4], "big")
-            if length == 1:
-                length = int.from_bytes(header[8:16], "big")
-            if length < 8:  # zero means "to the end of the file", the rest is damage
+            length = read_box_length(header)
+            if length is None:
                 return False
             at += length
     return False

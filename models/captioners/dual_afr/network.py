@@ -30,7 +30,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.features import Features
 from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
 from models.captioner import CaptionSteps
@@ -43,7 +42,7 @@ from models.captioners.dual_afr.alignment import (
 from models.captioners.dual_afr.config import DualAFRConfig
 from models.captioners.dual_afr.explanation import explain_layers
 from models.captioners.recurrent import RecurrentCaptioner
-from models.inputs import Batch, InputDescription, average_frames, collate_inputs
+from models.inputs import Batch, average_frames
 from models.likelihood import CaptionLikelihoods, teacher_force
 from models.memory import Memory, State, StepAttention
 from models.training_phase import PhaseBatch, PhaseLoss, PhaseSpec
@@ -140,14 +139,6 @@ class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
                 nn.init.uniform_(parameter, -weight_range, weight_range)
         for gate in self.decoder.weight_hh.chunk(4):
             nn.init.orthogonal_(gate)
-
-    @property
-    def inputs(self) -> Sequence[InputDescription]:
-        return self.config.streams
-
-    def encode(self, features: Sequence[Features]) -> DualAFRMemory:
-        device = self.word_embedding.weight.device
-        return self.encode_batches(collate_inputs(features, self.config.streams, device))
 
     def encode_batches(self, batches: Sequence[Batch]) -> DualAFRMemory:
         """Encodes one batch a stream of ``config.streams``."""

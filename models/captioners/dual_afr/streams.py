@@ -1,58 +1,15 @@
-"""Declares the streams of dualAFR's paper and of the demo, and what it reads of any stream set."""
+"""Says what dualAFR reads of any stream set."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
-from extractors.windows import WindowOptions
 from models.captioners.dual_afr.alignment import LayerConfig
 from models.captioners.dual_afr.config import C3D_LAYERS, DEMO_LAYERS, DualAFRConfig
 from models.inputs import InputStream
 from models.stream_choice import FRAMES, StreamChoice, StreamsDoNotFit, to_input
-from models.stream_set import DEMO, DEMO_TUNED, STAGES, StreamInput, StreamSet
-
-#: One reading of C3D serves both: fc7 of windows that overlap by half, as printed, and of every
-#: second window the maps, which then follow each other without a gap.
-C3D_WINDOWS = WindowOptions(stack_size=16, step_size=8, extraction_fps=2.0)
-
-DEMO_STAGES = StreamSet(
-    "demo-stages",
-    "dual_afr",
-    (*DEMO.inputs, *STAGES),
-    "ours: the same, with the network's earlier stages",
-    spread=8,
-)
-
-DEMO_TUNED_STAGES = StreamSet(
-    "demo-tuned-stages",
-    "dual_afr",
-    (*DEMO_TUNED.inputs, *STAGES),
-    "ours: the same, with the earlier stages as they were",
-    spread=8,
-)
-
-DUAL_AFR = StreamSet(
-    "dual_afr",
-    "dual_afr",
-    (
-        StreamInput("c3d_pool2", "c3d", 128, C3D_WINDOWS, 8 * 28 * 28, "steps", "motion", "layer 1"),
-        StreamInput("c3d_pool3", "c3d", 256, C3D_WINDOWS, 4 * 14 * 14, "steps", "motion", "layer 2"),
-        StreamInput("c3d_pool4", "c3d", 512, C3D_WINDOWS, 2 * 7 * 7, "steps", "motion", "layer 3"),
-        StreamInput("c3d_pool5", "c3d", 512, C3D_WINDOWS, 4 * 4, "grid", "motion", "layer 4"),
-        StreamInput("c3d_fc7", "c3d", 4096, C3D_WINDOWS, kind="motion", use="a_(L+1), the mean over windows"),
-    ),
-    "Pu et al. 2018, Experiments and appendix: 112×112, 2 frames a second",
-)
-
-
-#: In the order in which they are listed.
-STREAM_SETS = (
-    DEMO_STAGES,
-    DEMO_TUNED_STAGES,
-    DUAL_AFR,
-)
-
+from models.stream_set import DEMO_TUNED, StreamInput, StreamSet
 
 #: Layers whose kernels and pooling dualAFR's paper, or its demo, has.
 LAYERS: Mapping[str, LayerConfig] = {layer.name: layer for layer in (*C3D_LAYERS, *DEMO_LAYERS)}

@@ -32,7 +32,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.features import Features
 from models.caption import ExplanationPart
 from models.captioner import CaptionSteps
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
@@ -41,9 +40,7 @@ from models.captioners.g2l.explanation import explain_key_frames
 from models.captioners.recurrent import RecurrentCaptioner
 from models.inputs import (
     Batch,
-    InputDescription,
     average_regions,
-    collate_inputs,
     find_nearest_rows,
     gather_rows,
 )
@@ -161,20 +158,7 @@ class G2L(RecurrentCaptioner[G2LMemory, G2LState]):
             x_width += d
         self.word_embedding = nn.Embedding(size, E)
         self.gru_1, self.gru_2 = nn.GRUCell(x_width + E, H), nn.GRUCell(H, H)
-        self.project = nn.Linear(H, E) if config.tie_words else nn.Identity()
-        self.output = nn.Linear(E if config.tie_words else H, size)
-        self.dropout = nn.Dropout(config.dropout)
-        nn.init.normal_(self.word_embedding.weight, std=E**-0.5)
-        if config.tie_words:
-            self.output.weight = self.word_embedding.weight
-
-    @property
-    def inputs(self) -> Sequence[InputDescription]:
-        return self.config.streams
-
-    def encode(self, features: Sequence[Features]) -> G2LMemory:
-        device = self.word_embedding.weight.device
-        return self.encode_batches(collate_inputs(features, self.config.streams, device))
+        self.add_output(H)
 
     def encode_batches(self, batches: Sequence[Batch]) -> G2LMemory:
         """Encodes one batch a stream of ``config.streams`` (eqs. 1 and 7)."""

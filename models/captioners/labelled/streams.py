@@ -10,8 +10,6 @@ from models.labels.classes import LABELS
 from models.labels.labelled_captioner import LabelledConfig
 from models.stream_set import StreamSet
 
-#: They read the demo's sets.
-STREAM_SETS: tuple[StreamSet, ...] = ()
 #: What STaTS reads of a set with labels: the picture, by whose words and attention it was trained.
 PICTURE = "tuned_pair_grid"
 

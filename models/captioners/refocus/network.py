@@ -33,7 +33,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.features import Features
 from models.caption import ExplanationPart
 from models.captioner import CaptionSteps
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
@@ -41,7 +40,7 @@ from models.captioners.recurrent import RecurrentCaptioner
 from models.captioners.refocus.config import RefocusConfig
 from models.captioners.refocus.encoder import VideoEncoder, VideoEncoding
 from models.captioners.refocus.explanation import explain_key_frames
-from models.inputs import Batch, InputDescription, average_frames, collate_inputs
+from models.inputs import Batch, average_frames
 from models.likelihood import teacher_force
 from models.memory import Memory, State, StepAttention
 from models.training_phase import PhaseBatch, PhaseLoss, PhaseSpec
@@ -104,10 +103,6 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
             self.output.weight = self.word_embedding.weight
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
-        return self.config.streams
-
-    @property
     def optional_streams(self) -> frozenset[str]:
         return frozenset() if self.config.audio is None else frozenset({self.config.audio.name})
 
@@ -135,17 +130,11 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
             ),
         )
 
-    def encode(self, features: Sequence[Features], keys: Tensor | None = None) -> RefocusMemory:
-        """Encodes features of B videos, any of which may lack its sound.
+    def encode_batches(self, batches: Sequence[Batch], keys: Tensor | None = None) -> RefocusMemory:
+        """Encodes one batch a stream of ``config.streams``.
 
         keys: (B,) key frames that are known; None to predict them.
         """
-        device = self.word_embedding.weight.device
-        batches = collate_inputs(features, self.config.streams, device, self.optional_streams)
-        return self.encode_batches(batches, keys)
-
-    def encode_batches(self, batches: Sequence[Batch], keys: Tensor | None = None) -> RefocusMemory:
-        """Encodes one batch a stream of ``config.streams``; keys: as for ``encode``."""
         grid, audio = batches[0], self._audio(batches)
         if self.predictor is not None and keys is None:
             keys = self.predict_keys(batches)

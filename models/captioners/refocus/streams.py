@@ -1,38 +1,12 @@
-"""Declares the streams of refocus's paper, and what it reads of any stream set."""
+"""Says what refocus reads of any stream set."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from extractors.windows import WindowOptions
 from models.captioners.refocus.config import RefocusConfig
 from models.stream_choice import FRAMES, StreamChoice, to_input
-from models.stream_set import SOUND, StreamInput, StreamSet
-
-REFOCUS = StreamSet(
-    "refocus",
-    "refocus",
-    (
-        StreamInput(
-            "resnet152", "resnet152", 2048, WindowOptions(extraction_total=20), use="V^f of 20 frames"
-        ),
-        StreamInput(
-            "resnet152_grid",
-            "resnet152",
-            2048,
-            WindowOptions(extraction_total=20),
-            49,
-            "grid",
-            use="v^s, the mean over frames",
-        ),
-        SOUND,
-    ),
-    "Watch It Twice 2019, section 4.2",
-)
-
-
-#: In the order in which they are listed.
-STREAM_SETS = (REFOCUS,)
+from models.stream_set import StreamSet
 
 
 def fit(base: RefocusConfig, streams: StreamSet) -> RefocusConfig:

@@ -34,7 +34,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from extractors.features import Features
 from models.caption import ExplanationPart
 from models.captioner import CaptionSteps
 from models.captioners.attention_layers import (
@@ -47,7 +46,7 @@ from models.captioners.attention_layers import (
 from models.captioners.recurrent import RecurrentCaptioner
 from models.captioners.stats.config import Pooling, STaTSConfig, StreamConfig
 from models.captioners.stats.explanation import explain_branches
-from models.inputs import Batch, InputDescription, InputStream, collate_inputs
+from models.inputs import Batch, InputDescription
 from models.memory import Memory, State, StepAttention
 from models.video_category import CATEGORY_INPUT, read_labels
 from models.vocabulary import Vocabulary
@@ -269,12 +268,7 @@ class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
         self.label = nn.Embedding(config.classes + 1, config.class_width) if config.classes else None
         attended = config.embedded * len(config.streams)
         self.decoder = nn.LSTMCell(E + attended + (config.class_width if config.classes else 0), H)
-        self.project = nn.Linear(H, E) if config.tie_words else nn.Identity()
-        self.output = nn.Linear(E if config.tie_words else H, size)
-        self.dropout = nn.Dropout(config.dropout)
-        nn.init.normal_(self.word_embedding.weight, std=E**-0.5)
-        if config.tie_words:
-            self.output.weight = self.word_embedding.weight
+        self.add_output(H)
 
     @property
     def inputs(self) -> Sequence[InputDescription]:
@@ -283,12 +277,6 @@ class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
     @property
     def optional_streams(self) -> frozenset[str]:
         return frozenset({CATEGORY_INPUT.name}) if self.config.classes else frozenset()
-
-    def encode(self, features: Sequence[Features]) -> STaTSMemory:
-        """Encodes features of B videos, any of which may lack its category."""
-        device = self.word_embedding.weight.device
-        streams = [InputStream(name=each.name, width=each.width) for each in self.inputs]
-        return self.encode_batches(collate_inputs(features, streams, device, self.optional_streams))
 
     def encode_batches(self, batches: Sequence[Batch]) -> STaTSMemory:
         """Encodes one batch a stream of ``inputs``."""

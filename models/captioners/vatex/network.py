@@ -24,16 +24,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from extractors.features import Features
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.captioners.recurrent import RecurrentCaptioner
 from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
 from models.inputs import (
     Batch,
-    InputDescription,
     average_frames,
     average_regions,
-    collate_inputs,
     find_nearest_rows,
     gather_rows,
 )
@@ -77,12 +74,7 @@ class TwoLayerCaptioner(RecurrentCaptioner[VatexMemory, VatexState]):
             self.attention = AdditiveAttention(H, d, config.attention)
         self.word_embedding = nn.Embedding(size, E)
         self.lstm_1, self.lstm_2 = nn.LSTMCell(d + E + H, H), nn.LSTMCell(d + H, H)
-        self.project = nn.Linear(H, E) if config.tie_words else nn.Identity()
-        self.output = nn.Linear(E if config.tie_words else H, size)
-        self.dropout = nn.Dropout(config.dropout)
-        nn.init.normal_(self.word_embedding.weight, std=E**-0.5)
-        if config.tie_words:
-            self.output.weight = self.word_embedding.weight
+        self.add_output(H)
 
     @abstractmethod
     def memory_width(self) -> int:
@@ -93,17 +85,8 @@ class TwoLayerCaptioner(RecurrentCaptioner[VatexMemory, VatexState]):
         """Collects what is attended to: values (B, T, N, C) and mask bool (B, T, N)."""
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
-        return self.config.streams
-
-    @property
     def optional_streams(self) -> frozenset[str]:
         return frozenset() if self.config.audio is None else frozenset({self.config.audio.name})
-
-    def encode(self, features: Sequence[Features]) -> VatexMemory:
-        device = self.word_embedding.weight.device
-        batches = collate_inputs(features, self.config.streams, device, self.optional_streams)
-        return self.encode_batches(batches)
 
     def encode_batches(self, batches: Sequence[Batch]) -> VatexMemory:
         """Encodes one batch a stream of ``config.streams``."""

@@ -1,56 +1,11 @@
-"""Declares the streams of the VATEX captioners' paper, and what they read of any stream set."""
+"""Says what the captioners of the VATEX challenge read of any stream set."""
 
 from __future__ import annotations
 
-from extractors.windows import WindowOptions
 from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
 from models.inputs import InputStream
 from models.stream_choice import FRAMES, StreamChoice, to_input
-from models.stream_set import SOUND, StreamInput, StreamSet
-
-EVERY_32 = WindowOptions(step_size=32)
-
-FUSION = StreamSet(
-    "fusion",
-    "fusion",
-    (
-        StreamInput("resnext101", "resnext101", 2048, EVERY_32, use="picture of every 32nd frame"),
-        StreamInput(
-            "ircsn152",
-            "ircsn152",
-            2048,
-            WindowOptions(stack_size=32, step_size=32),
-            kind="motion",
-            use="motion of every 32 frames",
-        ),
-        SOUND,
-        StreamInput(
-            "mask_rcnn:10", "mask_rcnn:10", 1024, EVERY_32, 10, "boxes", use="says where objects are"
-        ),
-        StreamInput(
-            "roi:resnext101@mask_rcnn:10",
-            "roi:resnext101@mask_rcnn:10",
-            2048,
-            count=10,
-            regions="boxes",
-            use="objects, of the picture's map",
-        ),
-        StreamInput(
-            "roi:ircsn152@mask_rcnn:10",
-            "roi:ircsn152@mask_rcnn:10",
-            2048,
-            count=10,
-            regions="boxes",
-            kind="motion",
-            use="objects, of the motion's map",
-        ),
-    ),
-    "VATEX challenge 2019, section 2.1",
-)
-
-
-#: In the order in which they are listed.
-STREAM_SETS = (FUSION,)
+from models.stream_set import StreamInput, StreamSet
 
 
 def fit(base: VatexConfig, streams: StreamSet) -> VatexConfig:

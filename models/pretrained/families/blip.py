@@ -11,23 +11,16 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from transformers import BlipForConditionalGeneration, GenerationConfig
 
-from extractors.media.request import DecodeRequest
-from extractors.windows import Sampling
-from models.pretrained.captioner import PretrainedCaptioner, ReadBack
+from models.pretrained.captioner import ReadBack
 from models.pretrained.chosen_frames import ChosenFrames
-from models.pretrained.folder import PretrainedInfo
-from models.pretrained.opening import LoadSettings, PixelProcessor, open_model, open_tokenizer
+from models.pretrained.families.pixels import FRAMES, PixelCaptioner
 from models.pretrained.options import SpecialTokens
 from models.pretrained.token_map import TokenMap, covered, grid_keys
-
-#: Frames of a video that a captioner of pictures is shown unless ``LoadSettings`` says otherwise.
-FRAMES = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,42 +31,16 @@ class BlipVideos:
     prefix: Tensor
 
 
-class BlipCaptioner(PretrainedCaptioner[BlipVideos]):
+class BlipCaptioner(PixelCaptioner[BlipVideos]):
     """A ``BlipForConditionalGeneration``. A prompt is what a caption goes on from, and no part of it."""
 
+    model_class = BlipForConditionalGeneration
     takes_prompt = True
     cross_attention = True
 
-    @classmethod
-    def open(cls, info: PretrainedInfo, settings: LoadSettings) -> Self:
-        """Loads it from its folder. Raises PretrainedDamaged."""
-        model = open_model(BlipForConditionalGeneration, info, settings)
-        return cls(info, model, open_tokenizer(info), PixelProcessor.open(info), settings)
-
-    def __init__(
-        self,
-        info: PretrainedInfo,
-        model: Any,
-        tokenizer: Any,
-        pixels: PixelProcessor,
-        settings: LoadSettings,
-    ) -> None:
-        """Takes over a loaded model.
-
-        Args:
-            info: What its folder holds.
-            model: ``BlipForConditionalGeneration``.
-            tokenizer: The model's.
-            pixels: Makes pixels of frames; kept as ``pixels``.
-            settings: As it was loaded.
-        """
-        super().__init__(info, model, tokenizer, settings.attention)
-        self.pixels = pixels
-        self._frames = settings.frames or FRAMES
-
-    @cached_property
-    def request(self) -> DecodeRequest:
-        return DecodeRequest(Sampling(self._frames), short_side=self.pixels.short_side)
+    @property
+    def frames(self) -> int:
+        return self._settings.frames or FRAMES
 
     @cached_property
     def tokens(self) -> SpecialTokens:

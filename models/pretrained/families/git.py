@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import Cache, GenerationConfig, GitForCausalLM
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPast
 
-from extractors.media.request import DecodeRequest
-from extractors.windows import Sampling
-from models.pretrained.captioner import PretrainedCaptioner, ReadBack
+from models.pretrained.captioner import ReadBack
 from models.pretrained.chosen_frames import ChosenFrames
-from models.pretrained.folder import PretrainedInfo
-from models.pretrained.opening import LoadSettings, PixelProcessor, open_model, open_tokenizer, special_tokens
+from models.pretrained.families.pixels import PixelCaptioner
+from models.pretrained.opening import special_tokens
 from models.pretrained.options import SpecialTokens
 from models.pretrained.token_map import TokenMap, covered, grid_keys
 
@@ -85,41 +82,19 @@ class _OncePerVideo(nn.Module):
         return BaseModelOutputWithPast(read.last_hidden_state.repeat_interleave(each, 0), cache=cache)
 
 
-class GitCaptioner(PretrainedCaptioner[GitFrames]):
+class GitCaptioner(PixelCaptioner[GitFrames]):
     """A ``GitForCausalLM``; one without temporal embeddings is shown the middle frame."""
 
-    @classmethod
-    def open(cls, info: PretrainedInfo, settings: LoadSettings) -> Self:
-        """Loads it from its folder. Raises PretrainedDamaged."""
-        model = open_model(GitForCausalLM, info, settings)
-        return cls(info, model, open_tokenizer(info), PixelProcessor.open(info), settings)
+    model_class = GitForCausalLM
 
-    def __init__(
-        self,
-        info: PretrainedInfo,
-        model: Any,
-        tokenizer: Any,
-        pixels: PixelProcessor,
-        settings: LoadSettings,
-    ) -> None:
-        """Takes over a loaded model.
+    def _read_config(self) -> None:
+        vision = self.model.config.vision_config
+        self._tokens = special_tokens(self.model, self.tokenizer)
+        self._side = vision.image_size // vision.patch_size
 
-        Args:
-            info: What its folder holds.
-            model: ``GitForCausalLM``.
-            tokenizer: The model's.
-            pixels: Makes pixels of frames; kept as ``pixels``.
-            settings: As it was loaded.
-        """
-        super().__init__(info, model, tokenizer, settings.attention)
-        self.pixels = pixels
-        self._tokens = special_tokens(model, tokenizer)
-        self._side = model.config.vision_config.image_size // model.config.vision_config.patch_size
-
-    @cached_property
-    def request(self) -> DecodeRequest:
-        frames = self.model.config.num_image_with_embedding or 1
-        return DecodeRequest(Sampling(frames), short_side=self.pixels.short_side)
+    @property
+    def frames(self) -> int:
+        return int(self.model.config.num_image_with_embedding or 1)
 
     @property
     def tokens(self) -> SpecialTokens:

@@ -17,14 +17,12 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, VisionEncoderDecoderModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from extractors.media.request import DecodeRequest
-from extractors.windows import Sampling
-from models.pretrained.captioner import PretrainedCaptioner, ReadBack
+from models.pretrained.captioner import ReadBack
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.errors import PretrainedDamaged, UnknownArchitecture
-from models.pretrained.families.blip import FRAMES
+from models.pretrained.families.pixels import FRAMES, PixelCaptioner
 from models.pretrained.folder import PretrainedInfo
-from models.pretrained.opening import LoadSettings, PixelProcessor, open_model, open_tokenizer, special_tokens
+from models.pretrained.opening import LoadSettings, special_tokens
 from models.pretrained.options import SpecialTokens
 from models.pretrained.token_map import TokenMap, covered, grid_keys
 
@@ -34,9 +32,10 @@ VIDEO_ENCODERS = ("timesformer", "videomae")
 DECODERS = ("gpt2", "bert", "roberta")
 
 
-class EncoderDecoderCaptioner(PretrainedCaptioner[Tensor]):
+class EncoderDecoderCaptioner(PixelCaptioner[Tensor]):
     """A ``VisionEncoderDecoderModel``; encoded videos are (B, keys, C)."""
 
+    model_class = VisionEncoderDecoderModel
     cross_attention = True
 
     @classmethod
@@ -48,37 +47,23 @@ class EncoderDecoderCaptioner(PretrainedCaptioner[Tensor]):
             raise UnknownArchitecture(
                 f"{info.folder} is a {encoder} with a {decoder}; opened here are {architectures}."
             )
-        model = open_model(VisionEncoderDecoderModel, info, settings)
-        return cls(info, model, open_tokenizer(info), PixelProcessor.open(info), settings)
+        return super().open(info, settings)
 
-    def __init__(
-        self,
-        info: PretrainedInfo,
-        model: Any,
-        tokenizer: Any,
-        pixels: PixelProcessor,
-        settings: LoadSettings,
-    ) -> None:
-        """Takes over a loaded model.
-
-        Args:
-            info: What its folder holds.
-            model: ``VisionEncoderDecoderModel``.
-            tokenizer: The decoder's.
-            pixels: Makes pixels of frames; kept as ``pixels``.
-            settings: As it was loaded.
-        """
-        super().__init__(info, model, tokenizer, settings.attention)
-        self.pixels = pixels
-        self._encoder = model.config.encoder
+    def _read_config(self) -> None:
+        self._encoder = self.model.config.encoder
         self._of_video = self._encoder.model_type in VIDEO_ENCODERS
-        self._frames = int(self._encoder.num_frames) if self._of_video else settings.frames or FRAMES
         if getattr(self._encoder, "attention_type", None) == "space_only":
-            raise PretrainedDamaged(f"{info.folder}: a TimeSformer without attention over time is not opened")
+            raise PretrainedDamaged(
+                f"{self.info.folder}: a TimeSformer without attention over time is not opened"
+            )
 
-    @cached_property
-    def request(self) -> DecodeRequest:
-        return DecodeRequest(Sampling(self._frames), short_side=self.pixels.short_side)
+    @property
+    def frames(self) -> int:
+        return int(self._encoder.num_frames) if self._of_video else self._settings.frames or FRAMES
+
+    @property
+    def has_fixed_length(self) -> bool:
+        return self._of_video
 
     @cached_property
     def tokens(self) -> SpecialTokens:

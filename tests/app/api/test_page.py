@@ -12,16 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from app.api import application
+from app.api.routes.page import FILES, STATIC
 from app.attention_picture import heatmap
-from app.attention_picture.word_tiles import SPREAD
 from app.jobs.options import FORM_FIELDS
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from models.caption import (
     AttentionDocument,
     ChosenMoment,
-    GridAttention,
     MomentsExplanation,
     NamedChoice,
     TableColumn,
@@ -31,7 +29,6 @@ from models.caption import (
 )
 from tests.app.live_api import LiveApi, live_api
 
-STATIC = Path(application.__file__).parent / "static"
 #: Its modules by their addresses below /static.
 SCRIPTS = {str(path.relative_to(STATIC)): path.read_text() for path in sorted(STATIC.rglob("*.js"))}
 
@@ -148,10 +145,10 @@ def test_the_page_draws_a_part_of_each_kind(tmp_path: Path) -> None:
         "const clock = (time) => `${time} s`;"
         "const words = [0, 1].map((word) => views.wordView(attention, word, clock).map(String));"
         "const caption = views.captionView(job, attention).map(String);"
-        "console.log(JSON.stringify([caption, words, views.keyMoments(attention, 0)]));"
+        "console.log(JSON.stringify([caption, words]));"
     )
     process = subprocess.run(["node", "main.js"], cwd=tmp_path, capture_output=True, check=True, text=True)
-    caption, (first, second), marked = json.loads(process.stdout)
+    caption, (first, second) = json.loads(process.stdout)
     assert caption[:2] == ["Looked twice", "So. What changed is marked."]
     assert "a cat" in caption[2]
     assert "Then" in caption[2]
@@ -160,12 +157,11 @@ def test_the_page_draws_a_part_of_each_kind(tmp_path: Path) -> None:
     assert first[0].startswith("Looked twice for “a”: surfing (1 s)")
     assert first[1:] == ["It has none.", "by one"]
     assert second == ["the low one: 25\u00a0% of “dog”", "the high one: 75\u00a0% of “dog”", "a row"]
-    assert marked == [1]
 
 
 def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> None:
     local = [address for address in page.addresses if not address.startswith("data:")]
-    assert "/static/page.js" in local
+    assert f"/static/{FILES.version}/page.js" in local
     for address in local:
         assert address.startswith("/"), address
         assert api.client.get(address).status_code == 200, address
@@ -177,19 +173,20 @@ def test_everything_that_the_page_loads_is_here(api: LiveApi, page: Links) -> No
         *[(name, "javascript") for name in SCRIPTS],
         ("page.css", "css"),
         ("film.css", "css"),
-        ("sample.mp4", "video/mp4"),
-        ("sample.webp", "image/webp"),
+        ("examples/index.json", "application/json"),
+        ("examples/car.mp4", "video/mp4"),
+        ("examples/car.webp", "image/webp"),
     ],
 )
 def test_files_have_their_types(api: LiveApi, name: str, kind: str) -> None:
-    response = api.client.get(f"/static/{name}")
+    response = api.client.get(f"/static/{FILES.version}/{name}")
     assert kind in response.headers["content-type"]
     assert response.headers["x-content-type-options"] == "nosniff"
 
 
 def test_no_file_outside_the_folder_is_served(api: LiveApi) -> None:
     for path in ("../api.py", "..%2Fapi.py", "%2e%2e/api.py"):
-        assert api.client.get(f"/static/{path}").status_code == 404
+        assert api.client.get(f"/static/{FILES.version}/{path}").status_code == 404
 
 
 def test_the_policy_of_each_answer_is_as_strict_as_it_can_be(api: LiveApi) -> None:
@@ -268,10 +265,39 @@ def test_the_scripts_ask_for_routes_that_exist(api: LiveApi) -> None:
     assert called <= routes
 
 
-def test_the_sample_film_and_the_scripts_are_small() -> None:
-    assert (STATIC / "sample.mp4").stat().st_size < 100 * 1024
+def test_the_page_is_light() -> None:
+    """What a browser loads before the first example plays, compressed, and all that the examples weigh."""
+    texts = [data for name, data in FILES.compressed.items() if not name.startswith("examples/")]
+    assert sum(map(len, texts)) < 60 * 1024
+    weights = {path.name: path.stat().st_size for path in (STATIC / "examples").iterdir()}
+    assert sum(weights.values()) < 1.5e6
+    first = json.loads((STATIC / "examples/index.json").read_text())[0]["name"]
+    assert sum(size for name, size in weights.items() if name.startswith(f"{first}.")) < 250e3
     for address, script in SCRIPTS.items():
         assert len(script.splitlines()) <= 300, address
+
+
+def test_each_example_has_its_files_and_says_how_right_it_is() -> None:
+    listed = json.loads((STATIC / "examples/index.json").read_text())
+    assert {each["verdict"] for each in listed} == {"right", "partly", "wrong"}
+    for each in listed:
+        answer = json.loads((STATIC / f"examples/{each['name']}.json").read_text())
+        document = AttentionDocument.model_validate(answer["attention"])
+        assert " ".join(document.words) == each["caption"] == answer["job"]["caption"]
+        assert all(
+            (STATIC / f"examples/{each['name']}.{kind}").exists() for kind in ("mp4", "webp", "strip.webp")
+        )
+
+
+def test_static_files_are_compressed_and_kept_for_good_by_their_version(api: LiveApi) -> None:
+    kept = api.client.get(f"/static/{FILES.version}/page.js")
+    assert kept.headers["content-encoding"] == "gzip"
+    assert "immutable" in kept.headers["cache-control"]
+    plain = api.client.get(f"/static/{FILES.version}/page.js", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.text == kept.text == SCRIPTS["page.js"]
+    other = api.client.get("/static/0123456789abcdef/page.js")
+    assert other.headers["cache-control"] == "no-cache"
 
 
 def test_page_and_picture_show_the_same_scale() -> None:
@@ -280,39 +306,3 @@ def test_page_and_picture_show_the_same_scale() -> None:
     assert [tuple(map(int, triple)) for triple in triples] == list(heatmap.INFERNO)
     assert f"LEAST_RANGE = {heatmap.LEAST_RANGE:g};" in script
     assert f"[DIM, GLOW] = [{heatmap.DIM:g}, {heatmap.GLOW:g}]" in script
-
-
-def test_page_and_picture_say_the_same_of_weights_that_are_nearly_even() -> None:
-    """Which words are so is decided by models/decoding/written_captions.py, and served as ``spread``."""
-    assert f'SPREAD = "{SPREAD}";' in SCRIPTS["text.js"]
-    assert "attention.spread" in SCRIPTS["film/words.js"]
-    assert "attention.parts" in SCRIPTS["film/words.js"]
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's script in Node.js")
-@pytest.mark.parametrize(
-    "spatial",
-    [
-        {"rows": 2, "columns": 3, "row_edges": [0.0, 0.5, 1.0], "column_edges": [0.0, 0.2, 0.6, 1.0]},
-        {"rows": 3, "columns": 1, "view": [0.25, 0.125, 0.75, 1.0]},
-    ],
-)  # fmt: skip
-def test_page_and_picture_put_cells_in_the_same_places(spatial: dict[str, object], tmp_path: Path) -> None:
-    (tmp_path / "heat.mjs").write_text(SCRIPTS["film/heat.js"])
-    script = (
-        'import { betweenMiddles, edgesOf } from "./heat.mjs";'
-        f"const edges = edgesOf({json.dumps(spatial)});"
-        f"console.log(JSON.stringify([edges, edges.map((each) => betweenMiddles(each, {heatmap.FINE}))]));"
-    )
-    (tmp_path / "main.mjs").write_text(script)
-    process = subprocess.run(["node", "main.mjs"], cwd=tmp_path, capture_output=True, check=True, text=True)
-    edges, places = json.loads(process.stdout)
-    document = {"kind": "grid", "weights": [], **spatial}
-    ours = GridAttention.model_validate(document).edges()
-    for its, their_places, expected in zip(edges, places, ours, strict=True):
-        assert its == pytest.approx(expected)
-        for (low, high, part), ((first, _), (second, share)) in zip(
-            their_places, heatmap._interpolate_middles(expected), strict=True
-        ):
-            assert (low, high) == (first, second)
-            assert part == pytest.approx(share)

@@ -363,7 +363,7 @@ def test_a_document_without_edges_parts_and_spread_is_drawn_as_it_was_meant() ->
     assert not old.is_spread(0)
 
 
-@pytest.mark.parametrize(("spread", "lines"), [(False, ["1.4 s"]), (True, ["spread over the whole clip"])])
+@pytest.mark.parametrize(("spread", "lines"), [(False, ["1.4 s"]), (True, ["all along"])])
 def test_a_word_whose_weights_are_nearly_even_names_no_moment(spread: bool, lines: list[str]) -> None:
     attention = document(["a", "dog"], 4).model_copy(update={"spread": [spread, spread]})
     assert write_below(attention, 1, 1, 1.4) == lines

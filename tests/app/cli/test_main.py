@@ -23,8 +23,7 @@ from app.documents.job import JobDocument
 from app.extract.inputs import InputVideo, choose_names
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
-from app.terminal import MODULE as PROGRAM
-from app.terminal import advice_on_names, own_command
+from app.terminal import PROGRAM, advice_on_names, own_command
 from tests.app.captioners import WORDS, write_captioner
 from tests.media import write_video
 
@@ -392,7 +391,7 @@ def test_help_comes_at_once(shell: Shell, command: str) -> None:
     """The parts that take long to import stay out; the module of another command too."""
     run, loaded = shell.modules(command, "--help")
     assert run.returncode == 0, run.stderr
-    assert f"Usage: python -m app {command}" in run.stdout
+    assert f"Usage: reelword {command}" in run.stdout
     assert not loaded & HEAVY
     others = {
         f"app.cli.{module}" for name, (module, _) in COMMANDS.items() if name not in (command, "completion")
@@ -420,7 +419,7 @@ def test_training_answers_for_itself(shell: Shell) -> None:
     for command in ("train", "evaluate"):
         run = shell.here(command, "--help")
         assert run.exit_code == 0
-        assert f"python -m app {command}" in run.stdout
+        assert f"reelword {command}" in run.stdout
         assert "captioner" in run.stdout
 
 
@@ -470,7 +469,7 @@ def test_doctor_prints_every_setting_and_finds_nothing_wrong(shell: Shell) -> No
     assert "0.25 *" in run.stdout
     assert "Nothing is wrong." in run.stdout
     assert "captioner stats" in run.stdout
-    assert "python -m app serve starts" in run.stdout
+    assert "reelword serve starts" in run.stdout
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80", "200"])
@@ -530,7 +529,7 @@ def test_doctor_looks_at_a_running_redis_and_hides_its_password(
         "doctor", REDIS_URL=redis_server.url, REELWORD_NAMESPACE="nobody-here", REELWORD_HOST="0.0.0.0"
     )
     said = " ".join(locked.stdout.split())
-    assert "-m app keys add NAME makes one" in said
+    assert "reelword keys add NAME makes one" in said
     assert "set REELWORD_ALLOWED_HOSTS" in said
     hidden = shell.here("doctor", REDIS_URL="redis://user:secret@127.0.0.1:1/0")
     assert "secret" not in hidden.stdout
@@ -542,12 +541,15 @@ def test_hints_can_be_typed_as_they_are_printed(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv/bin/python"))
     usual = Settings(data=Path("data"))
     assert own_command("keys add NAME", usual) == ".venv/bin/python -m app keys add NAME"
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/reelword").touch()
+    assert own_command("keys add NAME", usual) == ".venv/bin/reelword keys add NAME"
     elsewhere = own_command("keys list", Settings(data=tmp_path / "my data"))
-    assert elsewhere == f"REELWORD_DATA='{tmp_path}/my data' .venv/bin/python -m app keys list"
+    assert elsewhere == f"REELWORD_DATA='{tmp_path}/my data' .venv/bin/reelword keys list"
     monkeypatch.setattr(sys, "executable", "/opt/python")
     assert own_command("keys list", usual) == "/opt/python -m app keys list"
-    contained = Settings(data=Path("/data"), command="docker compose exec api python -m app")
-    assert own_command("keys list", contained) == "docker compose exec api python -m app keys list"
+    contained = Settings(data=Path("/data"), command="docker compose exec api reelword")
+    assert own_command("keys list", contained) == "docker compose exec api reelword keys list"
 
 
 @pytest.mark.parametrize(

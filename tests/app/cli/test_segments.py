@@ -18,8 +18,7 @@ from app.documents.subtitles import FORMATS
 from app.errors import UsageError
 from app.extract.inputs import find_videos
 from app.segments.loading import segment_options
-from app.terminal import MODULE as PROGRAM
-from app.terminal import clock
+from app.terminal import PROGRAM, clock
 from tests.app.captioners import WORDS, write_captioner
 from tests.app.segments.scripted_engine import colour_captioner
 from tests.extractors.shots.scenes import write_scenes

@@ -16,7 +16,7 @@ from app.documents.subtitles import FORMATS
 from app.jobs.job_index import JobFilter
 from app.serve.address import announce_address, read_address
 from app.settings import Settings
-from app.terminal import MODULE
+from app.terminal import PROGRAM
 from tests.app.live_api import LiveApi, live_api
 from tests.app.scripted_worker import WORDS, ScriptedWorker, working
 
@@ -40,7 +40,7 @@ def run(api: LiveApi, worker: ScriptedWorker, tmp_path: Path) -> Iterator[Run]:
     def invoke(*arguments: str | Path, **environment: str) -> Result:
         given = [str(argument) for argument in arguments]
         named = {"REELWORD_DATA": str(data), "COLUMNS": "100", **environment}
-        return CliRunner().invoke(cli, given, env=named, prog_name=MODULE)
+        return CliRunner().invoke(cli, given, env=named, prog_name=PROGRAM)
 
     with working(worker, "stats"), announce_address(data, url):
         yield invoke

@@ -1,4 +1,4 @@
-"""``python -m app weights`` as its users run it, against a real server and a manifest of small networks."""
+"""``reelword weights`` as its users run it, against a real server and a manifest of small networks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
-from app.terminal import MODULE as PROGRAM
+from app.terminal import PROGRAM
 from extractors.files import sha256_of
 from tests.extractors.manifests import small_checkpoint, write_manifest
 from tests.file_server import FileServer, serving
@@ -126,9 +126,7 @@ def test_get_goes_on_with_the_others_where_one_fails(shell: Shell) -> None:
     assert "404 Not Found. Get the file by a browser" in failures["gone"]
     assert failures["gone"].endswith("[download_refused]")
     assert "pip install --no-deps no-such==1" in failures["packed"]
-    assert (
-        "your own training makes it; then run `python -m app weights add FILE --as mine`" in failures["mine"]
-    )
+    assert "your own training makes it; then run `reelword weights add FILE --as mine`" in failures["mine"]
 
 
 def test_get_brings_a_damaged_file_again(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""``python -m app extract`` as its users run it: real small videos, the network that ships."""
+"""``reelword extract`` as its users run it: real small videos, the network that ships."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.extract.inputs import InputVideo, find_videos, name_apart
 from app.extract.plan import ExtractionPlan
 from app.extract.pool import extract_in_processes
 from app.settings import Settings
-from app.terminal import MODULE as PROGRAM
+from app.terminal import PROGRAM
 from extractors.features import Stream, StreamSpec
 from extractors.media.errors import MissingFile
 from extractors.video_features.feature_files import load, path_digest
@@ -234,7 +234,7 @@ def test_missing_weights_are_told_with_the_remedy(shell: Shell, tmp_path: Path) 
     elsewhere = Shell(shell.folder, {**shell.environment, "REELWORD_DATA": str(tmp_path / "data")})
     run = elsewhere.extract(shell.folder / "clip.mp4", "--extractor", "resnet152", "--out", tmp_path / "out")
     assert run.exit_code == 1
-    assert "python -m app weights get resnet152" in run.stderr
+    assert "reelword weights get resnet152" in run.stderr
     assert "Traceback" not in run.output
 
 

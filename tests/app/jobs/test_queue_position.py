@@ -8,13 +8,12 @@ import redis
 
 from app.errors import WorkerLost
 from app.jobs.captioner_info import CaptionerInfo
-from app.jobs.job import Job, Keys, Priority
+from app.jobs.job import Job, Keys, Priority, QueuePosition
 from app.jobs.job_store import Claim, Jobs
 from app.jobs.options import CaptionOptions
 from app.jobs.queue import Queue
 from app.jobs.queue_position import (
     EXACT,
-    QueuePosition,
     QueuePositions,
     RunningJob,
     WaitingLine,

@@ -22,6 +22,8 @@ from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames, Stream
 from extractors.media.decode import Sampling, decode_here
+from extractors.pretrained import load
+from extractors.pretrained.errors import WeightsMissing
 from extractors.windowing.window_extractor import WindowExtractor
 from models.caption import AttentionDocument
 from models.feature_sources.stream_checks import StreamMismatch
@@ -235,17 +237,13 @@ def test_compiling_is_no_part_of_the_seconds_that_are_told(
 ) -> None:
     delays = iter([1.0, 0.0])
     monkeypatch.setattr(engine, "describe_and_caption", lambda *_: time.sleep(next(delays)))
-    (seconds,) = [
-        captioner.seconds for captioner in engine.warm_up().captioners if captioner.seconds is not None
-    ]
-    assert seconds < 1
+    assert engine.measure("other") < 1
 
 
 def test_warming_up_tells_what_there_is(engine: Engine) -> None:
     info = engine.warm_up()
     assert [captioner.name for captioner in info.captioners] == ["other", "stats", "ensemble"]
-    assert [bool(captioner.seconds) for captioner in info.captioners] == [False, True, False]
-    assert sorted(info.unmeasured) == ["ensemble", "other"]
+    assert sorted(info.unmeasured) == ["ensemble", "other", "stats"], "the start waits for no measuring"
     for name in info.unmeasured:
         info = info.measured(name, engine.measure(name))
     assert all(captioner.seconds for captioner in info.captioners)
@@ -329,6 +327,27 @@ def test_a_stream_set_asked_for_by_name_leaves_out_who_eats_something_else(
     assert "No captioner takes the stream set stats" in str(refused.value)
     assert "stats was trained on grid (efficientnet-lite2 / 9656183eaeaf / " in str(refused.value)
     assert "makes i3d_rgb_grid, and not grid" in str(refused.value)
+
+
+def test_a_captioner_whose_networks_lack_their_weights_is_left_out(
+    mixed: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an installed package, which cannot ask for those of I3D."""
+
+    def find(name: str, **named: Any) -> Any:
+        if name == "i3d_rgb":
+            raise WeightsMissing("i3d_rgb is not here.")
+        return find_weights(name, **named)
+
+    find_weights = load.find_weights
+    monkeypatch.setattr(load, "find_weights", find)
+    folder = settings.weights.parent / "lacking"
+    write_captioner(folder, "pictures")
+    write_captioner(folder, "motion", diet=motion())
+    lacking = settings.model_copy(update={"weights": folder})
+    assert [info.name for info in Engine(lacking).info.captioners] == ["pictures"]
+    with pytest.raises(EngineStartFailed, match="motion are missing"):
+        Engine(lacking.model_copy(update={"captioners": "motion"}))
 
 
 def test_other_weights_than_it_was_trained_on_keep_a_captioner_from_being_served(

@@ -19,7 +19,7 @@ from app.jobs.keeping.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
 from app.search.jobs import moments_of_jobs, search_jobs
 from app.settings import Settings
-from app.terminal import MODULE as PROGRAM
+from app.terminal import PROGRAM
 from tests.app.scripted_worker import FRAME_SIZE, SAMPLED, ScriptedWorker
 from tests.app.segments.colour_space import ColourSpace, Vectors
 

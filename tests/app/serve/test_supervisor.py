@@ -35,7 +35,7 @@ READY = "Reelword is ready at "
 
 
 class Served:
-    """``python -m app serve`` with its address and the lines that it prints."""
+    """``reelword serve`` with its address and the lines that it prints."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process

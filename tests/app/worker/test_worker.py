@@ -13,12 +13,13 @@ import psutil
 import pytest
 import redis
 
+from app.cli.service.run import NICENESS
 from app.jobs.job import Keys
 from app.jobs.queue import worker_prefix
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
-from app.worker.worker import NICENESS
+from app.worker.intake import QUIET_SECONDS
 from models.caption import AttentionDocument
 from tests.app.captioners import write_all
 from tests.app.workers import Service, eventually, service
@@ -121,7 +122,7 @@ def test_an_idle_worker_measures_the_captioners_that_nobody_waited_for(crew: Ser
 
 def test_a_worker_that_measures_ends_at_once_where_it_is_told_to(crew: Service) -> None:
     worker = crew.start_worker(REELWORD_ENGINE="tests.app.engines:SlowToMeasure", REELWORD_DRAIN_SECONDS="1")
-    time.sleep(1)  # it is idle at once, and measures
+    time.sleep(QUIET_SECONDS + 2)  # it has been idle long enough, and measures
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(30) == 0
 

@@ -15,13 +15,14 @@ from PIL import Image
 from torch import Tensor
 from torchvision.ops import nms
 
-from extractors.catalog.detectors import FAMILIES, Detector, RegionsExtractor, TwoStageDetector, parse_count
+from extractors.catalog.detectors import FAMILIES, Detector, RegionsExtractor, TwoStageDetector
 from extractors.catalog.torchvision_detectors import SETTINGS, TorchvisionDetector, build_untrained
 from extractors.detection import backbone, bottom_up, faster_rcnn, two_stage
 from extractors.detection.bottom_up import BottomUp, RegionRule, suppress_overlaps
 from extractors.detection.detectron2 import Detectron2, is_installed
+from extractors.detection.faster_rcnn import DetectionRule
 from extractors.detection.proposals import ProposalRule
-from extractors.detection.regions import DetectionRule, Regions, pad_regions
+from extractors.detection.regions import Regions, pad_regions, parse_count
 from extractors.detection.two_stage import StageRunners, TwoStage
 from extractors.extractor import ExtractorOptions, UnknownExtractor, create
 from extractors.features import Frames, Stream

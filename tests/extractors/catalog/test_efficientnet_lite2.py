@@ -18,7 +18,7 @@ from extractors.catalog.efficientnet_lite2 import (
     load_packaged,
 )
 from extractors.engines.engine import EngineName
-from extractors.extractor import UnknownExtractor, create
+from extractors.extractor import ExtractorOptions, UnknownExtractor, create
 from extractors.features import Frames
 from extractors.networks.efficientnet_lite import EfficientNetLite
 
@@ -38,12 +38,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def extractor(cache: Path) -> EfficientNetLite2:
-    return EfficientNetLite2(cache=cache)
+    return EfficientNetLite2(ExtractorOptions(cache=cache))
 
 
 @pytest.fixture(scope="module")
 def exact() -> EfficientNetLite2:
-    return EfficientNetLite2(engine="torch", precision="fp32")
+    return EfficientNetLite2(ExtractorOptions(engine="torch", precision="fp32"))
 
 
 def pattern(side: int) -> NDArray[np.uint8]:
@@ -137,7 +137,7 @@ def test_bf16_keeps_the_direction_of_every_frame(
 ) -> None:
     if not torch.cpu.get_capabilities().get("avx512_bf16"):
         pytest.skip("no bf16 on this processor")
-    half = EfficientNetLite2(engine=engine, precision="bf16", cache=cache)
+    half = EfficientNetLite2(ExtractorOptions(engine=engine, precision="bf16", cache=cache))
     assert half.spec.precision == "bf16"
     assert half.spec.identity == exact.spec.identity
     pictures = [picture(name)[None] for name in CLASSES]
@@ -149,7 +149,7 @@ def test_bf16_keeps_the_direction_of_every_frame(
 
 
 def test_openvino_in_fp32_gives_torch_numbers(exact: EfficientNetLite2, cache: Path) -> None:
-    ours = EfficientNetLite2(engine="openvino", precision="fp32", cache=cache)
+    ours = EfficientNetLite2(ExtractorOptions(engine="openvino", precision="fp32", cache=cache))
     pictures = pattern(224)[None].repeat(3, 0)
     np.testing.assert_allclose(ours.grid(pictures), exact.grid(pictures), atol=2e-3)
 
@@ -157,7 +157,7 @@ def test_openvino_in_fp32_gives_torch_numbers(exact: EfficientNetLite2, cache: P
 def test_a_gpu_gives_the_cpu_numbers(exact: EfficientNetLite2) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    gpu = EfficientNetLite2("cuda", precision="fp32")
+    gpu = EfficientNetLite2(ExtractorOptions(torch.device("cuda"), precision="fp32"))
     frames = video(5, 90, 160)
     (ours,), (theirs,) = gpu.extract([frames]), exact.extract([frames])
     difference = (ours["grid"].values.float() - theirs["grid"].values.float()).abs()
@@ -174,7 +174,7 @@ def test_the_stages_are_the_plain_networks_maps_of_that_size(network: EfficientN
             x = block(x)
             maps.append(x)
     wanted = {"stage_14": [m for m in maps if m.shape[2] == 14][-1], "stage_7": maps[-1]}
-    stages = EfficientNetStages(engine="torch", precision="fp32")
+    stages = EfficientNetStages(ExtractorOptions(engine="torch", precision="fp32"))
     given = stages.of_pictures(pattern(224)[None])
     assert given.keys() == wanted.keys() == stages.shapes.keys()
     for name, values in given.items():

@@ -16,7 +16,7 @@ from extractors.catalog.efficientnet_lite2 import load_packaged
 from extractors.catalog.efficientnet_lite3 import NETWORK, SIDE, EfficientNetLite3, Lite3FromBytes
 from extractors.engines.engine import EngineName
 from extractors.engines.openvino import openvino
-from extractors.extractor import create
+from extractors.extractor import ExtractorOptions, create
 from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite, from_layers
 from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WeightsDamaged, WrongCheckpoint
@@ -52,12 +52,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def extractor(cache: Path) -> EfficientNetLite3:
-    return EfficientNetLite3(cache=cache)
+    return EfficientNetLite3(ExtractorOptions(cache=cache))
 
 
 @pytest.fixture(scope="module")
 def exact() -> EfficientNetLite3:
-    return EfficientNetLite3(engine="torch", precision="fp32")
+    return EfficientNetLite3(ExtractorOptions(engine="torch", precision="fp32"))
 
 
 def views(name: str) -> list[Picture]:
@@ -279,7 +279,7 @@ def known_pictures() -> Picture:
 
 
 def test_openvino_in_fp32_gives_torch_numbers(exact: EfficientNetLite3, cache: Path) -> None:
-    ours = EfficientNetLite3(engine="openvino", precision="fp32", cache=cache)
+    ours = EfficientNetLite3(ExtractorOptions(engine="openvino", precision="fp32", cache=cache))
     given, wanted = (each.of_pictures(known_pictures())["lite3_grid"] for each in (ours, exact))
     np.testing.assert_allclose(given, wanted, atol=1e-2)  # of values up to 13, as float16
 
@@ -290,7 +290,7 @@ def test_bf16_keeps_the_direction_of_every_picture(
 ) -> None:
     if not torch.cpu.get_capabilities().get("avx512_bf16"):
         pytest.skip("no bf16 on this processor")
-    half = EfficientNetLite3(engine=engine, precision="bf16", cache=cache)
+    half = EfficientNetLite3(ExtractorOptions(engine=engine, precision="bf16", cache=cache))
     assert half.spec.identity == exact.spec.identity
     grids = [each.of_pictures(known_pictures())["lite3_grid"].astype(np.float32) for each in (half, exact)]
     for ours, theirs in zip(*grids, strict=True):
@@ -300,7 +300,7 @@ def test_bf16_keeps_the_direction_of_every_picture(
 def test_seeded_weights_need_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
     monkeypatch.setenv("REELWORD_MANIFEST", str(tmp_path / "missing.toml"))
-    extractor = EfficientNetLite3(engine="torch", precision="fp32", weights="seeded")
+    extractor = EfficientNetLite3(ExtractorOptions(engine="torch", precision="fp32", weights="seeded"))
     assert extractor.spec.weights_sha256 == "seeded"
     pixels = torch.from_numpy(pattern(224))[None]
     with torch.inference_mode():

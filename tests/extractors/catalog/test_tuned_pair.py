@@ -24,7 +24,7 @@ from extractors.catalog.tuned_pair import (
     make_spec,
 )
 from extractors.engines.engine import EngineName
-from extractors.extractor import create
+from extractors.extractor import ExtractorOptions, create
 from extractors.features import Frames, Stream
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite
@@ -198,13 +198,13 @@ def test_openvino_in_fp32_gives_torch_numbers(tuned_file: Path) -> None:
 
 
 def test_the_name_tag_tells_of_all_three_files(tuned_file: Path) -> None:
-    spec = TunedPair(engine="torch", precision="fp32").spec
+    spec = TunedPair(ExtractorOptions(engine="torch", precision="fp32")).spec
     assert spec.weights_sha256 == sha256_of(tuned_file)
     packaged = [find_weights(name).sha256 for name in ("efficientnet-lite2", "efficientnet-lite3")]
     assert all(sha256 in spec.preprocessing for sha256 in packaged)
     assert spec.identity == make_spec(spec.weights_sha256, *packaged).identity
     for plain in (EfficientNetLite2, EfficientNetLite3):
-        assert spec.identity != plain(engine="torch", precision="fp32").spec.identity
+        assert spec.identity != plain(ExtractorOptions(engine="torch", precision="fp32")).spec.identity
 
 
 def test_the_repositorys_file_is_checked_like_any_other(
@@ -239,6 +239,7 @@ def test_seeded_weights_need_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
     monkeypatch.setenv("REELWORD_MANIFEST", str(tmp_path / "missing.toml"))
     made = (TunedPair, EfficientNetLite2, EfficientNetLite3)
-    specs = [each(engine="torch", precision="fp32", weights="seeded").spec for each in made]
+    options = ExtractorOptions(engine="torch", precision="fp32", weights="seeded")
+    specs = [each(options).spec for each in made]
     assert [spec.weights_sha256 for spec in specs] == ["seeded"] * 3
     assert len({spec.identity for spec in specs}) == 3

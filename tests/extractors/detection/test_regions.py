@@ -8,7 +8,8 @@ from torch import Tensor
 from torchvision.ops import nms
 
 from extractors.detection.bottom_up import RegionRule, select_regions, suppress_overlaps
-from extractors.detection.regions import DetectionRule, Regions, pad_regions, select_detections
+from extractors.detection.faster_rcnn import DetectionRule, select_detections
+from extractors.detection.regions import Regions, pad_regions
 from tests.extractors.slow_boxes import cut, is_solid, overlap_of
 
 SIZE = (60, 80)

@@ -15,9 +15,8 @@ from torch import Tensor
 from torchvision.ops import box_iou
 
 from extractors.detection.bottom_up import BottomUp
-from extractors.detection.faster_rcnn import FasterRCNN
+from extractors.detection.faster_rcnn import DetectionRule, FasterRCNN
 from extractors.detection.proposals import ProposalRule
-from extractors.detection.regions import DetectionRule
 from tests.extractors.golden.golden import Case
 
 Tensors = Mapping[str, Tensor]

@@ -220,7 +220,7 @@ def test_another_port_serves_where_the_first_is_missing(folder: WeightsFolder) -
     ("name", "remedy"),
     [
         ("whole", r"weights get whole`, or get https://weights\.example/small\.pth elsewhere .*--as whole"),
-        ("other", r"a friend has it; then run `python -m app weights add FILE --as other`"),
+        ("other", r"a friend has it; then run `reelword weights add FILE --as other`"),
         ("ours", r"weights/nets/net\.pth, which comes with Reelword, is not here: .*--as ours"),
         (
             "packed",

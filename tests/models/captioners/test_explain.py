@@ -14,7 +14,7 @@ from models.captioner import AnyCaptioner
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions, decode
 from models.decoding.written_captions import join
-from models.feature_sources.stream_checks import StreamMismatch, caption, optional_streams
+from models.feature_sources.stream_checks import StreamMismatch, caption
 from tests.models.parts import find_part, list_names
 from tests.models.tiny import (
     BOXES,
@@ -165,8 +165,8 @@ def test_a_caption_without_words_has_attention_without_rows() -> None:
 def test_sound_may_be_missing_and_nothing_else() -> None:
     """The boxes stand for the sound of tiny_refocus."""
     captioner = tiny_refocus()
-    assert optional_streams(checkpoint(captioner)) == {"boxes"}
+    assert captioner.optional_streams == {"boxes"}
     assert best_of(captioner, [{"grid": video["grid"]} for video in videos(LENGTHS)])
     with pytest.raises(StreamMismatch, match="refocus needs the stream 'grid'"):
         best_of(captioner, [{"boxes": videos((2,))[0]["boxes"]}])
-    assert optional_streams(checkpoint(tiny_stats())) == frozenset()
+    assert tiny_stats().optional_streams == frozenset()

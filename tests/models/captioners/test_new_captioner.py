@@ -107,7 +107,8 @@ def train(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     [
         ("captioner.toml", "about", "abuot", "abuot"),
         ("captioner.toml", "captioners.mean", "captioners.median", "describes median, and network.py"),
-        ("streams.py", "STREAM_SETS", "SETS", "STREAM_SETS"),
+        ("streams.py", "def fit", "def read", "fit"),
+        ("captioner.toml", "width = 2048", "breadth = 2048", "breadth"),
         ("network.py", "import torch.nn", "import nowhere.nn", "nowhere"),
     ],
 )

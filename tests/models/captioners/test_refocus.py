@@ -16,7 +16,7 @@ from models.captioners.refocus.encoder import KBiGRU
 from models.captioners.refocus.network import Refocus, RefocusMemory, refocusing_loss
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions, decode
-from models.inputs import InputStream
+from models.inputs import InputStream, collate_inputs
 from models.likelihood import teacher_force
 from models.training_phase import PhaseBatch, PhaseLoss
 from models.vocabulary import BOS, Vocabulary, pad_captions
@@ -105,7 +105,8 @@ def test_every_key_frame_may_differ_in_one_batch() -> None:
 def test_known_key_frames_are_used() -> None:
     captioner = tiny_refocus(CONFIGS["vre"])
     features = clips()
-    memory = captioner.encode(features, torch.tensor([5, 0, 1]))
+    batches = collate_inputs(features, captioner.inputs, torch.device("cpu"), captioner.optional_streams)
+    memory = captioner.encode_batches(batches, torch.tensor([5, 0, 1]))
     assert memory.encoding.key.tolist() == [5, 0, 1]
     slow = RefocusReference(weights_of(captioner), captioner.config)
     for i, key in enumerate((5, 0, 1)):

@@ -42,7 +42,7 @@ from tests.models.tiny import (
 )
 
 Members: TypeAlias = dict[str, AnyCaptioner]
-OPTIONS = DecodingOptions(beam_size=3, max_length=5)
+OPTIONS = DecodingOptions(beam_size=3, max_length=5, explanation="both")
 
 
 def embedding() -> SemanticEmbedding:

@@ -26,7 +26,7 @@ from tests.models.combining.test_caption_writers import competed, embedding
 from tests.models.pretrained.tiny_folders import random_video, write_blip, write_git
 from tests.models.tiny import SPEC, tiny_g2l, tiny_stats, videos
 
-OPTIONS = DecodingOptions(beam_size=3, max_length=5)
+OPTIONS = DecodingOptions(beam_size=3, max_length=5, explanation="both")
 FRAMES = [random_video(6, seed=seed) for seed in range(3)]
 CARD = Card(SemanticEmbedding.name, {"grid": SPEC}, {}, {})
 

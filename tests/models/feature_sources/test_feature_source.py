@@ -17,8 +17,7 @@ from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
-from models.captioners.registry import list_stream_sets
-from models.captioners.stats.streams import STATS
+from models.captioners.registry import find_stream_set, list_stream_sets
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
@@ -103,7 +102,7 @@ def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: ExtractorPool, cli
     """Pictures look at three of twenty frames, motion at all of them; alone and together alike."""
     alone, joint = (
         build_feature_source([DEMO], pool, frames=3),
-        build_feature_source([DEMO, STATS], pool, frames=3),
+        build_feature_source([DEMO, find_stream_set("stats")], pool, frames=3),
     )
     assert isinstance(joint, CombinedFeatureSource)
     assert joint.sampling_of("grid") == "3 frames, each from the middle of an equal part"

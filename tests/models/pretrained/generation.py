@@ -16,12 +16,11 @@ from models.pretrained.captioner import PretrainedCaptioner
 
 #: How long the captions of the tests may be.
 LENGTH = 9
+LOOKING = DecodingOptions(max_length=LENGTH, explanation="attention")
 SEARCHES = {
-    "greedy": DecodingOptions(method="greedy", max_length=LENGTH, length_penalty=1.0),
-    "beam": DecodingOptions(beam_size=4, num_captions=3, max_length=LENGTH, length_penalty=0.7),
-    "plain beam": DecodingOptions(
-        beam_size=3, num_captions=3, max_length=LENGTH, length_penalty=0.0, suppress_unk=False
-    ),
+    "greedy": LOOKING.changed(method="greedy", length_penalty=1.0),
+    "beam": LOOKING.changed(beam_size=4, num_captions=3, length_penalty=0.7),
+    "plain beam": LOOKING.changed(beam_size=3, num_captions=3, length_penalty=0.0, suppress_unk=False),
 }
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from extractors.features import Frames
+from models.caption import GridAttention
 from models.decoding.options import DecodingOptions
 from models.pretrained.captioner import PretrainedCaptioner
 from tests.models.pretrained.attention_arrays import AttentionArrays
@@ -74,13 +75,26 @@ def train(
 
 
 def assert_finds_pasted(captioner: PretrainedCaptioner[Any], frames: int, side: int, share: float) -> None:
-    """Twelve new videos are named rightly, each word's attention with at least ``share`` in its picture."""
+    """Twelve new videos are named rightly, each word's attention with at least ``share`` in its picture.
+
+    Its evidence names the picture's moment, and the heaviest cell lies in the picture.
+    """
     asked = [paste(10**6 + place, frames, side) for place in range(12)]
-    found = captioner.caption([each.video for each in asked], DecodingOptions(method="greedy", max_length=4))
+    options = DecodingOptions(method="greedy", max_length=4, explanation="both")
+    found = captioner.caption([each.video for each in asked], options)
     assert [best.text for (best,) in found] == [each.word for each in asked]
     assert {each.word for each in asked} == set(COLOURS)
     for each, (best,) in zip(asked, found, strict=True):
         assert each.mass(AttentionArrays.of_caption(best), 0) > share
+        assert best.attention is not None
+        evidence = best.attention.evidence
+        assert evidence is not None
+        assert evidence.moments == [each.frame]
+        assert isinstance(evidence.spatial, GridAttention)
+        cells = np.array((evidence.spatial.weights[0] or [])[each.frame])
+        row, column = np.unravel_index(int(cells.argmax()), (evidence.spatial.rows, evidence.spatial.columns))
+        assert int(2 * row // evidence.spatial.rows) == each.quadrant[0]
+        assert int(2 * column // evidence.spatial.columns) == each.quadrant[1]
 
 
 def normalised(videos: list[Pasted], processor: Any) -> Tensor:

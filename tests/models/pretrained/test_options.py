@@ -32,9 +32,9 @@ REFUSED = {
     "temperature": DecodingOptions(temperature=0.5),
     "length_penalty": DecodingOptions(length_penalty="wu_0.9"),
 }
-#: seed and attention are the captioner's own; diversity_lambda is read with groups alone; name_once is a rule
-#: for vocabularies of words; fusion_rule is fusion's.
-ELSEWHERE = {"seed", "attention", "diversity_lambda", "name_once", "fusion_rule"}
+#: seed, attention and explanation are the captioner's own; diversity_lambda is read with groups alone;
+#: name_once is a rule for vocabularies of words; fusion_rule is fusion's.
+ELSEWHERE = {"seed", "attention", "explanation", "diversity_lambda", "name_once", "fusion_rule"}
 
 
 @pytest.mark.parametrize("option", MAPPED)

@@ -94,7 +94,7 @@ def test_other_texts_and_other_videos_change_nothing(captioner: Any) -> None:
 def test_videos_are_encoded_once_for_captions_and_scores(
     captioner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = DecodingOptions(beam_size=2, num_captions=2, max_length=5)
+    options = DecodingOptions(beam_size=2, num_captions=2, max_length=5, explanation="attention")
     captions, scores = captioner.caption(VIDEOS, options), captioner.score_texts(VIDEOS, [TEXT, TEXT])
     encoded = captioner.encode(VIDEOS)
     monkeypatch.setattr(captioner, "_encode", None)

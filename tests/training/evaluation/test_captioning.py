@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from extractors.catalog.tuned_pair import TunedPair
+from extractors.extractor import ExtractorOptions
 from extractors.features import Frames
 from models.checkpoint import WEIGHTS, load_captioner, load_checkpoint, save_checkpoint
 from models.combining.caption_writers import SingleWriter
@@ -53,13 +54,13 @@ def folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> CaptioningRun:
-    extractor = TunedPair(cache=tmp_path_factory.mktemp("models"))
+    extractor = TunedPair(ExtractorOptions(cache=tmp_path_factory.mktemp("models")))
     return CaptioningRun(SingleWriter(load_captioner("stats")), extractor, OPTIONS)
 
 
 @pytest.fixture(scope="module")
 def evaluation(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
-    """What ``python -m app evaluate stats --shuffled`` computes; METEOR's Java starts once for all tests."""
+    """What ``reelword evaluate stats --shuffled`` computes; METEOR's Java starts once for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REELWORD_DATA", str(tmp_path_factory.mktemp("data")))
         source = EvaluationSource(images=folder, captions=folder / "photos_captions.json", split="val")

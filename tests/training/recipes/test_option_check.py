@@ -1,4 +1,4 @@
-"""Every option of ``python -m app train`` is read by the run, or refused in a sentence."""
+"""Every option of ``reelword train`` is read by the run, or refused in a sentence."""
 
 from __future__ import annotations
 

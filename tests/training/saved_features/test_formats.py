@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
 from app.cli.main import cli as app
-from app.terminal import MODULE as PROGRAM
+from app.terminal import PROGRAM
 from extractors.decoder.decoder import Decoder
 from extractors.features import Stream, StreamSpec
 from extractors.video_features.feature_files import (

@@ -242,7 +242,7 @@ FITTING = Windows(16, 16)
         ),
         (lambda at: extract(at, CLIP.id, FITTING, 7), "i3d_rgb_grid is 7 wide, and .* has it 2048 wide"),
         (lambda at: extract(extract(at, CLIP.id, FITTING), OTHER.id, Windows(16, 8)), "step_size: 8, not 16"),
-        (lambda at: at, "has no folder i3d_rgb: make it with python -m app extract"),
+        (lambda at: at, "has no folder i3d_rgb: make it with reelword extract"),
     ],
 )
 def test_features_of_extract_with_other_windows_are_refused(

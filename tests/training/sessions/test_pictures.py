@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
+from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
-from models.captioners.dual_afr.streams import DEMO_STAGES, DEMO_TUNED_STAGES
 from models.captioners.registry import find_captioner, find_stream_set, list_captioners, list_stream_sets
 from models.captioners.stats.config import StreamConfig
 from models.captioners.stats.network import STaTS
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.feature_sources.stream_checks import StreamMismatch
-from models.stream_set import DEMO, DEMO_MOTION, DEMO_TUNED, UnknownStream
+from models.stream_set import DEMO, DEMO_TUNED, UnknownStream
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
 from training.batches.picture_batches import CachedNetwork
@@ -97,7 +97,7 @@ def _take(network: CachedNetwork, _: torch.device) -> CachedNetwork:
 
 
 def test_a_teacher_of_other_weights_is_not_fed(monkeypatch: pytest.MonkeyPatch) -> None:
-    describer = CachedNetwork(EfficientNetLite2(engine="torch", precision="fp32"), VIEWS)
+    describer = CachedNetwork(EfficientNetLite2(ExtractorOptions(engine="torch", precision="fp32")), VIEWS)
     monkeypatch.setitem(PICTURE_NETWORKS, EfficientNetLite2.name, partial(_take, describer))
     older = replace(describer.network.spec, weights_sha256="0" * 64)
     with pytest.raises(StreamMismatch, match=r"stats was trained on another grid .*000000000000"):
@@ -126,7 +126,7 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
     assert inputs.specs["grid"].identity == EfficientNetLite2().spec.identity
     assert [each.views for each in inputs.networks] == [VIEWS]
     for name, streams in list_stream_sets().items():
-        if streams not in (DEMO, DEMO_STAGES, DEMO_TUNED, DEMO_TUNED_STAGES, DEMO_MOTION):
+        if not name.startswith("demo"):
             with pytest.raises(NeedsVideo, match=f"the stream set {name} looks at video"):
                 PictureInputs.build(streams, streams.streams)
 
@@ -135,13 +135,14 @@ def test_pictures_feed_the_demos_sets_alone() -> None:
 def test_a_captioner_is_fed_by_the_networks_that_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run by torch, for which nothing has to be converted."""
     for network in (EfficientNetLite2, EfficientNetStages):
-        describer = CachedNetwork(network(engine="torch", precision="fp32"), VIEWS)
+        describer = CachedNetwork(network(ExtractorOptions(engine="torch", precision="fp32")), VIEWS)
         monkeypatch.setitem(PICTURE_NETWORKS, network.name, partial(_take, describer))
-    assert [each.network.spec.network for each in PictureInputs.build(DEMO_STAGES, ["grid"]).networks] == [
+    stages = find_stream_set("demo-stages")
+    assert [each.network.spec.network for each in PictureInputs.build(stages, ["grid"]).networks] == [
         "efficientnet-lite2"
     ]
     names = [stream.name for stream in list_streams(find_captioner("dual_afr").make_demo_config())]
-    inputs = PictureInputs.build(DEMO_STAGES, names)
+    inputs = PictureInputs.build(stages, names)
     assert list(inputs.specs) == names
     shapes = [sorted(each.network.shapes) for each in inputs.networks]
     assert shapes == [["efficientnet-lite2_logits", "grid"], ["stage_14", "stage_7"]]

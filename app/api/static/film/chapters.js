@@ -83,16 +83,17 @@ export class Chapters {
     for (const row of this.rows) row.firstChild.tabIndex = row.firstChild === button ? 0 : -1;
   }
 
-  // The one at which the film stands.
+  // The one at which the film stands; returns whether it is another than before.
   moved(seconds) {
     const number = this.segments.findIndex(({ start, end }) => start <= seconds && seconds < end);
-    if (number === this.current) return;
+    if (number === this.current) return false;
     this.rows[this.current]?.firstChild.classList.remove("is-here");
     this.rows[number]?.firstChild.classList.add("is-here");
     this.current = number;
+    return true;
   }
 
-  // Which one's words are on show, or null for those of the whole film.
+  // Which one's words are on show.
   mark(number) {
     this.rows.forEach((row, k) => setCurrent(row.firstChild, k === number));
   }

@@ -21,6 +21,12 @@ export class Comparison {
     this.draw();
   }
 
+  // Opens what the captioner after the one on show has written.
+  next() {
+    const done = this.film ? this.films.sameFilm(this.film).filter(({ state }) => state === "succeeded") : [];
+    if (done.length > 1) this.open(done[(done.indexOf(this.film) + 1) % done.length]);
+  }
+
   missing() {
     const there = new Set(this.films.sameFilm(this.film).map(({ captioner }) => captioner));
     return this.options.names.filter((name) => !there.has(name));

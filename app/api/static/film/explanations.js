@@ -30,12 +30,7 @@ const WORD_VIEWS = {
   table: (part, rows) => rows.map((row) => make("li", rowText(part, row))),
 };
 
-// The moments that are marked on the timeline.
-export function keyMoments({ extras }, word) {
-  return extras.filter(({ kind, words }) => kind === "moments" && words).flatMap(({ words }) => words[word].map(({ moment }) => moment));
-}
-
-// Weights over moments and places are the timeline's and the heat's to show.
+// Weights over moments and places are for the lanes and the heat to show.
 function shares({ over, choices, absent }, weights, text) {
   if (over !== "choices") return [];
   if (!weights) return absent ? [make("li", absent)] : [];
@@ -49,7 +44,6 @@ function momentButtons({ title }, chosen, text, clock, seek) {
     button.onclick = () => seek(moment);
     item.append(k ? (k === chosen.length - 1 ? " and " : ", ") : "", button);
   });
-  item.append(", ringed on the timeline.");
   return item;
 }
 

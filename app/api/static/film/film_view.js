@@ -1,59 +1,67 @@
-// One film on show: it plays, its caption runs under it, and below that its time; while its job is under way, how far that is.
+// One film on show: it plays and reads its caption, lanes under it show which word stands on which moment; while its job is under way, how far that is.
 
-import { endedAs, explain, mayHelpAgain, waiting } from "../text.js";
+import { clock, endedAs, explain, mayHelpAgain, waiting } from "../text.js";
 import { frameUrl, getAttention, getSegmentAttention, segmentFrameUrl } from "../jobs/server.js";
-import { captionView, wordView } from "./explanations.js";
 import { Chapters } from "./chapters.js";
+import { readEvidence } from "./evidence.js";
+import { captionView, wordView } from "./explanations.js";
 import { showFacts } from "./facts.js";
+import { Lanes } from "./lanes.js";
 import { Player } from "./player.js";
-import { Timeline } from "./timeline.js";
-import { Words } from "./words.js";
+import { Subtitle } from "./subtitle.js";
 
 const RECONNECTING = "The connection is lost; trying again. Nothing that was accepted is lost.";
 const UNPLAYABLE = {
-  waiting: "Your browser cannot play this kind of film. Its frames are shown here once it is captioned.",
-  over: "This film cannot be shown here.",
-  none: "The film is shown here once it is captioned.",
+  waiting: "Your browser cannot play this kind of video. Its frames are shown here once it is captioned.",
+  over: "This video cannot be shown here.",
+  none: "The video is shown here once it is captioned.",
 };
+const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
 export class FilmView {
-  // $: finds an element by its id; calm: whether the visitor wants no motion.
-  constructor($, calm) {
-    [this.$, this.calm, this.film, this.job] = [$, calm, null, null];
+  // $: finds an element by its id; calm: whether the visitor wants no motion; told: placed(word or null, seconds).
+  constructor($, calm, told) {
+    Object.assign(this, { $, calm, told, film: null, job: null, evidence: null });
+    this.subtitle = new Subtitle({ caption: $("caption"), heat: $("heat"), chip: $("chip") }, {
+      chosen: (word) => this.choose(word),
+      preview: (word) => this.preview(word, null),
+      lit: (word, isPinned) => this.showLit(word, isPinned),
+    });
+    this.lanes = new Lanes(
+      { box: $("lanes"), rows: $("lane-rows"), strip: $("strip"), band: $("band"), head: $("head"), place: $("place"), first: $("first"), last: $("last") },
+      { seek: (seconds) => this.player.seek(seconds), word: (word, seconds) => this.choose(word, seconds), preview: (word, seconds) => this.preview(word, seconds), loop: (part) => this.loop(part) },
+    );
     this.player = new Player(
-      { stage: $("stage"), video: $("video"), slide: $("slide"), note: $("unplayable"), play: $("play"), sound: $("sound"), time: $("time") },
-      { moved: (seconds) => this.moved(seconds), kind: () => this.showNote() },
-    );
-    this.timeline = new Timeline(
-      { box: $("timeline"), strip: $("strip"), bars: $("bars"), place: $("place"), head: $("head"), first: $("first"), last: $("last"), even: $("even") },
-      { seek: (seconds) => { this.words.stopTour(); this.player.seek(seconds); }, moment: (moment) => { this.words.stopTour(); this.player.pause(); this.words.goTo(moment, true); } },
-    );
-    this.words = new Words(
-      { caption: $("caption"), looked: $("looked"), legend: $("legend"), heat: $("heat") }, this.player, this.timeline,
-      { word: (word) => this.showWordView(word) },
+      { stage: $("stage"), video: $("video"), slide: $("slide"), note: $("unplayable"), play: $("play"), sound: $("sound"), loop: $("loop"), time: $("time") },
+      { moved: (seconds) => this.moved(seconds), kind: () => this.showNote(), began: () => this.subtitle.pin(-1), looped: (part) => this.lanes.markLoop(part) },
     );
     this.chapters = new Chapters(
       { box: $("chapters"), list: $("chapters-list"), search: $("chapters-search"), found: $("chapters-found"), links: $("chapters-links") },
-      (number) => this.showChapter(number),
+      (number) => { this.player.seek(this.chapters.segments[number].start); this.showChapter(number); },
     );
-    $("whole").addEventListener("click", () => this.showWhole());
-    $("heat-switch").addEventListener("click", () => $("heat-switch").setAttribute("aria-pressed", String(this.words.toggleHeat())));
-    $("tour").addEventListener("click", () => (this.words.isTouring ? this.words.stopTour() : this.tour()));
-    $("play").addEventListener("click", () => this.words.stopTour(), { capture: true });
   }
 
   // A film that is sent, or waits, or is over: what is known of it at once.
   open(film) {
-    [this.film, this.job, this.attention] = [film, null, null];
-    for (const id of ["working", "problem", "timeline", "own", "more", "heat-switch", "tour", "whole"]) this.$(id).hidden = true;
-    this.$("film").hidden = false;
+    Object.assign(this, { film, job: null, evidence: null, isPreviewing: false, chapter: -1 });
+    for (const id of ["working", "problem", "own", "more", "spotlight", "heat-switch"]) this.$(id).hidden = true;
     this.$("own-word").replaceChildren();
-    for (const id of ["first", "last", "announced"]) this.$(id).textContent = "";
-    this.$("ends-legend").hidden = true;
-    this.words.clear();
+    this.$("announced").textContent = "";
+    this.subtitle.clear();
+    this.lanes.show([0, film.duration || 1], [], null, film.duration || 1);
     this.chapters.open(film.id || null);
-    const sources = film.local ? [film.local] : [];
-    this.player.open({ sources, duration: film.duration || 0, begin: !this.calm && film.state !== "succeeded" });
+    this.$("film").classList.toggle("is-waiting", UNDER_WAY.includes(film.state));
+    this.player.open({ sources: film.local ? [film.local] : [], duration: film.duration || 0, begin: !this.calm && film.state !== "succeeded" });
+  }
+
+  // A finished example from static files: {job, attention, video, strip, poster}.
+  showExample(example) {
+    this.open({ state: "succeeded", name: example.title, example });
+    const { job, attention, urls } = example;
+    this.job = job;
+    this.player.open({ sources: [urls.video], frames: this.frames(), duration: job.media.duration, size: [job.media.width, job.media.height], begin: !this.calm });
+    this.say(attention, job.caption, job.sampled, [0, job.media.duration], this.frames());
+    if (this.calm) this.player.seek(this.evidence.moments[this.evidence.words.find(({ moment }) => moment !== null)?.moment ?? 0].sought);
   }
 
   // How far it is, in words and as a bar; part is null where that is not known.
@@ -71,15 +79,25 @@ export class FilmView {
     this.job = { ...this.job, ...job };
     if (job.media?.width) this.player.add(this.known(job));
     this.chapters.show(job.segments);
-    this.working(waiting(job), job.state === "queued" ? 0 : job.progress);
+    this.working(this.progressOf(this.job), job.state === "queued" ? 0 : job.progress);
+  }
+
+  // Of a film that is cut: how many shots are done, up to where, and how long the rest takes at that speed.
+  progressOf(job) {
+    const done = this.chapters.segments;
+    const [length, reached] = [job.media?.duration, done.at(-1)?.end];
+    if (job.state !== "running" || !done.length || !length) return waiting(job);
+    const since = (Date.now() - Date.parse(job.started_at)) / 1000;
+    const left = Number.isFinite(since) ? Math.max(1, Math.round((since / reached) * (length - reached))) : null;
+    return `Shot ${done.length} · ${clock(reached, false)} of ${clock(length, false)}${left && reached < length ? ` · about ${left < 90 ? `${left} s` : `${Math.round(left / 60)} min`} left` : ""}`;
   }
 
   showConnection(state) {
     if (state === "lost") this.working(RECONNECTING, null);
-    else if (this.job) this.working(waiting(this.job), this.job.progress);
+    else if (this.job) this.working(this.progressOf(this.job), this.job.progress);
   }
 
-  // What a job's document tells the player.
+  // What a job's document says to the player.
   known({ urls, media }) {
     const { width, height, duration = 0, has_audio: hasSound = false } = media || {};
     return { sources: [this.film.local, urls?.video].filter(Boolean), duration, hasSound, size: width ? [width, height] : null };
@@ -95,30 +113,34 @@ export class FilmView {
     this.showNote();
   }
 
-  // A job that is over. Returns whether it has a caption.
+  // A job that is over.
   async showEnd(job, canBeSentAgain, isNew) {
     this.job = job;
     if (job.state !== "succeeded") {
-      this.fail(job.error || { detail: `${endedAs(job.state)}.`, hint: canBeSentAgain ? "" : "Send the film again to have it captioned." }, canBeSentAgain);
+      this.fail(job.error || { detail: `${endedAs(job.state)}.`, hint: canBeSentAgain ? "" : "Send the video again to have it captioned." }, canBeSentAgain);
       return;
     }
     const { film } = this;
-    const { body: attention, status } = job.model?.options?.attention === false ? {} : await getAttention(job.id);
+    const { body, status } = job.model?.options?.attention === false ? {} : await getAttention(job.id);
     if (film !== this.film) return;
-    this.attention = status === 200 ? attention : null;
+    const attention = status === 200 ? body : null;
     this.$("working").hidden = true;
+    this.$("film").classList.remove("is-waiting");
     this.$("more").hidden = false;
-    showFacts(this.factElements(), job, Boolean(this.attention));
+    showFacts(this.factElements(), job, Boolean(attention));
     this.chapters.show(job.segments);
-    this.player.add({ ...this.known(job), frames: this.frames(), duration: this.duration() });
-    this.player.pause();
-    const own = this.attention ? captionView(job, this.attention) : [];
+    const duration = Math.max(job.media?.duration || 0, ...(attention?.parts || attention?.times || []).map(([, end]) => end), ...(job.sampled || []));
+    this.player.add({ ...this.known(job), frames: this.frames(), duration });
+    const own = attention ? captionView(job, attention) : [];
     this.$("own").hidden = !own.length;
     this.$("own").replaceChildren(...own);
-    this.showWhole();
+    if (this.chapters.segments.length > 1) this.showChapter(Math.max(0, this.chapters.current));
+    else this.say(attention, job.caption, job.sampled || [], [0, duration], this.frames());
     this.$("said").textContent = `Caption: ${job.caption || "no words"}`;
-    if (isNew) this.$("announced").textContent = `Caption of ${job.filename || "the film"}: ${job.caption || "no words"}`;
-    if (isNew && !this.calm && this.attention && !sessionStorage.getItem("reelword.toured")) this.tour();
+    if (isNew) this.$("announced").textContent = `Caption of ${job.filename || "the video"}: ${job.caption || "no words"}`;
+    if (!isNew || this.calm) return;
+    this.player.seek(0);
+    this.player.start();
   }
 
   factElements() {
@@ -126,77 +148,127 @@ export class FilmView {
     return { facts: $("facts"), warnings: $("warnings"), others: $("others"), othersBox: $("others-box"), png: $("link-png"), attention: $("link-attention"), job: $("link-job") };
   }
 
-  duration() {
-    const ends = (this.attention?.parts || this.attention?.times || []).map(([, end]) => end);
-    return Math.max(this.job.media?.duration || 0, ...ends, ...(this.job.sampled || []));
-  }
-
-  // What stands for the film where it cannot be played, and in its timeline.
+  // What stands for the film where it cannot be played, and in its strip.
   frames() {
     const { sampled, segments, id } = this.job;
+    if (this.film.example) return sampled.map((time, k) => ({ time, url: this.film.example.urls.strip, sprite: [k, sampled.length], still: this.film.example.urls.poster }));
     if (segments?.length > 1 && !(sampled?.length > segments.length)) return segments.map(({ representative }, k) => ({ time: representative, url: segmentFrameUrl(id, k) }));
     return (sampled || []).map((time, k) => ({ time, url: frameUrl(id, k) }));
   }
 
-  showWhole() {
-    this.$("whole").hidden = true;
-    this.chapters.mark(-1);
-    this.say(this.attention, this.job.caption, this.job.sampled || [], [0, this.duration()], this.frames());
-  }
-
-  // A chapter's caption in place of the film's, on the stretch of time that is its own.
+  // A chapter's caption, heat and lanes, on the stretch of time that is its own.
   async showChapter(number) {
-    const { film, job } = this;
+    const { film } = this;
     const segment = this.chapters.segments[number];
-    this.words.stopTour();
-    this.player.pause();
-    this.player.seek(segment.start);
-    const { status, body } = await getSegmentAttention(film.id, number);
-    if (film !== this.film) return;
+    if (!segment) return;
+    this.chapter = number;
     this.chapters.mark(number);
-    this.$("whole").hidden = job?.state !== "succeeded";
     const frames = [{ time: segment.representative, url: segmentFrameUrl(film.id, number) }];
-    this.say(status === 200 ? body : null, segment.caption, [segment.representative], [segment.start, segment.end], frames);
+    const say = (attention) => this.say(attention, segment.caption, [segment.representative], [segment.start, segment.end], frames);
+    say(null);
+    const { status, body } = await getSegmentAttention(film.id, number);
+    if (film === this.film && number === this.chapter && status === 200) say(body);
   }
 
   // attention: null where it was not asked for.
   say(attention, caption, sampled, span, frames) {
-    this.shown = attention;
-    const hasWords = Boolean(attention?.words?.length);
-    this.$("timeline").hidden = false;
-    this.$("ends-legend").hidden = !hasWords;
-    this.timeline.show(span, frames, hasWords ? attention.parts || attention.times : [], this.player.length);
-    this.$("tour").hidden = !hasWords;
-    this.$("heat-switch").hidden = !attention?.spatial;
-    this.$("heat-switch").setAttribute("aria-pressed", "true");
+    const at = this.player.at;
+    this.attention = attention?.words?.length ? attention : null;
+    this.evidence = this.attention && readEvidence(this.attention, sampled);
+    this.lanes.show(span, frames, this.evidence, this.player.length);
+    for (const id of ["heat-switch", "spotlight"]) this.$(id).hidden = !this.evidence?.spatial;
     this.$("own-word").replaceChildren();
-    if (hasWords) this.words.show(attention, sampled, attention === this.attention ? this.job.captions?.[0]?.words : null);
-    else this.words.clear(caption || "(no words)");
+    if (this.evidence) this.subtitle.show(this.evidence, this.lanes.clock);
+    else this.subtitle.clear(caption || "(no words)");
+    this.moved(at);
   }
 
-  showWordView(word) {
-    const items = this.shown ? wordView(this.shown, word, this.timeline.clock, (moment) => this.words.goTo(moment, true)) : [];
+  // ---- words ----
+
+  // A word that was clicked, tapped or stepped to: the film goes to its moment and stands there; once more, and it is let go.
+  choose(word, seconds = null) {
+    this.endPreview();
+    if (word < 0 || !this.evidence) return;
+    if (word === this.subtitle.pinned && seconds === null) return void this.letGo();
+    const { moments, words } = this.evidence;
+    this.player.pause();
+    this.subtitle.pin(word);
+    this.player.seek(seconds ?? (words[word].moment === null ? this.player.at : moments[words[word].moment].sought));
+    this.told.placed(words[word].text, this.player.at);
+  }
+
+  letGo() {
+    this.subtitle.pin(-1);
+    this.told.placed(null, 0);
+  }
+
+  // What a pointer is over, for as long as it is: null for nothing any more.
+  preview(word, seconds) {
+    if (word === null && seconds === null) return void this.endPreview();
+    if (!this.evidence && seconds === null) return undefined;
+    this.before ||= { at: this.player.at, wasPlaying: this.player.isPlaying };
+    this.player.pause();
+    this.subtitle.preview(word);
+    const moment = word === null ? null : this.evidence.words[word].moment;
+    if (seconds !== null) this.player.seek(seconds);
+    else if (moment !== null) this.player.seek(this.evidence.moments[moment].sought);
+    return undefined;
+  }
+
+  endPreview() {
+    const { before } = this;
+    this.before = null;
+    this.subtitle.preview(null);
+    if (!before?.wasPlaying) return;
+    this.player.start();
+  }
+
+  loop(part) {
+    this.player.setLoop(true, part);
+    this.player.seek(part[0]);
+    this.player.start();
+  }
+
+  // To the moment so many places after the one that the film stands at.
+  goToMoment(by) {
+    const { moments } = this.evidence || {};
+    if (!moments) return;
+    const at = moments.findIndex(({ end }) => this.player.at < end - 0.01);
+    this.player.pause();
+    this.player.seek(moments[Math.max(0, Math.min((at < 0 ? moments.length - 1 : at) + by, moments.length - 1))].sought);
+  }
+
+  // Turns one way of showing places on, or off; heat and spotlight are never on together.
+  setLook(look) {
+    this.subtitle.as(this.subtitle.look === look ? "none" : look);
+    this.$("heat-switch").setAttribute("aria-pressed", String(this.subtitle.look === "heat"));
+    this.$("spotlight").setAttribute("aria-pressed", String(this.subtitle.look === "spotlight"));
+  }
+
+  showLit(word, isPinned) {
+    this.lanes.light(word, isPinned);
+    const items = this.attention && word >= 0 && isPinned ? wordView(this.attention, word, this.lanes.clock, (moment) => this.player.seek(this.evidence.moments[moment].sought)) : [];
     this.$("own-word").replaceChildren(...items);
-    this.$("heat-switch").setAttribute("aria-pressed", "true");
+    if (this.isSpeaking && word >= 0 && this.player.isPlaying) speechSynthesis.speak(new SpeechSynthesisUtterance(this.evidence.words[word].text));
   }
 
-  tour() {
-    sessionStorage.setItem("reelword.toured", "yes");
-    this.$("tour").textContent = "Stop";
-    this.words.tour(() => { this.$("tour").textContent = "Word by word"; });
+  // Says each word as it lights up.
+  speak() {
+    this.isSpeaking = !this.isSpeaking;
+    this.$("speak").setAttribute("aria-pressed", String(this.isSpeaking));
   }
 
   moved(seconds) {
-    this.timeline?.moved(seconds);
-    this.words?.moved(seconds);
-    this.chapters?.moved(seconds);
+    this.lanes?.moved(seconds);
+    this.subtitle?.moved(seconds);
+    if (this.chapters?.moved(seconds) && this.chapters.segments.length > 1 && this.chapters.current >= 0 && this.chapters.current !== this.chapter) this.showChapter(this.chapters.current);
   }
 
   showNote() {
     if (!this.film) return;
-    const isOver = !["unsent", "sending", "queued", "running"].includes(this.film.state);
+    const isOver = !UNDER_WAY.includes(this.film.state);
     const isNothing = isOver && this.film.state !== "succeeded" && this.player.kind === "none"; // a file that is no film
-    for (const id of ["screen", "controls"]) this.$(id).hidden = isNothing;
+    for (const id of ["screen", "controls", "lanes"]) this.$(id).hidden = isNothing;
     this.$("unplayable").textContent = isOver ? UNPLAYABLE.over : this.film.local ? UNPLAYABLE.waiting : UNPLAYABLE.none;
   }
 }

@@ -6,6 +6,7 @@ const INFERNO = [
 ];
 const LEAST_RANGE = 2;
 const [DIM, GLOW] = [0.24, 0.64];
+const FINE = 72; // pixels a side that heat is computed for, before the browser smooths it over the film
 
 function colour(strength) {
   const place = Math.min(Math.max(strength, 0), 1) * (INFERNO.length - 1);
@@ -20,23 +21,22 @@ function strengths(weights) {
   return weights.map((weight) => Math.max(0, (weight - even) / (top - even)));
 }
 
-// Draws over the film, on a canvas of the screen's own pixels; where there are no weights, nothing.
-export function drawHeat(canvas, spatial, weights, boxes, sharpness = window.devicePixelRatio || 1) {
-  canvas.width = Math.round(canvas.clientWidth * sharpness);
-  canvas.height = Math.round(canvas.clientHeight * sharpness);
-  if (!weights || !canvas.width || !canvas.height) return;
+// Draws over the film. places: {weights, boxes}; look: "heat" in colours, or "spotlight", which darkens all but the place; strength: of the whole, in [0, 1].
+export function drawHeat(canvas, spatial, { weights, boxes }, look, strength, sharpness = window.devicePixelRatio || 1) {
+  const [width, height] = [Math.round(canvas.clientWidth * sharpness), Math.round(canvas.clientHeight * sharpness)];
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  if (!width || !height) return;
   const pen = canvas.getContext("2d");
-  pen.imageSmoothingEnabled = true;
-  pen.imageSmoothingQuality = "high";
-  if (spatial.kind === "grid") drawCells(pen, strengths(weights), edgesOf(spatial), sharpness);
-  else drawBoxes(pen, strengths(weights), boxes, sharpness);
+  pen.clearRect(0, 0, width, height);
+  pen.globalAlpha = strength;
+  if (spatial.kind === "boxes") drawBoxes(pen, strengths(weights), boxes, sharpness);
+  else drawCells(pen, strengths(weights), edgesOf(spatial), look === "spotlight" ? shadeOf : inkOf, sharpness);
+  pen.globalAlpha = 1;
 }
 
-// Whether the captioner saw a part of the picture alone.
-export function seesPart(spatial) {
-  if (spatial?.kind !== "grid") return false;
-  return edgesOf(spatial).some((edges) => edges[0] > 0.01 || edges.at(-1) < 0.99);
-}
+// [red, green, blue, opacity] of a strength.
+const inkOf = (strength) => [...colour(strength), 255 * (DIM + (GLOW - DIM) * strength)];
+const shadeOf = (strength) => [0, 0, 0, 215 * (1 - strength) ** 1.5];
 
 // Where rows and columns begin and end, in [0, 1] of the picture; answers of earlier versions have a view alone.
 export function edgesOf({ rows, columns, view = [0, 0, 1, 1], row_edges, column_edges }) {
@@ -45,15 +45,16 @@ export function edgesOf({ rows, columns, view = [0, 0, 1, 1], row_edges, column_
 }
 
 // Bilinear between the middles of cells, by strength and not by colour, as the picture on the server is.
-function drawCells(pen, strength, [rowEdges, columnEdges], sharpness) {
+function drawCells(pen, strength, [rowEdges, columnEdges], ink, sharpness) {
   const [columns, [y0, height], [x0, width]] = [columnEdges.length - 1, reach(rowEdges, pen.canvas.height), reach(columnEdges, pen.canvas.width)];
-  const small = new OffscreenCanvas(Math.max(1, Math.min(width, 160)), Math.max(1, Math.min(height, 160)));
+  const small = new OffscreenCanvas(FINE, FINE);
   const [down, across] = [betweenMiddles(rowEdges, small.height), betweenMiddles(columnEdges, small.width)];
-  paint(small, (x, y) => {
+  paint(small, ink, (x, y) => {
     const [[upper, lower, fall], [left, right, run]] = [down[y], across[x]];
     const level = (row) => strength[row * columns + left] * (1 - run) + strength[row * columns + right] * run;
     return level(upper) * (1 - fall) + level(lower) * fall;
   });
+  pen.imageSmoothingQuality = "high";
   pen.drawImage(small, x0, y0, width, height);
   if (width > 0.99 * pen.canvas.width && height > 0.99 * pen.canvas.height) return;
   pen.setLineDash([6 * sharpness, 4 * sharpness]);
@@ -76,13 +77,12 @@ export function betweenMiddles(edges, count) {
   });
 }
 
-function paint(canvas, strengthAt) {
+function paint(canvas, ink, strengthAt) {
   const pen = canvas.getContext("2d");
   const pixels = pen.createImageData(canvas.width, canvas.height);
   for (let y = 0; y < canvas.height; y += 1) {
     for (let x = 0; x < canvas.width; x += 1) {
-      const strength = strengthAt(x, y);
-      pixels.data.set([...colour(strength), 255 * (DIM + (GLOW - DIM) * strength)], 4 * (y * canvas.width + x));
+      pixels.data.set(ink(strengthAt(x, y)), 4 * (y * canvas.width + x));
     }
   }
   pen.putImageData(pixels, 0, 0);

@@ -3,9 +3,11 @@
 import { clockFor } from "../text.js";
 
 const A_TOUCH = 0.001; // behind a frame's time, so that it and not the one before is shown
+const SHORT = 15; // seconds below which a film plays again and again
+const FRAMES_A_SECOND = 25; // that . and , step by
 
 export class Player {
-  // elements: stage, video, slide (an image), note, play, sound, time. told: moved(seconds), kind() where what it shows has changed.
+  // elements: stage, video, slide (an image), note, play, sound, loop, time. told: moved(seconds), kind() where what it shows has changed, began() by hand.
   constructor(elements, told) {
     Object.assign(this, elements);
     this.told = told;
@@ -19,11 +21,13 @@ export class Player {
     this.video.muted = true;
     this.video.addEventListener("loadedmetadata", () => this.loaded());
     this.video.addEventListener("error", () => this.nextSource());
-    for (const kind of ["play", "pause", "ended"]) this.video.addEventListener(kind, () => this.showPlaying());
+    for (const kind of ["play", "pause"]) this.video.addEventListener(kind, () => this.showPlaying());
+    this.video.addEventListener("ended", () => { if (this.isLooping) { this.seek(this.part?.[0] || 0); this.video.play().catch(() => {}); } else this.showPlaying(); });
     for (const kind of ["timeupdate", "seeked"]) this.video.addEventListener(kind, () => this.moved());
     this.play.addEventListener("click", () => this.toggle());
-    this.stage.addEventListener("click", () => this.toggle());
-    this.sound.addEventListener("click", () => { this.video.muted = !this.video.muted; this.showSound(); });
+    this.stage.addEventListener("click", (event) => { if (!event.target.closest("button")) this.toggle(); });
+    this.sound.addEventListener("click", () => this.mute());
+    this.loop.addEventListener("click", () => this.setLoop(!this.isLooping));
   }
 
   // sources: addresses of the film, tried one after the other. duration, size: [width, height], where known.
@@ -32,6 +36,8 @@ export class Player {
     this.tried = new Set();
     [this.ready, this.isTrying] = [false, false];
     [this.sources, this.at, this.length, this.begin, this.hasSound] = [[...sources], 0, duration, begin, false];
+    [this.part, this.isLooping, this.isLoopChosen] = [null, false, false];
+    this.setRate(1);
     this.showFrames(frames);
     this.fit(size || [16, 9]);
     this.nextSource();
@@ -42,6 +48,7 @@ export class Player {
     this.hasSound = hasSound;
     this.length = (this.ready && this.video.duration) || duration || this.length;
     this.showFrames(frames);
+    this.loopIfShort();
     if (this.ready) return;
     if (size) this.fit(size);
     this.sources = sources.filter((source) => !this.tried.has(source));
@@ -68,6 +75,7 @@ export class Player {
     [this.ready, this.isTrying] = [true, false];
     this.length = Number.isFinite(this.video.duration) ? this.video.duration : this.length;
     this.fit([this.video.videoWidth, this.video.videoHeight]);
+    this.loopIfShort();
     this.video.hidden = false;
     this.tellKind();
     this.seek(this.at);
@@ -100,8 +108,51 @@ export class Player {
   }
 
   toggle() {
-    if (this.isPlaying) this.pause();
-    else this.start();
+    if (this.isPlaying) return void this.pause();
+    this.told.began();
+    this.start();
+    return undefined;
+  }
+
+  // part: [start, end] that is played again and again, else the whole.
+  setLoop(isLooping, part = null) {
+    [this.isLooping, this.part, this.isLoopChosen] = [isLooping, isLooping ? part : null, true];
+    this.loop.setAttribute("aria-pressed", String(isLooping));
+    this.told.looped(this.part);
+  }
+
+  // Short films play again and again unless the visitor has chosen.
+  loopIfShort() {
+    if (!this.isLoopChosen && this.length && this.length < SHORT !== this.isLooping) { this.setLoop(this.length < SHORT); this.isLoopChosen = false; }
+  }
+
+  setRate(rate) {
+    this.rate = Math.min(2, Math.max(0.25, rate));
+    this.video.defaultPlaybackRate = this.video.playbackRate = this.rate;
+  }
+
+  mute() {
+    this.video.muted = !this.video.muted;
+    this.showSound();
+  }
+
+  fullScreen() {
+    if (document.fullscreenElement) document.exitFullscreen();
+    else this.stage.requestFullscreen?.();
+  }
+
+  // By so many frames; those that stand for a film that cannot be played are its sampled ones.
+  step(by) {
+    this.pause();
+    this.seek(this.at + by / FRAMES_A_SECOND);
+  }
+
+  // Where the part that is looped ends, or the film.
+  wrap() {
+    const [start, end] = this.part || [0, this.length];
+    if (!this.isLooping || !this.isPlaying || (this.at < end - 0.02 && this.at >= start - 0.3)) return false;
+    this.seek(start);
+    return true;
   }
 
   start() {
@@ -110,9 +161,9 @@ export class Player {
     if (!this.frames.length || this.ticking) return;
     let before = performance.now();
     const tick = (now) => {
-      this.at += (now - before) / 1000;
+      this.at += (this.rate * (now - before)) / 1000;
       before = now;
-      if (this.at >= this.length) return void (this.at = this.length, this.pause());
+      if (!this.wrap() && this.at >= this.length) return void (this.at = this.length, this.pause());
       this.moved();
       this.ticking = requestAnimationFrame(tick);
     };
@@ -137,21 +188,27 @@ export class Player {
     this.at = to ?? (this.ready ? this.video.currentTime : this.at);
     if (!this.ready && this.frames.length) this.showSlide();
     const clock = clockFor(this.length);
-    this.time.textContent = this.length ? `${clock(this.at)} / ${clock(this.length)}` : "";
+    this.time.textContent = this.length ? `${clock(this.at)} / ${clock(this.length)}${this.rate === 1 ? "" : ` · ${this.rate} ×`}` : "";
     this.told.moved(this.at);
   }
 
   showSlide() {
     const nearest = this.frames.reduce((best, frame) => (Math.abs(frame.time - this.at) < Math.abs(best.time - this.at) ? frame : best));
-    if (this.slide.getAttribute("src") !== nearest.url) this.slide.src = nearest.url;
+    const url = nearest.still || nearest.url;
+    if (this.slide.getAttribute("src") !== url) this.slide.src = url;
   }
 
   showPlaying() {
     const playing = this.isPlaying;
-    this.play.setAttribute("aria-label", playing ? "Pause" : "Play");
+    this.play.lastElementChild.textContent = playing ? "Pause" : "Read it to me";
     this.play.classList.toggle("is-playing", playing);
     cancelAnimationFrame(this.following);
-    const look = () => { if (this.isPlaying && this.ready) { this.moved(); this.following = requestAnimationFrame(look); } };
+    const look = () => {
+      if (!this.isPlaying || !this.ready) return;
+      this.moved();
+      this.wrap();
+      this.following = requestAnimationFrame(look);
+    };
     if (playing && this.ready) look();
   }
 

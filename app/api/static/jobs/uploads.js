@@ -80,6 +80,11 @@ export function filmsIn(transfer) {
   return { files: [], urls, text: urls.length ? "" : text };
 }
 
-export function isAddress(text) {
-  return /^https?:\/\/[^\s/]+/i.test(text);
+const isAddress = (text) => /^https?:\/\/[^\s/]+/i.test(text);
+
+// What was typed as a link, with https:// where that was left out; null where it is none.
+export function asAddress(typed) {
+  const text = typed.trim();
+  if (isAddress(text)) return text;
+  return /^[\w-]+(\.[\w-]+)+\/\S+$/.test(text) ? `https://${text}` : null;
 }

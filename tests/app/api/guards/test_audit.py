@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.access.keys import make_key
+from app.api.refusals import HostNotAllowed
 from app.settings import Settings
 from tests.app.live_api import live_api, send
 
@@ -64,3 +65,14 @@ def test_an_open_service_tells_its_writes_too(settings: Settings, capfd: pytest.
     sent, odd = audited(capfd)
     assert (sent["who"], sent["key"], sent["outcome"]) == ("nobody", None, 202)
     assert odd["what"].isprintable()
+
+
+def test_the_first_name_that_is_refused_is_told_with_what_lets_it_in(
+    settings: Settings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with live_api(settings.model_copy(update={"log_format": "json"})) as api:
+        for name in ("reel.example", "other.example"):
+            api.client.get("/livez", headers={"Host": name})
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "name refused" in line]
+    assert [(line["level"], line["hint"]) for line in lines] == [("warning", HostNotAllowed.operator_hint)]
+    assert "reel.example" in lines[0]["why"]

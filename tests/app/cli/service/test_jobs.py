@@ -1,4 +1,4 @@
-"""``python -m app jobs``, on a real Redis with jobs in every state."""
+"""``reelword jobs``, on a real Redis with jobs in every state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.jobs.job import Job, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.settings import Settings
-from app.terminal import MODULE as PROGRAM
+from app.terminal import PROGRAM
 from tests.app.live_api import LiveApi, finished, send
 from tests.app.scripted_worker import ScriptedWorker
 

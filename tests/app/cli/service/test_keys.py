@@ -1,4 +1,4 @@
-"""``python -m app keys``: a key is printed once, listed without its secret, and revoked by name or id."""
+"""``reelword keys``: a key is printed once, listed without its secret, and revoked by name or id."""
 
 from __future__ import annotations
 

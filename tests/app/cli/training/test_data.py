@@ -1,4 +1,4 @@
-"""``python -m app data check``: the table, the JSON, the exit status."""
+"""``reelword data check``: the table, the JSON, the exit status."""
 
 from __future__ import annotations
 

@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from pydantic import BaseModel
 from torch import Tensor, nn
 
-from extractors.features import Features
 from models.caption import ExplanationPart
 from models.captioner import Captioner, CaptionSteps
 from models.captioners.attention_layers import expand_to_rows
-from models.inputs import Batch, InputStream, average_frames, collate_inputs
+from models.inputs import Batch, InputStream, average_frames
 from models.likelihood import teacher_force
 from models.memory import Memory, State, StepAttention
 from models.training_phase import PhaseBatch, PhaseLoss, PhaseSpec
@@ -67,9 +66,6 @@ class MeanCaptioner(Captioner[MeanMemory, MeanState]):
         forced = teacher_force(self, batch.memory, batch.targets, batch.next_word)
         nats = -forced.log_p.sum(1)
         return PhaseLoss(nats.mean(), {"loss": nats.mean(), "halved": nats.mean() / 2}, nats)
-
-    def encode(self, features: Sequence[Features]) -> MeanMemory:
-        return self.encode_batches(collate_inputs(features, self.inputs, self.output.weight.device))
 
     def encode_batches(self, batches: Sequence[Batch]) -> MeanMemory:
         (grid,) = batches

@@ -1,14 +1,11 @@
-"""Says what feeds the toy captioner."""
+"""Says what the toy captioner reads."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel
 
 from models.stream_choice import FRAMES, StreamChoice, to_input
-from models.stream_set import StreamInput, StreamSet
-
-MEAN = StreamSet("mean", "mean", (StreamInput("resnet50", "resnet50", 2048),), "a test")
-STREAM_SETS = (MEAN,)
+from models.stream_set import StreamSet
 
 
 def fit(base: BaseModel, streams: StreamSet) -> BaseModel:

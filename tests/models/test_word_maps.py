@@ -9,7 +9,7 @@ import pytest
 
 from models.caption import AttentionDocument, BoxAttention, GridAttention, WeightsExplanation
 from models.captioner import rounded
-from models.decoding.written_captions import (
+from models.word_maps import (
     SPREAD_ENTROPY,
     attention_document,
     box_attention,

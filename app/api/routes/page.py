@@ -1,0 +1,153 @@
+"""Answers the page: its HTML with what a chat unfurls of a link, and its static files, compressed once.
+
+Scripts import each other by relative paths, so that all static files lie below one folder, named by the hash
+of them all: a browser keeps them for good, and an upgrade never mixes old and new ones.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import html
+import mimetypes
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio.to_thread
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from app.api.dependencies import ApiDependencies, ServiceDep
+from app.documents.job import document_of
+from app.errors import JobError, QueueError
+from app.jobs.job import Job
+
+STATIC = Path(__file__).parent.parent / "static"
+FOREVER = "public, max-age=31536000, immutable"
+TEXTS = (".css", ".html", ".js", ".json", ".svg")  #: what is worth compressing
+VERSION_DIGITS = 16
+TITLE = "Reelword"
+TAGLINE = "A video goes in. A sentence comes out, and for every word the moment and the place it came from."
+
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class PageFiles:
+    """Holds the static files.
+
+    Attributes:
+        version: of all of them, the folder that they are served below.
+        page: the HTML, with addresses of that version; its two marks are filled in per request.
+        compressed: path below the folder → gzip of the file, of texts.
+    """
+
+    version: str
+    page: str
+    compressed: dict[str, bytes]
+
+    @classmethod
+    def read(cls, folder: Path = STATIC) -> PageFiles:
+        """Reads and compresses the files of a folder."""
+        contents = {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+        names = "".join(f"{name} {hashlib.sha256(data).hexdigest()}\n" for name, data in contents.items())
+        version = hashlib.sha256(names.encode()).hexdigest()[:VERSION_DIGITS]
+        scripts = (f"/static/{name}" for name in contents if name.endswith(".js"))
+        preloads = "\n".join(f'<link rel="modulepreload" href="{name}">' for name in scripts)
+        page = contents["index.html"].decode().replace("<!-- modules -->", preloads)
+        texts = {
+            name: gzip.compress(data, mtime=0) for name, data in contents.items() if name.endswith(TEXTS)
+        }
+        return cls(version, page.replace('"/static/', f'"/static/{version}/'), texts)
+
+
+FILES = PageFiles.read()
+
+
+@router.api_route("/", methods=["GET", "HEAD"])
+def page(request: Request) -> Response:
+    return _page(request, PLAIN_TAGS)
+
+
+@router.api_route("/f/{job_id}", methods=["GET", "HEAD"])
+async def shared_film(job_id: str, request: Request, service: ServiceDep) -> Response:
+    """Answers the page of one job; where no key is needed with its caption and picture for chats."""
+    tags = PLAIN_TAGS
+    if not service.settings.needs_key:
+        tags = await anyio.to_thread.run_sync(_tags_of_job, job_id, request, service)
+    return _page(request, tags)
+
+
+@router.api_route("/static/{version}/{path:path}", methods=["GET", "HEAD"])
+def static(version: str, path: str, request: Request) -> Response:
+    """Answers a file; one that was asked for by another version's address is not to be kept."""
+    file = (STATIC / path).resolve()
+    if not file.is_relative_to(STATIC) or not file.is_file():
+        raise HTTPException(404)
+    headers = {"Cache-Control": FOREVER if version == FILES.version else "no-cache"}
+    compressed = FILES.compressed.get(path)
+    if compressed is None:
+        return FileResponse(file, headers=headers)
+    kind = mimetypes.guess_type(path)[0]
+    return _compressed(request, compressed, kind, headers)
+
+
+def _compressed(request: Request, data: bytes, kind: str | None, headers: dict[str, str]) -> Response:
+    headers = {**headers, "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(data, headers={**headers, "Content-Encoding": "gzip"}, media_type=kind)
+    return Response(gzip.decompress(data), headers=headers, media_type=kind)
+
+
+def _page(request: Request, tags: str) -> Response:
+    text = FILES.page.replace("<!-- unfurl -->", tags).encode()
+    return _compressed(request, gzip.compress(text, 5), "text/html", {"Cache-Control": "no-cache"})
+
+
+def _tags(title: str, description: str, picture: str = "", address: str = "") -> str:
+    """Writes what a browser's tab and a chat's preview show (Open Graph, https://ogp.me).
+
+    Args:
+        title: of the page.
+        description: a sentence about it.
+        picture: the address of a picture of 1200 × 630; empty for none.
+        address: the page's own, without what is beside the film; empty for none.
+    """
+    named = {
+        "og:title": title,
+        "og:description": description,
+        "og:type": "video.other",
+        "og:site_name": TITLE,
+    }
+    named |= {"og:url": address} if address else {}
+    named |= {"og:image": picture, "og:image:width": "1200", "og:image:height": "630"} if picture else {}
+    tags = [f"<title>{html.escape(title)}</title>"]
+    tags += [f'<meta property="{name}" content="{html.escape(text)}">' for name, text in named.items()]
+    tags += [f'<meta name="description" content="{html.escape(description)}">']
+    tags += ['<meta name="twitter:card" content="summary_large_image">'] if picture else []
+    return "\n".join(tags)
+
+
+PLAIN_TAGS = _tags(TITLE, TAGLINE)
+
+
+def _tags_of_job(job_id: str, request: Request, service: ApiDependencies) -> str:
+    """Writes the tags of a job that has succeeded; those of the page for any other."""
+    try:
+        job: Job | None = service.jobs.get(job_id)
+        if job is None or job.state != "succeeded":
+            return PLAIN_TAGS
+        document = document_of(job, service.blobs)
+    except (QueueError, JobError):
+        return PLAIN_TAGS
+    base = str(request.base_url).rstrip("/")
+    word = request.query_params.get("w", "")
+    described = f"“{word}” and every other word: which moment, which place. {TITLE}" if word else TAGLINE
+    picture = f"{base}/jobs/{job.id}/poster.png" + (f"?word={html.escape(word)}" if word else "")
+    return _tags(document.caption or TITLE, described, picture, f"{base}/f/{job.id}")

