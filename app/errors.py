@@ -70,9 +70,7 @@ class WorkerFault(JobFailure, code="worker_error"):
 
 
 class OptionsRefused(JobFailure, code="options_refused", status=422):
-    """The service cannot do what is asked for: before a job is taken where workers are known, else by its
-    end.
-    """
+    """The service cannot do what is asked for: said before a job is taken, or by its end."""
 
     title = "The options cannot be had"
 

@@ -84,9 +84,7 @@ def response(error: ServiceError, path: str) -> Response:
 
 
 def openapi_responses(*errors: type[ServiceError]) -> dict[int | str, dict[str, Any]]:
-    """Lists problems as FastAPI's ``responses=`` takes them, so that the documentation names every problem
-    of a route.
-    """
+    """Lists the problems of a route as FastAPI's ``responses=`` takes them."""
     by_status: dict[int, list[type[ServiceError]]] = {}
     for error in errors:
         by_status.setdefault(int(error.status), []).append(error)

@@ -188,9 +188,7 @@ class JobDocument(Answer, JobProgress):
 
 
 class FileDocument(JobDocument):
-    """Describes a file captioned by the command line: a job's members, no id, and the file's path as it was
-    given.
-    """
+    """Describes a file captioned by the command line: a job's members without an id, and the file's path."""
 
     id: str | None = None  # type: ignore[assignment]
     file: str

@@ -104,9 +104,7 @@ class FeatureCache:
         return self._budget > 0
 
     def find(self, sha256: str, basis: str) -> KeptFeatures | None:
-        """Finds what is kept of a video, which counts as a use; ``basis`` names all else that decides the
-        features.
-        """
+        """Finds what is kept of a video, which counts as a use; ``basis`` names what else decides it."""
         if not (self.is_on and SHA256.fullmatch(sha256)):
             return None
         file = self._file(sha256, basis)

@@ -217,9 +217,7 @@ class Blobs:
             return set()
 
     def sizes(self, folder: str, depth: int = 1) -> dict[str, int]:
-        """Adds up the bytes of all blobs below a key, by the next ``depth`` parts of their keys (joined by
-        slashes).
-        """
+        """Adds up the bytes of all blobs below a key, by the next ``depth`` parts of their keys."""
         path = self._path(folder)
         self._files.invalidate_cache()
         sizes: dict[str, int] = {}

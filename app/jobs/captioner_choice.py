@@ -180,9 +180,7 @@ class CaptionerChoices:
         return CaptionerUnknown(fault, names)
 
     def _check_together(self, captioner: str, members: Iterable[str]) -> None:
-        """Compares members: an ensemble averages probabilities of words, and members of a batch share
-        streams.
-        """
+        """Compares members: an ensemble averages words' probabilities, and a batch shares streams."""
         infos = [self._infos[name] for name in members]
         for info in infos:
             if captioner not in info.member_of:

@@ -10,9 +10,7 @@ from app.jobs.options import COMBINATIONS, FUSION
 
 
 class SpeedInfo(BaseModel):
-    """Holds what a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where
-    measured.
-    """
+    """Holds what a caption of a 10 s clip costs, as the card has it; ``machine``: where measured."""
 
     model_config = ConfigDict(frozen=True)
 

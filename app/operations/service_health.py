@@ -60,9 +60,7 @@ class Health:
 
 
 def examine_service(server: redis.Redis, registry: WorkerRegistry) -> Health:
-    """Looks at Redis, which takes as long as ``server`` waits for an answer, and at the workers; raises
-    nothing.
-    """
+    """Looks at Redis, as long as ``server`` waits for an answer, and at the workers; raises nothing."""
     try:
         info: Any = server.info()
     except redis.RedisError as error:

@@ -125,9 +125,7 @@ class Engine:
         return [answers[place] for place in range(len(videos))]
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
-        """Embeds pictures (each a video of one frame) and sentences; None where there is no semantic
-        embedding.
-        """
+        """Embeds pictures (each a video of one frame) and sentences; None without a semantic embedding."""
         space = self._captioners.semantic_space
         if space is None:
             return None

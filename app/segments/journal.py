@@ -85,9 +85,7 @@ class FilmJournal:
 
 @contextmanager
 def open_journal(folder: Path, key: str) -> Iterator[FilmJournal]:
-    """Opens the journal of ``film_key``'s key, with what is in it; waits for another process that has it
-    open.
-    """
+    """Opens the journal of a ``film_key``; waits for another process that has it open."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{key}.jsonl"
     _remove_old(folder)

@@ -85,9 +85,7 @@ def _judged(status: int, headers: Mapping[str, str], seconds: float) -> SendResu
 
 
 def read_retry_after(text: str, now: float) -> float | None:
-    """Reads the seconds from ``now`` (since 1970) in a Retry-After header, a number or a date; None where
-    unreadable.
-    """
+    """Reads Retry-After, a number or a date, as seconds from ``now`` (since 1970); None if unreadable."""
     if text.strip().isdecimal():
         return float(text.strip()[:9])
     try:

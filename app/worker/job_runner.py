@@ -155,9 +155,7 @@ class JobRunner:
             self.hand.wait_until_empty(ENDING_SECONDS)
 
     def _runnable(self, taken: Sequence[Attempt]) -> list[Attempt]:
-        """Returns those that the engine can have: a stopped one ends, one that is not read goes to be
-        read.
-        """
+        """Returns those that the engine can have: a stopped one ends, one that is not read is put there."""
         runnable = []
         for attempt in taken:
             if self._ends.settle_if_stopped(attempt):

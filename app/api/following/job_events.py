@@ -47,9 +47,7 @@ class JobEvents:
         self._has_ended = False
 
     async def stream(self) -> AsyncIterator[ServerSentEvent]:
-        """Yields events until the job's end. Where Redis is away or the server stops it ends early: the
-        client comes back.
-        """
+        """Yields events until the job's end; earlier where Redis is away or the server stops."""
         try:
             async with self.reader.follow(self.job, self.last) as followed:
                 async for event in self._begin():

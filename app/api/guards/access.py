@@ -161,9 +161,7 @@ class CheckAccess:
 
 
 def trusted_hosts(settings: Settings) -> list[str]:
-    """Lists the names that this service answers to: loopback's, the address it listens on, and those of the
-    settings.
-    """
+    """Lists the names that this service answers to: loopback's, its own address, those of the settings."""
     bound = [] if settings.host in EVERYWHERE else [settings.host]
     names = [*bound, *settings.host_names, *settings.peer_host_names]
     return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, names)]))

@@ -80,9 +80,7 @@ class VideoSink:
 
 
 def displayable(filename: str) -> str:
-    """Cleans a sender's file name: without its folders and without what a terminal or a page could trip
-    over.
-    """
+    """Cleans a sender's file name of its folders and of what a terminal or a page could trip over."""
     name = re.split(r"[/\\]", filename)[-1].strip()
     return "".join(_displayable_letter(letter) for letter in name[:FILENAME_LENGTH])
 

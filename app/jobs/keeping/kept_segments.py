@@ -84,9 +84,7 @@ class SegmentFolder:
         self.blobs.write(_open_key(self.folder), text.encode())
 
     def show(self, frame: bytes, attention: bytes | None) -> None:
-        """Keeps what stands for the segment that is held, or is about to be: a JPEG, and JSON of its
-        attention.
-        """
+        """Keeps a JPEG and the attention (JSON) of the segment that is held, or is about to be."""
         self.blobs.write(frame_key(self.folder, len(self.segments)), frame)
         if attention is not None:
             self.blobs.write(attention_key(self.folder, len(self.segments)), attention)

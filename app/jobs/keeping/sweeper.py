@@ -115,9 +115,7 @@ class Sweeper:
             log.info("results expired", count=count)
 
     def _is_turn(self) -> bool:
-        """Returns whether this process sweeps the blobs: one does, while it lives, since two rounds need its
-        memory.
-        """
+        """Returns whether this process sweeps the blobs: one does, since two rounds need its memory."""
         key, milliseconds = self._key("sweeper"), round(self.settings.sweep_seconds * MINE_ROUNDS * 1000)
         with unavailable_if_away():
             if self.jobs.server.set(key, self._name, px=milliseconds, nx=True):
