@@ -188,7 +188,7 @@ def _methods_of(request: Request) -> list[str]:
 
 
 async def _client_gone(request: Request, _error: Exception) -> Response:
-    """Returns an answer that is not read. A half-written upload is removed; an accepted job goes on."""
+    """Returns an answer that is not read. A half-written upload is removed; an accepted job continues."""
     log.info("client went away", path=request.url.path)
     return Response(status_code=499)
 

@@ -153,7 +153,7 @@ class JobProgress(Document):
 
 
 class JobUrls(Document):
-    """Names where to go on; ``cancel`` is asked with DELETE, ``recaption`` with POST, the others with GET."""
+    """Names what to ask next: ``cancel`` with DELETE, ``recaption`` with POST, the others with GET."""
 
     self: str
     attention: str | None = Field(description="Null where there is none, nor will be.")
@@ -222,7 +222,7 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -
 
 
 def urls_of(job: Job, blobs: Blobs) -> JobUrls:
-    """Names where to go on with a job; asks for its video where nothing else says that it is there."""
+    """Names what to ask next of a job; asks for its video where nothing else says that it is there."""
     path = f"/jobs/{job.id}"
     is_kept = job.state not in WITHOUT_VIDEO
     has_attention = is_kept and job.options.attention and not job.submission.validate_only

@@ -1,7 +1,7 @@
 """Writes features of videos to files, for training and for other people's code: ``reelword extract``.
 
 Every video is decoded once for all extractors. Features that are there, whole and made as they would be
-now, are left alone, so that a run that was stopped goes on where it was. A line a video goes to standard
+now, are left alone, so that a run that was stopped resumes where it was. A line a video goes to standard
 output where predictions are asked for; progress, what was done anew and what failed go to standard error.
 """
 

@@ -111,7 +111,7 @@ class Blobs:
         Args:
             key: of the blob.
             start: the first byte.
-            end: the byte behind the last; behind the blob's own end nothing is read.
+            end: the byte after the last; after the blob's own end nothing is read.
 
         Raises:
             BlobMissingError: it is not there.
@@ -125,7 +125,7 @@ class Blobs:
         Args:
             key: of the blob.
             start: the first byte.
-            end: the byte behind the last.
+            end: the byte after the last.
 
         Yields:
             The bytes in their order.

@@ -307,7 +307,7 @@ class Jobs:
             held: the holder's claim.
             cause: the error to record where no attempt is left.
             was_shared: whether others were in the batch of a claim that is shared. It is not known then whose
-                fault it was, and the job goes on within the attempt that it had.
+                fault it was, and the job continues within the attempt that it had.
 
         Returns:
             The claim, or why there is none.
@@ -333,7 +333,7 @@ class Jobs:
             stage: that runs.
             progress: share of the whole job that is done.
             answer: what is known so far, where there is news.
-            has_gained: whether this attempt has finished a part that the next one goes on behind; it is
+            has_gained: whether this attempt has finished a part after which the next one resumes; it is
                 not counted then, should it end.
 
         Returns:

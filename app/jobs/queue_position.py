@@ -22,7 +22,7 @@ from app.jobs.redis_client import LuaScript, entry_number, unavailable_if_away
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 FRESH_SECONDS = 0.25  #: a snapshot is used so long
-EXACT = 1000  #: jobs whose place is counted; of those behind only the last place is known
+EXACT = 1000  #: jobs whose place is counted; of later ones only the last place is known
 TELLING = 0.05  #: progress from which on it predicts how long a job still takes
 
 

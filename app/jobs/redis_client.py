@@ -25,7 +25,7 @@ BLOCK_SECONDS = 1.0
 SOCKET_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
 CONNECTIONS = 256  #: one a thread that asks: more than an API has threads. redis-py's own limit is 100
-CANCEL_SECONDS = 0.5  #: after which a task that goes on is cancelled once more
+CANCEL_SECONDS = 0.5  #: after which a task that still runs is cancelled once more
 
 
 #: Errors of a server that answers and can do nothing at the moment, by their first word: its disk or its

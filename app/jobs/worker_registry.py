@@ -76,7 +76,7 @@ class WorkerRegistry:
         """
         read_at, workers = self._last
         if len(workers) <= FEW or time.monotonic() - read_at >= FRESH_SECONDS:
-            self._last = (time.monotonic(), workers)  # other threads go on with the old list meanwhile
+            self._last = (time.monotonic(), workers)  # other threads use the old list meanwhile
             workers = self._read()
             self._last = (time.monotonic(), workers)
         return list(workers)

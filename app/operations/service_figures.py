@@ -1,4 +1,4 @@
-"""Reads the figures behind ``/metrics`` that all API processes share: queue, ended jobs, workers.
+"""Reads the figures of ``/metrics`` that all API processes share: queue, ended jobs, workers.
 
 The scripts of app/jobs/lua count each event once, in the step in which it happens (``count`` in common.lua),
 so that it does not matter how many API processes there are, which of them is asked, or how often. Whatever

@@ -143,7 +143,7 @@ class JobRunner:
         return bool(self._taken)
 
     def hand_back_all(self) -> None:
-        """Leaves no job behind in a worker that cannot go on. Raises QueueUnavailable."""
+        """Leaves no job in a worker that cannot continue. Raises QueueUnavailable."""
         self.watch.stop_all()
         mine = [*self._taken, *self.hand.take_all()]
         try:
@@ -202,7 +202,7 @@ class JobRunner:
             return engine_failure(fault)
 
     def _finish_all(self) -> None:
-        """Keeps results while the engine goes on: the store may be far away."""
+        """Keeps results while the engine works on: the store may be far away."""
         while (attempt := self.hand.take("finish")) is not None:
             move_on(attempt, self._finish, self.hand)
 

@@ -39,7 +39,7 @@ class JobEvents:
     blobs: Blobs  #: where segments and long answers lie
     job: Job  #: as it stands
     last: str  #: id of the change that it stands at
-    after: EventId | None  #: the event behind which the client goes on; None: from the present
+    after: EventId | None  #: the event after which the client resumes; None: from the present
 
     def __post_init__(self) -> None:
         self._at = self.after.change if self.after else self.last

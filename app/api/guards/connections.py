@@ -103,7 +103,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._unread_bytes = 0
-        if self.transport.is_closing():  # the parser goes on to the end of its chunk
+        if self.transport.is_closing():  # the parser reads to the end of its chunk
             return
         if len(self.pipeline) >= PIPELINED:
             self.transport.abort()

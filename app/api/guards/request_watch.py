@@ -65,7 +65,7 @@ class WatchRequests:
     it.
     """
 
-    app: ASGIApp  #: what is behind it
+    app: ASGIApp  #: that it passes requests to
     metrics: Metrics  #: count answers by route template, never by path, which has job ids
     tracing: Tracing  #: spans the answering of requests, where traces are sent
 
@@ -73,7 +73,7 @@ class WatchRequests:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope.setdefault("state", {})  # made here, so that all who are behind write into the same one
+        scope.setdefault("state", {})  # made here, so that all that come after write into the same one
         is_head, answer, began = scope["method"] == "HEAD", _Answer(), time.perf_counter()
         inner = {**scope, "method": "GET", "without_body": True} if is_head else scope
 

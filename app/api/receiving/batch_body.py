@@ -121,7 +121,7 @@ class BatchForm:
 
 
 class BatchVideoSink(VideoSink):
-    """Writes one of a batch's videos; flushes and closes its file behind the last byte."""
+    """Writes one of a batch's videos; flushes and closes its file after the last byte."""
 
     def __init__(self, output: BinaryIO, upload: Upload, batch: BatchForm) -> None:
         super().__init__(output, batch.limits.video_bytes)

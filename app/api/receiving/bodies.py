@@ -103,7 +103,7 @@ async def receive_body(
     Args:
         body: the request's bytes as they arrive.
         headers: the request's.
-        query: what stands behind the address: fields, where the body is the video alone.
+        query: of the address: fields, where the body is the video alone.
         file: takes the video; it is removed where the body is refused.
         max_video_bytes: most bytes of the video.
         room: of the disk, and what must stay free of it; by default nothing.

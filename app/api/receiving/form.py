@@ -2,7 +2,7 @@
 
 python-multipart splits the bytes; this module bounds what it is given, hands each part's data to a sink,
 and turns all that can be wrong with a form into ``MalformedForm``. Text before the first boundary (a
-preamble) and behind the last one is legal (RFC 2046) and skipped.
+preamble) and after the last one is legal (RFC 2046) and skipped.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ async def events(
     after: After = None,
 ) -> Response:
     """Sends the job's events as they happen, to its end: how it stands, each segment of a film that is done,
-    and how it ended. With the id of the last known event, goes on behind it.
+    and how it ended. With the id of the last known event, resumes after it.
     """
     job, last = await service.events.changes.now(job_id) if JOB_ID.fullmatch(job_id) else (None, "")
     if job is None or not caller.sees(job):

@@ -40,7 +40,7 @@ States = Annotated[str, WithJsonSchema({"type": "string", "pattern": STATES_PATT
 
 
 class JobListQuery(BaseModel):
-    """Holds what stands behind the address; anything else there is refused."""
+    """Holds the query of the address; anything else there is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -113,7 +113,7 @@ def _read_states(value: str | None) -> list[State]:
     },
 )
 def list_jobs(query: Annotated[JobListQuery, Query()], service: ServiceDep, caller: CallerDep) -> Response:
-    """Lists jobs, newest first, a page at a time: go on with `next` as `cursor` until it is null.
+    """Lists jobs, newest first, a page at a time: continue with `next` as `cursor` until it is null.
 
     A job that was there when the first page was read comes exactly once, however many are sent meanwhile.
     With a key that is no administrator's, the jobs of that key alone are listed.

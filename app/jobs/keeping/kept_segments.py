@@ -1,7 +1,7 @@
 """Keeps the finished segments of a film's job in blobs: for readers while it runs, and for its next attempt.
 
     results/<job>/<token>/segments/parts/<k>.json         segments in their order, 64 to a part
-    results/<job>/<token>/segments/open.json              the last one, while those behind it may join it
+    results/<job>/<token>/segments/open.json              the last one, while later ones may join it
     results/<job>/<token>/segments/<n>/frame.jpg          the frame that stands for the n-th of them
     results/<job>/<token>/segments/<n>/attention.json     where the captioner looked in it
 
@@ -151,7 +151,7 @@ def _part_key(folder: str, part: int) -> str:
 
 
 def _all_in(blobs: Blobs, folder: str, part: int = 0) -> Iterator[dict[str, Any]]:
-    """Reads the segments that are done, from a part on, and behind them the one that may still grow."""
+    """Reads the segments that are done, from a part on, and after them the one that may still grow."""
     count = part * PART
     for each in _parts(blobs, folder, part):
         yield from each["segments"]
@@ -165,7 +165,7 @@ def _open_key(folder: str) -> str:
 
 
 def _open_behind(blobs: Blobs, folder: str, count: int) -> dict[str, Any] | None:
-    """Reads the segment behind so many that are done; one that has been counted since is none."""
+    """Reads the segment after so many that are done; one that has been counted since is none."""
     try:
         open_segment: dict[str, Any] = json.loads(blobs.read(_open_key(folder)))
     except BlobMissingError:

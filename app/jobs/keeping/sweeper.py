@@ -136,7 +136,7 @@ class Sweeper:
         """Returns whether these blobs are of this namespace of this Redis, or of one that has been emptied
         since.
 
-        The owner's name is in the blobs and in Redis. Each round writes a new number behind the name in the
+        The owner's name is in the blobs and in Redis. Each round writes a new number after the name in the
         blobs: a Redis that knows no name yet may be a second one beside a living first, and takes over only
         what this very process has swept so far, or what no process has swept for ADOPTED_AFTER.
         """

@@ -134,7 +134,7 @@ class VideoReader:
     limits: Limits  #: of decoding
 
     def read(self, attempt: Attempt) -> Place | None:
-        """Reads what the job's caption is written of, and returns where the job goes on.
+        """Reads what the job's caption is written of, and returns where the job goes next.
 
         None where the job has ended, because it failed or asked for an estimate only.
         """
@@ -290,11 +290,11 @@ def engine_failure(trouble: EngineDied | EngineRaised) -> JobFailure:
 
 
 def move_on(attempt: Attempt, work: Callable[[Attempt], Place | None], hand: JobsInHand) -> None:
-    """Works on an attempt and puts it where it goes on, whatever happens.
+    """Works on an attempt and puts it where it goes next, whatever happens.
 
     Args:
         attempt: that the calling thread has taken.
-        work: does what is to be done there, and says where it goes on; None where it has ended.
+        work: does what is to be done there, and says where it goes next; None where it has ended.
         hand: is told of an error that is not the job's, for the worker's main thread to deal with.
     """
     try:
