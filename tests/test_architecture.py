@@ -104,9 +104,9 @@ SERVICE_COMMANDS = (
     "app.cli.service.keys, app.cli.service.run"
 )
 CAPTION_COMMANDS = (
-    "app.cli.captioners, app.cli.installed_models, app.cli.model_listing, app.cli.models, "
+    "app.cli.captioners, app.cli.installed_models, app.cli.models, "
     "app.cli.videos.caption, app.cli.videos.extract, app.cli.videos.local_captions, app.cli.videos.search, "
-    "app.cli.videos.segments, app.cli.weight_files, app.cli.weights"
+    "app.cli.videos.segments, app.cli.weights"
 )
 IMAGES = {
     "api": Image(
