@@ -64,12 +64,12 @@ def caption_files(
         EngineStartFailed: the models do not load.
     """
     files, is_alone = [video.file for video in videos], len(videos) == 1
-    if output.attention is not None:
-        _make_folder(output.attention)
     failed = []
     with show_progress(len(files)) as bar:
         with told_as_usage():
             choice = _choose_captioner(options, settings)
+            if output.attention is not None:
+                _make_folder(output.attention)
             bar.say("Loading models")
             engine = Engine(settings if choice is None else _only(settings, choice))
         bar.say("Captioning")
