@@ -48,7 +48,7 @@ def is_ours(code):
     return code.co_filename.startswith(ROOT) and "/.venv/" not in code.co_filename
 
 def is_resumed(frame):
-    # a frame begins with the instruction RESUME 0; behind a yield or an await it goes on with another number
+    # a frame begins with the instruction RESUME 0; after a yield or an await it continues with another number
     return frame.f_code.co_flags & RESUMABLE and frame.f_code.co_code[frame.f_lasti + 1] & 3
 
 def profile(frame, event, argument):
@@ -89,7 +89,7 @@ sys.setprofile(profile)
 class Trace:
     """Holds what one process did."""
 
-    process: str  #: its command line behind ``-m``
+    process: str  #: its command line after ``-m``
     calls: Mapping[tuple[str, str], int]  #: (file, function) → how often it was begun
     edges: frozenset[tuple[str, str]]  #: (calling file, called file)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ FILMS = (
     ),
     Film(
         "street", "chaplin.mp4", "Easy Street, 1917", "Charles Chaplin, Easy Street, 1917, public domain",
-        "partly", "a man and a woman are walking on the street", 3, 5, (0.125, 0, 0.875, 1),
+        "partly", "a man and a woman are walking down the street", 3, 5, (0.125, 0, 0.875, 1),
     ),
     Film(
         "rabbit", "bigbuckbunny.mp4", "A rabbit that wakes up", RABBIT,
@@ -125,8 +126,8 @@ def write_pictures(frames: list[Image.Image], sampled: list[float], name: str) -
     middle = frames[len(frames) // 2]
     middle.resize(POSTER_SIZE, Image.Resampling.LANCZOS).save(EXAMPLES / f"{name}.webp", quality=55, method=6)
     strip = Image.new("RGB", (FRAME_SIZE[0] * len(sampled), FRAME_SIZE[1]))
-    for k, time in enumerate(sampled):
-        frame = frames[min(round(time * FPS), len(frames) - 1)]
+    for k, seconds in enumerate(sampled):
+        frame = frames[min(round(seconds * FPS), len(frames) - 1)]
         strip.paste(frame.resize(FRAME_SIZE, Image.Resampling.LANCZOS), (k * FRAME_SIZE[0], 0))
     strip.save(EXAMPLES / f"{name}.strip.webp", quality=45, method=6)
 
@@ -138,10 +139,14 @@ def ask(path: Path, address: str) -> tuple[dict[str, Any], dict[str, Any]]:
         accepted = client.post(
             "/caption", data={"captioner": CAPTIONER}, files={"video": (path.name, video)}, headers=wait
         )
-        job: dict[str, Any] = client.get(f"/jobs/{accepted.raise_for_status().json()['id']}").json()
+        location = f"/jobs/{accepted.raise_for_status().json()['id']}"
+        job: dict[str, Any] = client.get(location).json()
+        while job["state"] in ("queued", "running"):
+            time.sleep(1)
+            job = client.get(location).json()
         if job["state"] != "succeeded":
             raise SystemExit(f"{path.name} is {job['state']}: {job['error']}")
-        return job, client.get(f"/jobs/{job['id']}/attention").raise_for_status().json()
+        return job, client.get(f"{location}/attention").raise_for_status().json()
 
 
 def trim(job: dict[str, Any], attention: dict[str, Any]) -> dict[str, Any]:

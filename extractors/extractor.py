@@ -121,7 +121,7 @@ CATALOG: Mapping[str, tuple[str, ...]] = {
 }
 #: The same of extractors that are made of others' streams: "roi:<map>@<boxes>", "labels:<name>+<name>".
 DERIVED: Mapping[str, tuple[str, ...]] = {"roi_align": ("roi",), "labels": ("labels",)}
-#: Modules whose names may go on after a colon: "bottom_up:16" for so many boxes, "vggish:pca_rounded".
+#: Modules whose names may continue after a colon: "bottom_up:16" for so many boxes, "vggish:pca_rounded".
 WITH_SUFFIX = ("detectors", "torchvision_detectors", "coco_ssd", "vggish", *DERIVED)
 
 

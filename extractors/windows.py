@@ -98,7 +98,7 @@ class Windows:
     #: Where there would be more windows, they are laid further apart so that this many spread over the whole
     #: time; not applied to ``extraction_total``, which names its own amount.
     most: int = 64
-    #: Frames looked at behind each window, as flow does for its last pair; they count in no time, and repeat
+    #: Frames looked at after each window, as flow does for its last pair; they count in no time, and repeat
     #: the last frame at the video's end.
     ahead: int = 0
 

@@ -178,7 +178,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
             memory: B videos, as this captioner encoded them.
 
         Returns:
-            Log-probabilities (R, V), the state behind ``word``, and the attention; None for a step that
+            Log-probabilities (R, V), the state after ``word``, and the attention; None for a step that
             attended to nothing.
         """
 
@@ -203,7 +203,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
             memory: B videos, as this captioner encoded them.
 
         Returns:
-            What ``score_words`` takes (R, …), the state behind the word, and the attention.
+            What ``score_words`` takes (R, …), the state after the word, and the attention.
         """
         return self.step(state, embedded, memory)
 

@@ -40,7 +40,7 @@ class StreamInput:
 
     Attributes:
         stream: Its name in ``Features``.
-        extractor: As ``extractors.extractor.create`` takes it, with the number of boxes behind a colon.
+        extractor: As ``extractors.extractor.create`` takes it, with the number of boxes after a colon.
         width: Channels C.
         windows: What differs from the extractor's own.
         count: Rows N of each step, 1 for a vector.

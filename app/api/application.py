@@ -39,6 +39,7 @@ from app.api.routes import (
     recaption,
     session,
     submit,
+    verdicts,
     video,
     webhooks,
 )
@@ -86,6 +87,7 @@ def create_app(settings: Settings) -> FastAPI:
         jobs.router,
         events.router,
         recaption.router,
+        verdicts.router,
         video.router,
         webhooks.router,
         captions.router,

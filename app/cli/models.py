@@ -61,7 +61,7 @@ def _describe(service: ServerChoice) -> list[Model]:
 
     settings = load_settings()
     if (server := service.find(settings)) is not None:
-            return ask_models(server)
+        return ask_models(server)
     from app.cli.installed_models import describe_models
 
     return describe_models(settings)

@@ -5,7 +5,7 @@
 Times are those of CUDA events; beside them stands the share of the peak, a large matrix product in the same
 run. For each extractor the same windows run on the CPU in fp32: they say whether its numbers are right.
 ``--compile`` adds torch.compile with CUDA graphs, a minute or more a network. A row is kept in the results
-file as soon as it is measured, and a second run goes on behind those. Nothing is begun that is likely to end
+file as soon as it is measured, and a second run continues after those. Nothing is begun that is likely to end
 after ``--seconds``. The exit code is 1 where a network fails, its numbers are off, or it was not reached.
 
 Without a GPU, ``--device cpu --quick`` takes the same way through the code in small sizes.

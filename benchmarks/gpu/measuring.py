@@ -21,7 +21,7 @@ DTYPES: Mapping[str, torch.dtype] = {"fp32": torch.float32, **HALVES}
 class Measuring:
     """How all is measured on one device.
 
-    passes: of which the median counts, behind ``warm`` others that make kernels, memory and graphs. quick:
+    passes: of which the median counts, after ``warm`` others that make kernels, memory and graphs. quick:
     whether sizes are those of a test.
     """
 

@@ -2,7 +2,7 @@
 
 Lite2's last two stages moved in training, and its head took in a second half that reads Lite3's last map; all
 else is as it is packaged. The weights are the packages' and a file of changes that comes with the repository
-(extractors/pretrained/weight_deltas.py), so that captioners on the untouched ``grid`` go on working beside
+(extractors/pretrained/weight_deltas.py), so that captioners on the untouched ``grid`` keep working beside
 it.
 """
 

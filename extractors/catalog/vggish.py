@@ -1,7 +1,7 @@
 """Extracts features of a video's sound by VGGish, on the clock of its picture.
 
 A row is 0.96 seconds, and the first begins with the first shown frame. Sound beyond the picture's end is
-left out. Of the sound behind the last whole row, half a row or more is repeated until it fills one, which
+left out. Of the sound after the last whole row, half a row or more is repeated until it fills one, which
 the mask marks as padding; less is left out. Sound too short for any row gives one padded row. A video
 without sound gives one row of zeros, masked, over its whole length, and the name tag's ``sampling`` says
 ``no_audio``. Silence is sound: its rows are real.

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.ops.misc import FrozenBatchNorm2d
 
-#: Blocks of res2 to res5.
-DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+#: Blocks of ResNet-101's res2 to res5.
+DEPTHS = (3, 4, 23, 3)
 
 
 class NormedConvolution(nn.Conv2d):
@@ -71,11 +71,11 @@ def build_stage(number: int, blocks: int, stride: int, dilation: int = 1) -> nn.
 class ResNetBackbone(nn.Module):
     """The stages from res2 to ``last``: pictures (N, 3, H, W) to the maps of each by name."""
 
-    def __init__(self, last: int, depth: int = 101, caffe: bool = False) -> None:
+    def __init__(self, last: int, caffe: bool = False) -> None:
         super().__init__()
         self.stem = ResNetStem(caffe)
         self.names = [f"res{number}" for number in range(2, last + 1)]
-        for number, blocks in zip(range(2, last + 1), DEPTHS[depth], strict=False):
+        for number, blocks in zip(range(2, last + 1), DEPTHS, strict=False):
             self.add_module(f"res{number}", build_stage(number, blocks, 1 if number == 2 else 2))
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:

@@ -45,22 +45,20 @@ def roi_max_pool(grid: Tensor, boxes: Sequence[Tensor], scale: float, size: int)
     return pooled
 
 
-def roi_align_cells(grid: Tensor, boxes: Tensor, size: int = 1) -> Tensor:
-    """Aligns a map of any extractor on boxes of any detector.
+def roi_align_cells(grid: Tensor, boxes: Tensor) -> Tensor:
+    """Averages a map of any extractor inside the boxes of any detector (ROI align with one bin).
 
     Args:
         grid: (T, rows, columns, C).
         boxes: (T, K, 4) in [0, 1] of the picture that the map covers.
-        size: bins along each side.
 
     Returns:
-        (T, K, C), or (T, K, size · size, C).
+        (T, K, C).
     """
     frames, rows, columns, channels = grid.shape
     cells = boxes.to(grid.device).float() * grid.new_tensor([columns, rows, columns, rows]).float()
-    aligned = roi_align_maps(grid.permute(0, 3, 1, 2).float(), list(cells), 1.0, size)
-    bins = aligned.flatten(2).transpose(1, 2).reshape(frames, boxes.shape[1], size * size, channels)
-    return bins[:, :, 0] if size == 1 else bins
+    aligned = roi_align_maps(grid.permute(0, 3, 1, 2).float(), list(cells), 1.0, 1)
+    return aligned.reshape(frames, boxes.shape[1], channels)
 
 
 def assign_levels(boxes: Tensor, lowest: int, highest: int) -> Tensor:

@@ -31,7 +31,7 @@ def fold_norms(network: nn.Module, example: Tensor) -> None:
             norm.weight,
             norm.bias,
         )
-        # timm's norms hold the activation behind them (Inception-V4)
+        # timm's norms hold the activation after them (Inception-V4)
         _replace(network, norm, getattr(norm, "act", nn.Identity()))
 
 

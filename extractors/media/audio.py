@@ -43,7 +43,7 @@ class SampleBuffer:
         self.cut = False
 
     def append_at(self, samples: NDArray[np.float32], start: float | None) -> bool:
-        """Adds a block that starts at ``start`` seconds (None: right behind the last). False when full."""
+        """Adds a block that starts at ``start`` seconds (None: right after the last). False when full."""
         at = self._length if start is None else round(start * self._rate)
         if self._length == 0 and at < 0:
             samples = samples[-at:]

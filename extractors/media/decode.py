@@ -8,7 +8,7 @@
 
 The choice is made from the index where that can be trusted, and its frames are handed over as they come.
 Where decoding shows other frames than the index promised, the rest is read without handing anything over,
-the choice is made again from what was shown, and the frames come again from the first, behind a second
+the choice is made again from what was shown, and the frames come again from the first, after a second
 ``StreamStart``: out of memory where they are few, else by another reading. An index that cannot be trusted
 from the start is checked by a first reading of the whole, so that nothing is said twice. No more than a
 chunk and ``KEPT_BYTES`` of frames stay in memory: two hours of video cost what ten seconds cost, but for
@@ -285,7 +285,7 @@ def settle(reading: DecodePass, index: PacketIndex, limits: Limits) -> Timeline:
     """Makes the clock of what a whole reading showed, if it showed enough.
 
     Args:
-        reading: a pass that went on to the file's end.
+        reading: a pass that read to the file's end.
         index: the file's packets.
         limits: the share of frames that may be lost, and the longest duration.
 

@@ -291,7 +291,7 @@ def _parse_crop(header: bytes, width: int, height: int) -> Crop | None:
 
 
 def _parse_dolby_vision(header: bytes) -> int | None:
-    """Parses the profile: seven bits behind two bytes of version."""
+    """Parses the profile: seven bits after two bytes of version."""
     for name in DOLBY_VISION_BOXES:
         _, box, record = header.partition(name)
         if box and len(record) > 2:

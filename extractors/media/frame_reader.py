@@ -34,7 +34,7 @@ LAST_FRAMES = 3  # one of them was stored last, whatever their order
 # Of a film's end so many frames are decoded where only the references before them are needed.
 LAST_DECODED = 16
 BYTES_PER_PIXEL = 4
-# How far ahead of a key frame to aim, in seconds: transport and program streams land behind the mark.
+# How far ahead of a key frame to aim, in seconds: transport and program streams land after the mark.
 LEADS = (0, 1, 5)
 # Decoders that can leave out frames without references, and those that can be emptied in mid-film.
 SKIPPING_CODECS = frozenset({"h264", "hevc", "mpeg2video"})
@@ -69,7 +69,7 @@ class DecodePass:
     damaged: int = 0  #: frames that came with errors patched over
     last_damaged: int = 0  #: how many frames had come with the last of these
     agrees: bool = True  #: whether the frames kept to the index so far
-    complete: bool = False  #: whether the pass went on to the file's end
+    complete: bool = False  #: whether the pass read to the file's end
 
     def ends_damaged(self, frames: int) -> bool:
         """Returns whether of all ``frames`` that came only the end is damaged, as where a file is cut off."""
@@ -194,7 +194,7 @@ def read_by_jumps(
 class Shortcuts:
     """Names what need not be decoded for wanted frames to come out as they are.
 
-    skips: frames that no other frame refers to. drains: what is stored behind the last wanted frame: the
+    skips: frames that no other frame refers to. drains: what is stored after the last wanted frame: the
     decoder is told that the film ends there, and hands over what it holds.
     """
 
@@ -253,7 +253,7 @@ def _make_end_mark(stream: VideoStream) -> Packet[VideoStream]:
 def _packets_from(container: InputContainer, stream: VideoStream, key: int) -> Iterator[Packet[VideoStream]]:
     """Reads packets from the one that holds the key frame at tick ``key``; none where it is not found.
 
-    Containers without an index of their own land near the asked time, often behind it: then the jump is
+    Containers without an index of their own land near the asked time, often after it: then the jump is
     tried again from further ahead. Packets that are skipped cost no decoding.
     """
     for seconds in LEADS:

@@ -161,7 +161,7 @@ def mend_ticks(ticks: NDArray[np.int64], good: NDArray[np.bool_], step: int) -> 
 
 
 def _choose_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual: float) -> NDArray[np.bool_]:
-    """Chooses of two frames with one time the second where there is room for one before, not behind."""
+    """Chooses of two frames with one time the second where there is room for one before, not after."""
     good = good.copy()
     for place in map(int, np.flatnonzero(~good)):
         if place == 0 or not good[place - 1] or ticks[place] != ticks[place - 1]:
@@ -175,9 +175,9 @@ def _choose_of_doubles(ticks: NDArray[np.int64], good: NDArray[np.bool_], usual:
 
 
 def _interpolate_times(ticks: NDArray[np.int64], left: int, right: int, usual: float) -> NDArray[np.float64]:
-    """Finds times for the frames behind the good place ``left`` and before the good place ``right``.
+    """Finds times for the frames after the good place ``left`` and before the good place ``right``.
 
-    They follow the one before by the usual step, or where they claim to be late precede the one behind by it;
+    They follow the one before by the usual step, or where they claim to be late precede the one after by it;
     where there is too little room, they share it.
     """
     count = right - left - 1

@@ -129,7 +129,7 @@ class InvertedResidual(nn.Module):
 
 
 def build_blocks(stages: Sequence[BlockLayout]) -> Iterator[InvertedResidual]:
-    """Builds the blocks of all stages behind a stem of STEM_WIDTH channels."""
+    """Builds the blocks of all stages after a stem of STEM_WIDTH channels."""
     width = STEM_WIDTH
     for stage in stages:
         for repeat in range(stage.repeats):

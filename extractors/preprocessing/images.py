@@ -219,11 +219,11 @@ def pool_edges(edges: Edges, pool: int, padding: int) -> Edges:
     Args:
         edges: before.
         pool: cells that become one.
-        padding: cells of nothing that are put before and behind. Windows that reach into it cover only the
+        padding: cells of nothing that are put before and after. Windows that reach into it cover only the
             cells that there are.
 
     Returns:
-        The edges after. Cells behind the last whole window are not seen and lie outside them.
+        The edges after. Cells after the last whole window are not seen and lie outside them.
     """
     side = len(edges) - 1
     windows = (side + 2 * padding - pool) // pool + 1

@@ -74,7 +74,7 @@ WRAPPERS = ("state_dict", "model_state", "model", "blobs")
 ZIP = b"PK\x03\x04"
 #: How torch's older files begin: protocol 2 and the number 0x1950a86a20f9469cfc6c.
 OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-#: Stands in every network of TensorFlow Lite, behind four bytes.
+#: Stands in every network of TensorFlow Lite, after four bytes.
 TFLITE = b"TFL3"
 #: Best values and learning rates stand beside the parameters as numpy's numbers.
 NUMBERS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [

@@ -64,7 +64,7 @@ def randomize(network: Network, last_norm: str | None = None) -> Network:
     Torch's own initial weights let the signal fade to nothing in a deep network whose batch norms have seen
     no data, and He's alone let it grow without bound along shortcuts.
 
-    last_norm: how the names end of the norms behind which a block meets its shortcut.
+    last_norm: how the names end of the norms after which a block meets its shortcut.
     """
     for name, layer in network.named_modules():
         if isinstance(layer, (nn.Conv2d, nn.Conv3d, nn.Linear)):

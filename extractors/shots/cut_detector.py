@@ -25,7 +25,7 @@ LEAST_CHANGE = 15.0  #: of 255: below it nothing is a cut
 NEIGHBOURS = 2  #: on either side; a frame is judged that many frames later
 BLACK = 24  #: of 255: what is darker is taken for this grey
 SAME = 0.5  #: of 255, the mean difference up to which a frame repeats the one before
-REPEATS = 5  #: in a row, that are passed over; a still picture goes on for longer
+REPEATS = 5  #: in a row, that are passed over; a still picture lasts longer
 CLOCK = 25.0  #: the detector counts frames; their times are ours
 
 

@@ -1,6 +1,6 @@
 """Declares how a film is cut into segments, and what a segment is, with the request that serves them.
 
-shots    a segment is a shot; one that goes on for too long is cut, one that is too short stays with the one
+shots    a segment is a shot; one that lasts too long is cut, one that is too short stays with the one
          before
 pieces   segments of equal length
 none     the whole film is one segment
@@ -38,7 +38,7 @@ class SegmentOptions:
     kind: Segmentation = "auto"
     seconds: float | None = None  #: length of a piece
     minimum: float = 2.0  #: seconds that a segment lasts at least, unless the film itself is shorter
-    #: Seconds after which a shot is cut; one that ends within ``minimum`` behind that is left whole.
+    #: Seconds after which a shot is cut; one that ends within ``minimum`` after that is left whole.
     maximum: float = 20.0
 
     def __post_init__(self) -> None:

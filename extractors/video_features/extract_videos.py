@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -31,8 +30,6 @@ from extractors.preprocessing.images import to_device
 from extractors.video_features.extractor_group import ExtractorGroup, streamed_size
 from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
 from extractors.windowing.window_extractor import WindowExtractor
-
-Progress: TypeAlias = Callable[[Path, float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +76,6 @@ def extract_videos(
     paths: Iterable[str | os.PathLike[str]],
     extractors: Sequence[AnyExtractor],
     limits: Limits | None = None,
-    progress: Progress | None = None,
 ) -> Iterator[tuple[Path, ExtractedVideo | Exception]]:
     """Extracts all streams of many files, each by one reading of it.
 
@@ -88,7 +84,6 @@ def extract_videos(
         paths: the files.
         extractors: each makes its streams, on one clock.
         limits: what one file may cost.
-        progress: is called with a file and the share of it, 0 to 1, that has been looked at.
 
     Returns:
         Each file in its turn, with its streams or the error that left it without any.
@@ -100,7 +95,7 @@ def extract_videos(
     batchers = [Batcher(extractor) for extractor in group.frames]
     unfinished: deque[_VideoInWork] = deque()
     for path, parts in _open_streams(decoders, paths, group.request(), limits or Limits()):
-        video = _VideoInWork(path, group, batchers, progress or _ignore_progress)
+        video = _VideoInWork(path, group, batchers)
         video.read(parts)
         unfinished.append(video)
         while unfinished and unfinished[0].complete:
@@ -141,12 +136,10 @@ class _VideoInWork:
     path: Path
     group: ExtractorGroup
     batchers: Sequence[Batcher]
-    progress: Progress
     error: Exception | None = None
     _cutters: list[WindowCutter] = field(default_factory=list)
     _pending: list[PendingRows] = field(default_factory=list)
     _sampled: list[NDArray[np.float64]] = field(default_factory=list)
-    _duration: float = 0.0
     _sizes: tuple[FrameSize, ...] = ()
     _video: Video | None = None
     _sound: dict[str, Stream] = field(default_factory=dict)
@@ -201,7 +194,7 @@ class _VideoInWork:
         pairs = list(zip(self.group.frames, cuts, strict=True))
         self._cutters = [WindowCutter(extractor, cut) for extractor, cut in pairs]
         self._pending = [PendingRows(extractor, cut) for extractor, cut in pairs]
-        self._sampled, self._duration = [], start.duration
+        self._sampled = []
         self._sizes = self.group.request().frame_sizes
 
     def _forget(self) -> None:
@@ -219,7 +212,6 @@ class _VideoInWork:
                 batcher.add(stack, pending)
             if pending.error is not None:
                 raise pending.error
-        self.progress(self.path, min(1.0, chunk.until / self._duration))
 
     def _end(self, end: StreamEnd) -> None:
         self._video = end.video
@@ -254,7 +246,3 @@ class _ChunkPixels:
         if (size, device) not in self._on_device:
             self._on_device[size, device] = to_device(self._sizes[size], device)
         return self._on_device[size, device]
-
-
-def _ignore_progress(path: Path, share: float) -> None:
-    """Progress where none was asked for."""

@@ -1,6 +1,6 @@
 """Packs streams into bytes, for a cache or another process, and makes the same streams of them, bit by bit.
 
-A line of JSON has each stream's name tag and view; behind it stand its arrays as safetensors.
+A line of JSON has each stream's name tag and view; after it come its arrays as safetensors.
 """
 
 from __future__ import annotations

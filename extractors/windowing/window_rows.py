@@ -34,7 +34,7 @@ def move_to_cpu(rows: Mapping[str, WindowRows]) -> dict[str, WindowRows]:
 
 
 def join_rows(rows: Sequence[WindowRows]) -> WindowRows:
-    """Joins batches of one stream, one behind the other."""
+    """Joins batches of one stream, one after the other."""
     boxes = [row.boxes for row in rows if row.boxes is not None]
     masks = [row.mask for row in rows if row.mask is not None]
     values = torch.cat([row.values for row in rows])

@@ -115,7 +115,7 @@ class AblationRunner:
         return result
 
     def _train(self, job: AblationJob, recipe: Recipe) -> tuple[AnyCaptioner, PictureInputs]:
-        """Trains a captioner, or goes on training it, to the best of its weights."""
+        """Trains a captioner, or continues to train it, to the best of its weights."""
         registered = find_captioner(job.row.trains)
         demo = registered.make_demo_config()
         config = type(demo).model_validate({**dict(demo), **job.row.changes})

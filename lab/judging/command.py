@@ -35,6 +35,12 @@ def judge(
     port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.")] = 0,
     table: Annotated[bool, typer.Option("--table", help="Print the table of marks and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The table as JSON, as cards have it.")] = False,
+    verdicts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also count what people said on the page: a file of GET /verdicts."
+        ),
+    ] = None,
     write_cards: Annotated[
         bool,
         typer.Option("--write-cards", help="Write marks and seconds to the cards of pretrained captioners."),
@@ -45,6 +51,8 @@ def judge(
 
     session, settings = JudgingSession(out), load_settings()
     add_clips(session, clips or [], settings, captioners)
+    if verdicts is not None:
+        session.take_verdicts(verdicts.read_text(encoding="utf-8").splitlines())
     if not session.clips:
         raise UsageError(f"There is nothing to judge in {out}: name clips, or folders of them.")
     if not (table or as_json or write_cards):

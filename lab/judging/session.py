@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from app.documents.verdict import Verdict
 from app.errors import UsageError
 from extractors.files import atomic_write
 
@@ -161,6 +162,41 @@ class JudgingSession:
         captions[caption] = captions[caption].model_copy(update={"mark": mark})
         clips[clip] = clips[clip].model_copy(update={"captions": tuple(captions)})
         self._write(self._state.model_copy(update={"clips": tuple(clips)}))
+
+    def take_verdicts(self, lines: Iterable[str]) -> int:
+        """Marks captions by what people said of them on the page, as ``GET /verdicts`` lists it.
+
+        A clip that is not in the folder comes in without a sheet, its one caption marked. Where several
+        people judged a caption the last line counts.
+
+        Args:
+            lines: of the list, the newest jobs first.
+
+        Returns:
+            How many captions were marked.
+
+        Raises:
+            UsageError: a line is no verdict.
+        """
+        marks: dict[tuple[str, str], tuple[str, Mark]] = {}
+        for line in filter(str.strip, lines):
+            try:
+                said = Verdict.model_validate_json(line)
+            except ValidationError as error:
+                raise UsageError(f"No verdict of GET /verdicts: {line[:80].strip()}") from error
+            marks[said.file, said.caption] = (said.captioner or "", said.verdict)
+        for (name, text), (captioner, mark) in marks.items():
+            self._mark_or_add(name, JudgedCaption(text=text, captioners=(captioner,), mark=mark))
+        return len(marks)
+
+    def _mark_or_add(self, name: str, judged: JudgedCaption) -> None:
+        for place, clip in enumerate(self.clips):
+            texts = [caption.text for caption in clip.captions]
+            if clip.name == name and judged.text in texts:
+                self.mark(place, texts.index(judged.text), judged.mark)
+                return
+        clips = (*self.clips, JudgedClip(name=name, captions=(judged,)))
+        self._write(self._state.model_copy(update={"clips": clips}))
 
     def scores(self) -> dict[str, Score]:
         """Captioner → its marks, best first; captions without a mark do not count."""

@@ -1,4 +1,4 @@
-"""Takes the step that recurrent captioners have alike: a word is embedded, and behind the decoder scored."""
+"""Takes the step that recurrent captioners have alike: a word is embedded, and after the decoder scored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RecurrentCaptioner(Captioner[MemoryT_co, StateT_co]):
         return self.config.streams  # type: ignore[no-any-return]
 
     def add_output(self, hidden: int) -> None:
-        """Adds the layers behind a decoder of ``hidden`` numbers, for the words of ``word_embedding``.
+        """Adds the layers after a decoder of ``hidden`` numbers, for the words of ``word_embedding``.
 
         Where ``tie_words``, the output is projected to the words' width and scored against their embedding.
         """

@@ -202,7 +202,7 @@ def _find_largest(values: Tensor, count: int) -> Tensor:
 
 
 def _find_settled(beams: PartialCaptions, videos: int, options: DecodingOptions) -> Tensor:
-    """Finds the videos (B,) of which going on could change no returned caption.
+    """Finds the videos (B,) of which further steps could change no returned caption.
 
     A finished caption whose score beats all that open beams can reach has a greater plain total than every
     one of them too, and so cannot be pruned any more.

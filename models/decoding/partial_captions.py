@@ -14,7 +14,7 @@ from models.vocabulary import EOS
 
 @dataclass(frozen=True, eq=False)
 class PartialCaptions(TensorRows):
-    """Holds what R rows have written in t steps. A finished row goes on with end tokens that cost nothing.
+    """Holds what R rows have written in t steps. A finished row continues with end tokens that cost nothing.
 
     Attributes:
         tokens: (R, t) word ids.

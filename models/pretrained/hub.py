@@ -91,7 +91,7 @@ def copy_folder(source: Path, target: Path) -> None:
 
 
 def download(repository: str, revision: str | None, target: Path, *, endpoint: str | None = None) -> str:
-    """Downloads the files of a captioner, goes on where an earlier call broke off, and checks every file.
+    """Downloads the files of a captioner, continues where an earlier call broke off, and checks every file.
 
     Args:
         repository: ``owner/name`` on the hub.

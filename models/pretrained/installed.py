@@ -2,7 +2,7 @@
 
     DATA/captioners/NAME/        the model in the Hugging Face format
     DATA/captioners/NAME/reelword.json   its card: source, revision, licence, digests, size, scores
-    DATA/captioners/.NAME.part/  one that is being brought; what broke off goes on from there
+    DATA/captioners/.NAME.part/  one that is being brought; what broke off continues there
 
 A folder gets its name when everything in it has been checked.
 """

@@ -125,7 +125,7 @@ def install(put: Put) -> None:
     put(clip_networks, "C3D", SmallC3D)
     put(i3d, "I3D", SmallI3D)
     put(i3d, "RGB", _shrink(i3d.RGB, SIDE))
-    put(backbone, "DEPTHS", dict.fromkeys(backbone.DEPTHS, ONE_EACH))
+    put(backbone, "DEPTHS", ONE_EACH)
     families = {
         **detectors.FAMILIES,
         "bottom_up": replace(detectors.FAMILIES["bottom_up"], blank=SmallBottomUp),

@@ -78,7 +78,7 @@ def _look_once(extractor: str) -> WindowOptions:
 
 
 def pad_rows(stream: Stream, count: int, width: int) -> NDArray[np.float16]:
-    """Puts the rows of a still's stream into (count, width), zeros behind the last.
+    """Puts the rows of a still's stream into (count, width), zeros after the last.
 
     Args:
         stream: of one picture.

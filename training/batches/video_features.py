@@ -2,7 +2,7 @@
 
 They are made as the service makes them: one decoding, the frames that the stream set asks for, its
 extractors. Windows of whole files are read in chunks, so that a set which keeps its stride needs no more
-memory for a long video. A run that was stopped goes on with the videos that have no file yet. Features that
+memory for a long video. A run that was stopped continues with the videos that have no file yet. Features that
 another network, other windows or another engine would make lie in another folder.
 """
 
@@ -123,7 +123,7 @@ class VideoFeatures:
         return _MadeFeatures(extracted.video, extracted.video.fps_average, extracted.streams)
 
     def _make_of_part(self, path: Path, part: tuple[float, float], decoder: Decoder) -> _MadeFeatures:
-        """Reads some seconds of a longer file, whose sound may lie behind what is read of a whole one."""
+        """Reads some seconds of a longer file, whose sound may lie after what is read of a whole one."""
         limits = Limits()
         limits = replace(limits, audio_seconds=max(limits.audio_seconds, part[1]))
         decoded = decoder.decode(path, replace(self._source.request, part=part), limits)

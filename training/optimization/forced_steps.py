@@ -1,7 +1,7 @@
 """Lets a captioner write captions that are known, a word a step, and scores all their words at once.
 
 What no state changes is computed for a whole batch of captions: the vectors of the words before the steps,
-and behind them the vocabulary's probabilities, of the words that count alone. Which rows these are is planned
+and after them the vocabulary's probabilities, of the words that count alone. Which rows these are is planned
 on the CPU, so that a GPU is asked once a batch and not at every word.
 """
 

@@ -1,6 +1,6 @@
 """Takes a captioner through the phases that it lists, and then through self-critical steps.
 
-Each phase goes on from the best weights of the one before, where papers go on from the last.
+Each phase continues from the best weights of the one before, papers from the last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BestAfter: TypeAlias = Callable[[str], AnyCaptioner]
 
 
 def train_later_phases(captioner: AnyCaptioner, trainer: Trainer, best_after: BestAfter) -> None:
-    """Takes what the trainer's recipe has behind cross-entropy: the captioner's own phases, then rewards.
+    """Takes what the trainer's recipe has after cross-entropy: the captioner's own phases, then rewards.
 
     Rewards are computed against the captions of the videos that are trained on.
 

@@ -92,7 +92,7 @@ def _write_columns(path: Path, columns: list[str]) -> None:
 class RunSettings:
     """Settings of a run that no recipe has."""
 
-    out: Path  #: the run's folder, from which a stopped run goes on
+    out: Path  #: the run's folder, from which a stopped run continues
     cache: Path  #: where features are kept
     notify: Notify  #: is given a sentence for whatever the user should know
     threads: int = 2  #: of the processor

@@ -1,7 +1,7 @@
 """Trains a captioner in phases: cross-entropy first, self-critical steps last, its own phases between.
 
 A step is a function of the seed and its number (``TrainingBatches.at``, one generator a step), so a run that
-was killed goes on exactly where its last saved state stands.
+was killed continues exactly where its last saved state stands.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class Trainer:
         return BatchLoader(batches, find_device(learner.network)).load(first, phase.steps)
 
     def _resume(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> tuple[int, float]:
-        """Returns the first step to take and the best score so far; a phase that is left behind takes none.
+        """Returns the first step to take and the best score so far; a phase that is over takes none.
 
         What an earlier phase was judged by is no measure for one that is judged by something else.
         """

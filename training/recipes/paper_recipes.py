@@ -78,7 +78,7 @@ class RunTable(BaseModel):
 
     #: The sets, each a run of its own.
     data_sets: tuple[str, ...]
-    #: What the recipe's name has behind the set's.
+    #: What the recipe's name has after the set's.
     suffix: str = ""
     #: Members of the configuration that differ from the paper's usual ones.
     config: Mapping[str, Any] = {}

@@ -12,7 +12,7 @@ from extractors.windows import Windows
 from models.stream_set import StreamInput, StreamSet
 from training.saved_features.feature_map import FeatureMap, MappedStream
 
-#: Seconds that rows may begin behind a video's end: the seconds of clips are whole ones.
+#: Seconds that rows may begin after a video's end: the seconds of clips are whole ones.
 LATE = 1.0
 
 

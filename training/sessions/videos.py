@@ -1,4 +1,4 @@
-"""Trains captioners on videos: goes on with one that is there, or starts from nothing.
+"""Trains captioners on videos: continues one that is there, or starts from nothing.
 
 Fine-tuning keeps vocabulary, widths and streams of its start. What is kept is never worse on the videos that
 it is judged by than the captioner it started from.

@@ -10,13 +10,14 @@ from contextlib import aclosing
 from typing import Annotated, Any
 
 import anyio.to_thread
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from PIL import Image
 
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.routes.submit import preferred_wait
+from app.attention_picture.poster import draw_poster
 from app.attention_picture.render import draw_attention_picture
 from app.documents.job import JobDocument, document_of
 from app.jobs.blobs import BlobMissingError
@@ -36,6 +37,7 @@ LongPoll = Annotated[
         examples=["wait=30"],
     ),
 ]
+PosterWord = Annotated[str, Query(max_length=64, description="A word of the caption, to be lit.")]
 NO_ATTENTION = (refusals.UnknownJob, refusals.JobHasNoAttention, refusals.JobNotFinished)
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
@@ -172,6 +174,30 @@ def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Resp
 
 
 @router.get(
+    "/poster.png",
+    response_class=Response,
+    responses={
+        200: {"content": {"image/png": {}}, "description": "The picture, 1200 × 630."},
+        **problems.openapi_responses(refusals.UnknownJob, refusals.JobNotFinished, refusals.UnknownFrame),
+    },
+)
+def poster(job_id: JobId, service: ServiceDep, caller: CallerDep, word: PosterWord = "") -> Response:
+    """Draws one frame with the caption on it and one word's place lit: what chats show of the job's page."""
+    job = find(service, job_id, caller)
+    if job.state != "succeeded":
+        raise refusals.JobNotFinished(f"The job has {how_it_ended(job)}: there is no caption to draw.")
+    document, frames = document_of(job, service.blobs), _frames(service, job)
+    try:
+        shown: AttentionDocument | None = _read_attention(_attention(service, job))
+    except refusals.JobHasNoAttention:
+        shown = None
+    picture = draw_poster(document.caption or "", frames, document.sampled or [0.0], shown, word)
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    return Response(out.getvalue(), media_type="image/png", headers=KEEP)
+
+
+@router.get(
     "/frames/{number}.jpg",
     response_class=Response,
     responses={
@@ -243,12 +269,24 @@ def _attention(service: ApiDependencies, job: Job) -> bytes:
 
 def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
     sampled = document_of(job, service.blobs).sampled or []
-    keys = [f"{job.results}/frames/{number}.jpg" for number in range(len(sampled))]
-    frames = [Image.open(io.BytesIO(service.blobs.read(key))) for key in keys]
-    attention = AttentionDocument.model_validate(json.loads(document))
     out = io.BytesIO()
-    draw_attention_picture(attention, frames, sampled).save(out, "PNG", optimize=True)
+    picture = draw_attention_picture(_read_attention(document), _frames(service, job), sampled)
+    picture.save(out, "PNG", optimize=True)
     return out.getvalue()
+
+
+def _read_attention(document: bytes) -> AttentionDocument:
+    return AttentionDocument.model_validate(json.loads(document))
+
+
+def _frames(service: ApiDependencies, job: Job) -> list[Image.Image]:
+    """Reads the frames that the captioner saw. Raises UnknownFrame where they are not kept."""
+    count = len(document_of(job, service.blobs).sampled or [])
+    keys = [f"{job.results}/frames/{number}.jpg" for number in range(count)]
+    try:
+        return [Image.open(io.BytesIO(service.blobs.read(key))) for key in keys]
+    except BlobMissingError as error:
+        raise refusals.UnknownFrame("The job's frames are kept no more.") from error
 
 
 def how_it_ended(job: Job) -> str:

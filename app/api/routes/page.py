@@ -12,6 +12,7 @@ import html
 import mimetypes
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlencode
 
 import anyio.to_thread
 from fastapi import APIRouter, Request
@@ -23,11 +24,13 @@ from app.api.dependencies import ApiDependencies, ServiceDep
 from app.documents.job import document_of
 from app.errors import JobError, QueueError
 from app.jobs.job import Job
+from app.settings import Settings
 
 STATIC = Path(__file__).parent.parent / "static"
 FOREVER = "public, max-age=31536000, immutable"
 TEXTS = (".css", ".html", ".js", ".json", ".svg")  #: what is worth compressing
 VERSION_DIGITS = 16
+HOUR, DAY = 3600, 86400  #: seconds
 TITLE = "Reelword"
 TAGLINE = "A video goes in. A sentence comes out, and for every word the moment and the place it came from."
 
@@ -106,8 +109,19 @@ def _compressed(request: Request, data: bytes, kind: str | None, headers: dict[s
 
 
 def _page(request: Request, tags: str) -> Response:
-    text = FILES.page.replace("<!-- unfurl -->", tags).encode()
+    kept = _kept(request.app.state.service.settings)
+    text = FILES.page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", kept).encode()
     return _compressed(request, gzip.compress(text, 5), "text/html", {"Cache-Control": "no-cache"})
+
+
+def _kept(settings: Settings) -> str:
+    """Says how long what is sent is kept."""
+    days = settings.result_ttl / DAY
+    result = f"{days:.0f} days" if days >= 2 else f"{settings.result_ttl / HOUR:.0f} hours"
+    video = {"result": "Video and answer are", "off": "The answer is"}.get(
+        settings.keep_uploads, "The answer is (the video for a shorter time)"
+    )
+    return f"{video} kept for {result} on the machine of this service alone, or until you delete them."
 
 
 def _tags(title: str, description: str, picture: str = "", address: str = "") -> str:
@@ -149,5 +163,5 @@ def _tags_of_job(job_id: str, request: Request, service: ApiDependencies) -> str
     base = str(request.base_url).rstrip("/")
     word = request.query_params.get("w", "")
     described = f"“{word}” and every other word: which moment, which place. {TITLE}" if word else TAGLINE
-    picture = f"{base}/jobs/{job.id}/poster.png" + (f"?word={html.escape(word)}" if word else "")
+    picture = f"{base}/jobs/{job.id}/poster.png" + (f"?{urlencode({'word': word})}" if word else "")
     return _tags(document.caption or TITLE, described, picture, f"{base}/f/{job.id}")

@@ -6,19 +6,21 @@ import { Comparison } from "./film/comparison.js";
 import { FilmView } from "./film/film_view.js";
 import { listenToKeys } from "./film/keys.js";
 import { Share } from "./film/share.js";
+import { Verdict } from "./film/verdict.js";
+import { Deletions } from "./jobs/deletions.js";
 import { Examples } from "./jobs/examples.js";
 import { Films } from "./jobs/films.js";
+import { KeyBox } from "./jobs/key_box.js";
 import { Options } from "./jobs/options.js";
-import { cancelJob, follow, forgetKey, getJob, isGood, onLocked, sendKey } from "./jobs/server.js";
+import { cancelJob, follow, getJob, isGood } from "./jobs/server.js";
 import { Uploads, asAddress, filmsIn } from "./jobs/uploads.js";
 
 const $ = (id) => document.getElementById(id);
 const OTHERS_MS = 2000; // between two looks at the jobs that are under way and not on show
 const NO_CAPTIONER = "No captioner is connected at the moment. Videos that you send are kept until one is; the examples play without.";
-const SIGNED_IN = "reelword.signed-in"; // in this browser's storage, once a key was accepted
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
-const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds) });
+const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds), drawn: (film, video) => films.picture(film, video) });
 const films = new Films($("films-list"), {
   show: (film) => show(film),
   drop: (film) => drop(film),
@@ -27,11 +29,15 @@ const films = new Films($("films-list"), {
 const options = new Options($("options"), $("members"));
 const uploads = new Uploads(films, (film) => accepted(film));
 const comparison = new Comparison(
-  { box: $("compare"), rows: $("compare-rows"), choice: $("compare-choice"), one: $("compare-one"), all: $("compare-all"), said: $("compare-said") },
+  { box: $("compare"), consensus: $("consensus"), rows: $("compare-rows"), choice: $("compare-choice"), one: $("compare-one"), all: $("compare-all"), said: $("compare-said") },
   films, uploads, options, (film) => show(film),
 );
 const examples = new Examples($("examples-list"), (name) => { history.pushState(null, "", `/?sample=${name}`); showExample(name); scrollTo({ top: 0 }); });
 const share = new Share($, view);
+const verdict = new Verdict({ box: $("doubt"), text: $("doubt-text"), buttons: $("verdicts"), correction: $("correction"), field: $("correct-caption"), said: $("doubt-said") });
+const deletions = new Deletions({ box: $("undo-box"), what: $("undo-what"), undo: $("undo") }, films, (problem) => notice(explain(problem).join(" ")));
+
+const keyBox = new KeyBox($, { declined: () => notice("Without a key videos can be neither sent nor shown here. The examples play without."), opened: () => { if (!options.names.length) loadOptions(); } });
 
 let current = null; // the film on show; null while an example is
 let stopFollowing = () => {};
@@ -42,7 +48,7 @@ function take(sent) {
   const wrong = options.problem();
   if (wrong) return void notice(wrong, true);
   notice("");
-  isDeclined = false;
+  keyBox.isDeclined = false;
   const fields = options.fields();
   const taken = sent.map((what) => uploads.add(what, fields));
   if (taken.length > 1) notice(`${taken.length} videos are sent, two at a time. The list shows how far each is.`);
@@ -71,6 +77,7 @@ async function loadOptions() {
 
 function show(film, { push = true } = {}) {
   stopFollowing();
+  if (current !== film) forgetDead();
   current = film;
   if (push && film.id && filmId() !== film.id) history.pushState(null, "", `/f/${film.id}`);
   document.body.classList.remove("is-empty");
@@ -79,8 +86,14 @@ function show(film, { push = true } = {}) {
   examples.mark(null);
   view.open(film);
   comparison.show(film);
+  verdict.open(null);
   share.open(film);
   showState(film);
+}
+
+// A link to nothing, or a file that was refused, leaves the list once it was read.
+function forgetDead() {
+  if (current && ["refused", "expired"].includes(current.state)) films.remove(current);
 }
 
 function title(film) {
@@ -114,7 +127,14 @@ async function over(film, job, isNew) {
   await view.showEnd(job, Boolean(film.file || film.url), isNew);
   if (film !== current || job.state !== "succeeded") return;
   share.open(film, job);
+  judge(job);
   if (!isNew) goToPlace();
+}
+
+// Doubt in words: by confidence, and by what others say of the same video. A film of chapters has no one caption to judge.
+function judge(job) {
+  const content = view.evidence?.words.filter(({ isContent }) => isContent).map(({ text }) => text) || [];
+  verdict.open(job.segments?.length > 1 ? null : job, comparison.others(), content);
 }
 
 // What a job's document says, in the list of films.
@@ -146,7 +166,7 @@ async function drop(film) {
     return;
   }
   if (isUnderWay) uploads.stop(film);
-  films.remove(film);
+  deletions.add(film);
   if (film === current) leave();
 }
 
@@ -154,11 +174,12 @@ async function drop(film) {
 
 async function showExample(name) {
   stopFollowing();
+  forgetDead();
   current = null;
   films.mark(null);
   document.body.classList.add("is-empty");
   document.title = "Reelword";
-  for (const id of ["chapters", "more", "compare"]) $(id).hidden = true;
+  for (const id of ["chapters", "more", "compare", "doubt", "code-box"]) $(id).hidden = true;
   const example = await examples.find(name || examples.all[0]?.name);
   if (current || !example) return;
   $("title").textContent = example.title;
@@ -198,7 +219,7 @@ function place(word, seconds) {
 }
 
 function goToPlace() {
-  const [word, seconds] = [addressed("w"), Number(addressed("t"))];
+  const [word, seconds] = [addressed("w"), Number(addressed("t") ?? NaN)];
   if (!word || !view.evidence) return;
   view.choose(view.evidence.words.findIndex(({ text, isContent }) => isContent && text === word), Number.isFinite(seconds) ? seconds : null);
 }
@@ -209,51 +230,13 @@ async function lookAtOthers() {
     if (isGood(found)) note(film, found.body);
     else if (found.status === 404) films.update(film, { state: "expired" });
   }
-  if (current) comparison.draw();
-}
-
-// ---- the key, where one is needed ----
-
-let unlocking = null;
-let isDeclined = false; // until the visitor wants to send something
-
-function askForKey() {
-  if (isDeclined) return Promise.resolve(false);
-  unlocking ||= new Promise((resolve) => {
-    const done = (isOpen) => {
-      [unlocking, isDeclined] = [null, !isOpen];
-      $("key-box").close();
-      if (!isOpen) notice("Without a key videos can be neither sent nor shown here. The examples play without.");
-      resolve(isOpen);
-    };
-    $("key-cancel").onclick = () => done(false);
-    $("key-box").oncancel = () => done(false);
-    $("key-form").onsubmit = async (event) => {
-      event.preventDefault();
-      const found = await sendKey($("key").value.trim());
-      if (isGood(found)) {
-        localStorage.setItem(SIGNED_IN, "yes");
-        $("sign-out").hidden = false;
-        done(true);
-        return void (options.names.length || loadOptions());
-      }
-      $("key-said").textContent = found.status === 0 ? explain(found.body).join(" ") : "This key is not accepted. Look whether it was copied whole.";
-      return undefined;
-    };
-    $("key-box").showModal();
-  });
-  return unlocking;
+  if (!current) return;
+  comparison.draw();
+  if (verdict.job) judge(verdict.job);
 }
 
 // ---- start ----
 
-onLocked(askForKey);
-$("sign-out").hidden = !localStorage.getItem(SIGNED_IN);
-$("sign-out").addEventListener("click", async () => {
-  await forgetKey();
-  localStorage.removeItem(SIGNED_IN);
-  location.reload();
-});
 $("choose").addEventListener("click", () => $("files").click());
 $("files").addEventListener("change", () => { take([...$("files").files].map((file) => ({ file }))); $("files").value = ""; });
 $("by-address").addEventListener("submit", (event) => {
@@ -272,6 +255,7 @@ $("again").addEventListener("click", () => {
 for (const id of ["home", "new"]) $(id).addEventListener("click", (event) => { event.preventDefault(); leave(); });
 $("heat-switch").addEventListener("click", () => view.setLook("heat"));
 $("spotlight").addEventListener("click", () => view.setLook("spotlight"));
+$("delete-all").addEventListener("click", () => { deletions.addAll(); leave(); });
 $("speak").hidden = !("speechSynthesis" in window);
 $("speak").addEventListener("click", () => view.speak());
 $("keys-open").addEventListener("click", () => $("keys").showModal());

@@ -16,16 +16,17 @@ const CODECS = {
 };
 // What the server calls the fields, and what this page calls them.
 const LABELS = {
-  num_captions: "Captions", beam_size: "Search width", max_length: "Most words", captioner: "captioner", members: "Members", segments: "Chapters", segment_captioner: "captioner of chapters",
+  num_captions: "Captions", beam_size: "Beams", max_length: "Most words", captioner: "captioner", members: "Members", segments: "Chapters", segment_captioner: "captioner of chapters",
   length_penalty: "Weight of length", method: "method", temperature: "temperature", top_k: "top words", top_p: "top share", seed: "seed",
   suppress_unk: "no unknown words", block_trigrams: "no phrase twice", decoding_constraint: "no word twice in a row", name_once: "name things once",
   remove_bad_endings: "no loose ends", group_size: "groups", diversity_lambda: "diversity", fusion_rule: "rule of fusion", category: "category", explanation: "explanation",
-  prompt: "Hint", "GET /models": "the list under Options", "under known": "below",
+  prompt: "Prompt", "GET /models": "the list under Options", "under known": "below",
 };
 // Problems that this page says better than a server that speaks to programs: what it is, and what to do.
 const PROBLEMS = {
   unreachable: ["The service does not answer.", "Look at your connection. This page goes on by itself once the service is back."],
   upload_stalled: ["The film stopped arriving.", "Send it again when your connection holds."],
+  incomplete_file: ["This video is not whole: a part of the file is missing.", "Copy or download it again, look whether it plays to its end, then send it."],
   video_empty: ["There is nothing in this file.", "Open it in a player to see whether it is whole, then send it again."],
   url_not_supported: ["This service fetches no films from addresses.", "Save the film on your device and choose it here."],
   url_not_allowed: ["Films are not fetched from that address.", "Use a public address that begins with https:// or http://, or save the film and choose it here."],

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Renews the lease of a running job, tells how far it is, and learns whether to go on.
+-- Renews the lease of a running job, tells how far it is, and learns whether to continue.
 -- KEYS  1 record   2 stream   3 events   4 clock   5 dead letters
 -- ARGV  1 group   2 worker   3 token   4 lease, ms   5 stage   6 progress   7 answer so far, or ''
 --       8 segments done, or ''   9 1 where this attempt has finished a part that the next one goes on behind

@@ -1,6 +1,6 @@
 """Finds out whether a file's end is missing, by what its container claims and not by what was found in it.
 
-Most containers say somewhere near their start how far they go, or store each piece behind its length; the
+Most containers say somewhere near their start how far they go, or store each piece after its length; the
 others end with a mark. Only headers are read here, never content, and no more than ``MOST_PIECES`` of them.
 What cannot be understood claims nothing: a wrong alarm would be worse than none.
 """
@@ -136,7 +136,7 @@ def read_opendml_frames(path: str | os.PathLike[str]) -> int | None:
 
 
 def _asf(media: _MediaBytes) -> int | None:
-    """Reads the end of the data object, behind the header object; a broadcast leaves its size open."""
+    """Reads the end of the data object, after the header object; a broadcast leaves its size open."""
     head = media.read(0, 24)
     if head[:16] != ASF_HEADER:
         return None
@@ -186,7 +186,7 @@ def _matroska(media: _MediaBytes) -> int | None:
     if length is not None:
         return at + length
     if media.last is not None:
-        at = media.last.position + 4 + media.last.size  # behind the block's track, time and flags
+        at = media.last.position + 4 + media.last.size  # after the block's track, time and flags
     for _ in range(MOST_PIECES):
         if at >= media.size:
             return at
@@ -222,7 +222,7 @@ def _nut(media: _MediaBytes) -> int | None:
 
 
 def _gif(media: _MediaBytes) -> int | None:
-    """Looks for the semicolon that ends a GIF; what hosts hang behind it is looked past."""
+    """Looks for the semicolon that ends a GIF; what hosts append is looked past."""
     begin = media.last.position + media.last.size if media.last else max(0, media.size - 1)
     return media.size if b";" in media.read(max(0, min(begin, media.size) - 1), TAIL) else media.size + 1
 

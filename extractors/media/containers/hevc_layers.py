@@ -1,6 +1,6 @@
 """Reads out of HEVC packets in which temporal layer their frame lies, without decoding.
 
-A packet is a row of NAL units, each behind its length (mp4, Matroska) or a start code (transport streams,
+A packet is a row of NAL units, each after its length (mp4, Matroska) or a start code (transport streams,
 bare streams). The two bytes at a unit's start tell its type and its layer (ITU-T H.265, section 7.3.1.2);
 units of frames have types below 32, parameter sets and messages those above.
 """
@@ -48,7 +48,7 @@ def find_temporal_layer(packet: memoryview, length_field: int | None) -> int | N
 
 
 def _find_unit(packet: memoryview, at: int) -> int | None:
-    """Finds where the next NAL unit behind a start code begins; what is copied for that ends with it."""
+    """Finds where the next NAL unit after a start code begins; what is copied for that ends with it."""
     step = 256
     for begin in range(at, len(packet), step):
         place = bytes(packet[begin : begin + step + len(START_CODE) - 1]).find(START_CODE)

@@ -94,7 +94,7 @@ class PacketIndex:
 
     @property
     def promises_more(self) -> bool:
-        """Returns whether the header's duration goes on long after what was found."""
+        """Returns whether the header's duration is much longer than what was found."""
         claimed = self.claimed_seconds
         end = max(self.pictures_end, self.ends or 0.0)
         return claimed is not None and claimed > end + max(END_SLACK, END_SLACK_SHARE * claimed)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
-# the last is BigTIFF; Canon's raw files say CR behind a TIFF's first eight bytes
+# the last is BigTIFF; Canon's raw files say CR after a TIFF's first eight bytes
 TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 AVIF_BRANDS = {b"avif", b"avis"}
 HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2", b"miaf", b"1pic", b"jpeg"}

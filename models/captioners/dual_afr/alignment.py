@@ -35,7 +35,7 @@ class LayerConfig(InputStream):
 
     @property
     def aligned_side(self) -> int:
-        """Cells on a side behind spatial pooling, padded by half its size as C3D's own pool5 (7 → 4) is."""
+        """Cells on a side after spatial pooling, padded by half its size as C3D's own pool5 (7 → 4) is."""
         return (self.side + 2 * (self.pool[1] // 2) - self.pool[1]) // self.pool[1] + 1
 
 

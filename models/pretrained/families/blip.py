@@ -1,6 +1,6 @@
 """BLIP (Li et al. 2022): a decoder that looks at encoded pictures by cross-attention.
 
-It was trained on single pictures. A video's frames are encoded one by one and laid behind each other as one
+It was trained on single pictures. A video's frames are encoded one by one and laid after each other as one
 memory, over which cross-attention spreads as it does over the cells of one picture: its authors apply it to
 videos in this way, without training. Each word so has its weights over frames and cells.
 """
@@ -32,7 +32,7 @@ class BlipVideos:
 
 
 class BlipCaptioner(PixelCaptioner[BlipVideos]):
-    """A ``BlipForConditionalGeneration``. A prompt is what a caption goes on from, and no part of it."""
+    """A ``BlipForConditionalGeneration``. A prompt is what a caption continues, and no part of it."""
 
     model_class = BlipForConditionalGeneration
     takes_prompt = True

@@ -142,7 +142,7 @@ class GitCaptioner(PixelCaptioner[GitFrames]):
     def _read_behind_images(
         self, encoded: GitFrames, given: Tensor, each: int, recording: AbstractContextManager[Any]
     ) -> Tensor:
-        """Reads the images once for each video, and all texts of a video behind them."""
+        """Reads the images once for each video, and all texts of a video after them."""
         starts, pixels = self._starts(len(encoded.rows)), self._as_pixels(encoded.rows)
         cache = self.model.git(input_ids=starts, pixel_values=pixels, use_cache=True).cache
         cache.crop(-1)  # without the start token, which is read with each text

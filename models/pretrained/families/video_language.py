@@ -98,7 +98,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
 
     @property
     def _before_text(self) -> str:
-        """A space where the template ends in a word ("Assistant:"), and nothing behind a line break."""
+        """A space where the template ends in a word ("Assistant:"), and nothing after a line break."""
         return "" if self._chat(self._prompt)[-1:].isspace() else " "
 
     def _choose(self, video: Frames) -> ChosenFrames:

@@ -68,7 +68,7 @@ def network() -> Callable[[str], TwoStage]:
     def get(name: str) -> TwoStage:
         if name not in known:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setitem(backbone.DEPTHS, 101, (1, 1, 1, 1))
+                patch.setattr(backbone, "DEPTHS", (1, 1, 1, 1))
                 known[name] = smaller(build_seeded(FAMILIES[name].blank))
         return known[name]
 
@@ -201,7 +201,7 @@ def test_detectron2s_own_file_is_read_by_its_names(
     content["proposal_generator.anchor_generator.cell_anchors.0"] = np.zeros((3, 4), np.float32)
     file = tmp_path / "model_final.pkl"
     file.write_bytes(pickle.dumps({"model": content, "__author__": "Detectron2 Model Zoo"}))
-    monkeypatch.setitem(backbone.DEPTHS, 101, (1, 1, 1, 1))
+    monkeypatch.setattr(backbone, "DEPTHS", (1, 1, 1, 1))
     again = faster_rcnn.from_checkpoint(read_checkpoint(file))
     assert isinstance(again, faster_rcnn.FPN)
     x = torch.rand(1, 3, 64, 96) * 100
@@ -211,7 +211,7 @@ def test_detectron2s_own_file_is_read_by_its_names(
 
 
 def test_bottom_up_takes_the_anchors_that_come_with_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(backbone.DEPTHS, 101, (1, 1, 1, 1))
+    monkeypatch.setattr(backbone, "DEPTHS", (1, 1, 1, 1))
     small = BottomUp(classes=3, attributes=2)
     cells = torch.arange(48.0).reshape(12, 4)
     name = "proposal_generator.anchor_generator.cell_anchors.0"

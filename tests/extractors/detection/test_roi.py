@@ -121,10 +121,3 @@ def test_any_map_on_any_boxes() -> None:
     torch.testing.assert_close(rows[:, 0], grid.mean((1, 2)))
     torch.testing.assert_close(rows[:, 1], grid[:, 1, 1])
     torch.testing.assert_close(rows[:, 2], grid[:, 2:, 2:].mean((1, 2)))
-
-
-def test_any_map_in_bins_row_by_row() -> None:
-    grid = a_map(3, 4, 6).permute(0, 2, 3, 1).half()
-    bins = roi_align_cells(grid, torch.tensor([[[0.0, 0, 1, 1]]]), size=2)
-    quarters = [grid[0, y : y + 2, x : x + 3].float().mean((0, 1)) for y in (0, 2) for x in (0, 3)]
-    torch.testing.assert_close(bins[0, 0], torch.stack(quarters))

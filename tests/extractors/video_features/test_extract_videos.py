@@ -237,18 +237,15 @@ def test_several_files_in_turn_share_batches_and_one_bad_file_fails_alone(tmp_pa
         paths.append(write_video(path, frames=frames, painter=numbered))
     (tmp_path / "page.mp4").write_text("<html><body>Not found</body></html>")
     paths.insert(1, tmp_path / "page.mp4")
-    extractor, shares = Numbers(FOURS, batch=4), []
+    extractor = Numbers(FOURS, batch=4)
     with Decoder() as first, Decoder() as second:
-        found = list(
-            extract_videos([first, second], paths, [extractor], progress=lambda *share: shares.append(share))
-        )
+        found = list(extract_videos([first, second], paths, [extractor]))
     assert [path for path, _ in found] == paths
     assert isinstance(found[1][1], errors.NotAVideo)
     good = [outcome for _, outcome in found if isinstance(outcome, ExtractedVideo)]
     assert [rows(one.streams["numbers"])[-1] for one in good] == [[4, 5, 5, 5], [0, 1, 2, 2], [8, 8, 8, 8]]
     assert extractor.batches == [4, 2]
     assert all(one.extract_seconds > 0 for one in good)
-    assert shares == [(path, 1.0) for path in (paths[0], paths[2], paths[3])]
 
 
 class Choosy(Means):

@@ -150,3 +150,18 @@ def test_cards_get_marks_when_all_are_given_and_the_default_follows(
     assert card.speed is not None
     assert (card.speed.feature_seconds, card.speed.caption_seconds) == (0.5, 0.5)
     assert default_captioner(pretrained_infos(settings)) == "g2l"
+
+
+def test_what_people_said_on_the_page_counts_beside_the_marks(session: JudgingSession) -> None:
+    def line(file: str, caption: str, verdict: str) -> str:
+        said = {"job": "0", "file": file, "captioner": "stats", "caption": caption, "time": 1.0}
+        return json.dumps({**said, "verdict": verdict})
+
+    lines = [line("clip-0.mp4", "a dog runs", "wrong"), line("clip-0.mp4", "a dog runs", "right")]
+    session.take_verdicts([*lines, "", line("other.mp4", "a bird", "partly")])
+    scores = session.scores()
+    assert scores["stats"] == Score(right=1, partly=1, wrong=0)
+    assert scores["refocus"] == Score(right=1, partly=0, wrong=0)
+    assert [clip.name for clip in JudgingSession(session.folder).clips][-1] == "other.mp4"
+    with pytest.raises(UsageError, match="verdict"):
+        session.take_verdicts(["no JSON"])

@@ -1,4 +1,4 @@
-// Captioners side by side: what others write of the same film, with the words that differ marked.
+// Captioners, one video: what most of them say, with counted variants, and a card for each with its marks and seconds.
 
 import { explain, make, setCurrent, waiting, endedAs } from "../text.js";
 import { isGood, recaption } from "../jobs/server.js";
@@ -6,7 +6,7 @@ import { isGood, recaption } from "../jobs/server.js";
 const NOT_THERE = [404, 405, 409, 410]; // an older service, or a film that is no longer kept
 
 export class Comparison {
-  // elements: box, rows, choice (a select), one, all (buttons), said. films, uploads, options; show(film).
+  // elements: box, consensus, rows, choice (a select), one, all (buttons), said. films, uploads, options; show(film).
   constructor(elements, films, uploads, options, show) {
     Object.assign(this, elements, { films, uploads, options });
     this.open = show;
@@ -23,8 +23,17 @@ export class Comparison {
 
   // Opens what the captioner after the one on show has written.
   next() {
-    const done = this.film ? this.films.sameFilm(this.film).filter(({ state }) => state === "succeeded") : [];
+    const done = this.done();
     if (done.length > 1) this.open(done[(done.indexOf(this.film) + 1) % done.length]);
+  }
+
+  done() {
+    return this.film?.id ? this.films.sameFilm(this.film).filter(({ state, caption }) => state === "succeeded" && caption) : [];
+  }
+
+  // Captions of the same film by others than the one on show.
+  others() {
+    return this.done().filter((film) => film !== this.film).map(({ caption }) => caption);
   }
 
   missing() {
@@ -38,21 +47,23 @@ export class Comparison {
     this.box.hidden = !same.length || (same.length < 2 && !this.options.names.length);
     if (this.box.hidden) return;
     const [missing, chosen] = [this.missing(), this.choice.value];
-    this.choice.replaceChildren(...missing.map((name) => make("option", name)));
+    this.choice.replaceChildren(...missing.map((name) => make("option", this.options.title(name), { value: name })));
     if (missing.includes(chosen)) this.choice.value = chosen;
-    for (const control of [this.choice, this.one, this.all]) control.disabled = !missing.length;
-    this.rows.replaceChildren(...same.map((one) => this.row(one, film, same)));
+    this.choice.parentElement.hidden = !missing.length;
+    this.consensus.replaceChildren(...consensusOf(this.done().map(({ caption }) => caption)));
+    this.rows.replaceChildren(...same.map((one) => this.row(one, film)));
   }
 
-  // What is on show is marked where any other differs, any other where it differs from what is on show.
-  row(other, film, same) {
+  // A card; words that the caption on show lacks are marked.
+  row(other, film) {
     const item = make("li", undefined, { class: "compare-row" });
     const button = make("button", undefined, { type: "button", class: "compare-open" });
     setCurrent(button, other === film);
     const text = make("span", undefined, { class: "compare-text" });
     if (other.state !== "succeeded") text.append(make("span", stateOf(other), { class: "quiet" }));
-    else text.append(...markDifferences(other.caption, ...same.filter((one) => one.caption && (other === film ? one !== film : one === film)).map(({ caption }) => caption)));
-    button.append(make("span", other.captioner || "captioner", { class: "compare-name" }), text);
+    else text.append(...(other === film || !film.caption ? [other.caption || "(no words)"] : markDifferences(other.caption || "", film.caption)));
+    const about = [this.options.title(other.captioner), this.options.record(other.captioner)].filter(Boolean).join(": ");
+    button.append(text, make("span", about || "captioner", { class: "compare-name" }));
     button.onclick = () => this.open(other);
     item.append(button);
     return item;
@@ -65,10 +76,10 @@ export class Comparison {
     const { segments } = film.options || {};
     const options = { ...(segments && { segments }), captioner };
     const shared = { name: film.name, captioner, root: film.root || film.id, local: film.local, file: film.file, duration: film.duration };
-    const found = await recaption(shared.root, options);
-    if (isGood(found) && found.body?.id) this.watch(this.films.add({ ...shared, id: found.body.id, state: found.body.state, options }));
-    else if (film.file && NOT_THERE.includes(found.status)) this.watch(this.uploads.add({ file: film.file }, options), shared);
-    else this.said.textContent = this.excuse(found);
+    const answer = await recaption(shared.root, options);
+    if (isGood(answer) && answer.body?.id) this.watch(this.films.add({ ...shared, id: answer.body.id, state: answer.body.state, options }));
+    else if (film.file && NOT_THERE.includes(answer.status)) this.watch(this.uploads.add({ file: film.file }, options), shared);
+    else this.said.textContent = this.excuse(answer);
   }
 
   watch(film, changes = {}) {
@@ -78,7 +89,7 @@ export class Comparison {
   }
 
   excuse({ status, body }) {
-    const [what, todo] = status === 405 || body?.code === "not_found" ? ["This service cannot caption a film anew.", "Send it again with another captioner chosen under Options."] : explain(body);
+    const [what, todo] = status === 405 || body?.code === "not_found" ? ["This service cannot caption a video anew.", "Send it again with another captioner chosen under Options."] : explain(body);
     return `${what} ${todo}`;
   }
 }
@@ -88,14 +99,36 @@ function stateOf(film) {
   return film.problem ? explain(film.problem)[0] : endedAs(film.state);
 }
 
-// The text as nodes, with the words marked that not all the others have in this order.
-export function markDifferences(text, ...others) {
-  const words = text.split(/\s+/);
-  const kept = others.map((other) => commonWords(words, other.split(/\s+/)));
-  return words.flatMap((word, k) => [k ? " " : "", kept.every((places) => places.has(k)) ? word : make("mark", word)]);
+// The caption that agrees most with all of them, its words followed by what others say instead, counted: "man (woman · 2)".
+function consensusOf(captions) {
+  if (captions.length < 2) return [];
+  const all = captions.map((caption) => caption.split(/\s+/));
+  const agreement = (words) => all.reduce((sum, other) => sum + commonWords(words, other).length / Math.max(words.length, other.length), 0);
+  const middle = all.reduce((best, words) => (agreement(words) > agreement(best) ? words : best));
+  const counts = middle.map(() => 0);
+  const variants = middle.map(() => new Map()); // what stands instead of, or after, each word, counted
+  for (const words of all) {
+    let from = 0;
+    for (const [ours, theirs] of [...commonWords(middle, words), [middle.length, words.length]]) {
+      if (ours < middle.length) counts[ours] += 1;
+      const instead = words.slice(from, theirs).join(" ");
+      const here = variants[Math.max(0, ours - 1)];
+      if (instead) here.set(instead, (here.get(instead) || 0) + 1);
+      from = theirs + 1;
+    }
+  }
+  const noted = (place) => [...variants[place]].sort((a, b) => b[1] - a[1]).slice(0, 2).map(([text, count]) => make("small", ` (${text} · ${count})`));
+  return [`${captions.length} say: `, ...middle.flatMap((word, k) => [make("span", word, { class: counts[k] * 2 > captions.length ? "is-agreed" : "is-doubted" }), ...noted(k), " "])];
 }
 
-// Places in `ours` of the longest sequence of words that both have.
+// The text as nodes, with the words marked that the other has not in this order.
+export function markDifferences(text, other) {
+  const words = text.split(/\s+/);
+  const kept = new Set(commonWords(words, other.split(/\s+/)).map(([place]) => place));
+  return words.flatMap((word, k) => [k ? " " : "", kept.has(k) ? word : make("mark", word)]);
+}
+
+// Pairs of places, in `ours` and in `theirs`, of the longest sequence of words that both have.
 function commonWords(ours, theirs) {
   const length = Array.from({ length: ours.length + 1 }, () => new Array(theirs.length + 1).fill(0));
   for (let i = ours.length - 1; i >= 0; i -= 1) {
@@ -103,11 +136,11 @@ function commonWords(ours, theirs) {
       length[i][j] = ours[i] === theirs[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
     }
   }
-  const kept = new Set();
+  const pairs = [];
   for (let i = 0, j = 0; i < ours.length && j < theirs.length;) {
-    if (ours[i] === theirs[j]) { kept.add(i); i += 1; j += 1; }
+    if (ours[i] === theirs[j]) pairs.push([i++, j++]);
     else if (length[i + 1][j] >= length[i][j + 1]) i += 1;
     else j += 1;
   }
-  return kept;
+  return pairs;
 }

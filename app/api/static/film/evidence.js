@@ -1,24 +1,18 @@
 // Gives the page one shape for what an answer says of its words, whichever explanation it carries:
-// {kind, words: [{text, isContent, weights, moment, places}], moments: [{start, end, middle, sought}], spatial, extras}.
+// {kind, words: [{text, isContent, weights, moment, places, box}], moments: [{start, end, middle, sought}], spatial, extras}.
 
 const CLEARLY = 1.15; // even shares that a moment must have before a word is lit by it
-
-// Words that name nothing one could point at in a picture.
-const FUNCTION_WORDS = new Set((
-  "a an the this that these those some any each other another and or but of in on at by for from to into onto off over under up down out with without near next "
-  + "through across around along behind beside between front top is are was were be been being am has have had having do does did doing it its he his him she her "
-  + "they their them there who which what while as very his them each it's one"
-).split(" "));
 
 export function readEvidence(document, sampled = []) {
   const explained = document.evidence || document;
   const moments = momentsOf(document, sampled);
   const words = document.words.map((text, k) => ({
     text,
-    isContent: document.content ? document.content[k] : !FUNCTION_WORDS.has(text.toLowerCase()),
+    isContent: document.content?.[k] ?? true,
     weights: explained.temporal[k],
-    moment: momentOf(explained, k),
+    moment: explained.moments ? explained.moments[k] : momentOf(explained, k),
     places: explained.spatial?.weights[k] || null,
+    box: explained.boxes?.[k] || null,
   }));
   return { kind: document.evidence ? "evidence" : "attention", words, moments, spatial: explained.spatial, extras: document.extras || [] };
 }
@@ -61,11 +55,13 @@ export function strengthAt({ weights }, moments, seconds) {
 }
 
 // Weights over places at a time, blended between its moments; with boxes, which differ from moment to moment, those of the nearer one.
-export function placesAt({ places }, evidence, seconds) {
+// Where a moment has none, those of the word's own moment.
+export function placesAt({ places, moment }, evidence, seconds) {
   if (!places || !evidence.spatial) return null;
   const [first, second, share] = blend(evidence.moments, seconds);
-  const near = share < 0.5 ? first : second;
-  if (evidence.spatial.kind === "boxes") return places[near] && { weights: places[near], boxes: evidence.spatial.boxes[near] };
-  if (!places[first] || !places[second]) return places[near] && { weights: places[near] };
+  const near = [share < 0.5 ? first : second, moment ?? -1, places.findIndex(Boolean)].find((k) => places[k]);
+  if (near === undefined) return null;
+  if (evidence.spatial.kind === "boxes") return { weights: places[near], boxes: evidence.spatial.boxes[near] };
+  if (!places[first] || !places[second]) return { weights: places[near] };
   return { weights: places[first].map((weight, k) => weight * (1 - share) + places[second][k] * share) };
 }

@@ -19,7 +19,7 @@ const UNPLAYABLE = {
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
 export class FilmView {
-  // $: finds an element by its id; calm: whether the visitor wants no motion; told: placed(word or null, seconds).
+  // $: finds an element by its id; calm: whether the visitor wants no motion; told: placed(word or null, seconds), drawn(film, video).
   constructor($, calm, told) {
     Object.assign(this, { $, calm, told, film: null, job: null, evidence: null });
     this.subtitle = new Subtitle({ caption: $("caption"), heat: $("heat"), chip: $("chip") }, {
@@ -33,7 +33,7 @@ export class FilmView {
     );
     this.player = new Player(
       { stage: $("stage"), video: $("video"), slide: $("slide"), note: $("unplayable"), play: $("play"), sound: $("sound"), loop: $("loop"), time: $("time") },
-      { moved: (seconds) => this.moved(seconds), kind: () => this.showNote(), began: () => this.subtitle.pin(-1), looped: (part) => this.lanes.markLoop(part) },
+      { moved: (seconds) => this.moved(seconds), kind: () => this.showNote(), began: () => this.subtitle.pin(-1), drawn: () => this.told.drawn(this.film, this.player.video), looped: (part) => this.lanes.markLoop(part) },
     );
     this.chapters = new Chapters(
       { box: $("chapters"), list: $("chapters-list"), search: $("chapters-search"), found: $("chapters-found"), links: $("chapters-links") },
@@ -195,6 +195,11 @@ export class FilmView {
     this.subtitle.pin(word);
     this.player.seek(seconds ?? (words[word].moment === null ? this.player.at : moments[words[word].moment].sought));
     this.told.placed(words[word].text, this.player.at);
+  }
+
+  // The word whose heat is on the film; undefined for none.
+  word() {
+    return this.evidence?.words[this.subtitle.shown];
   }
 
   letGo() {

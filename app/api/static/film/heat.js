@@ -29,9 +29,14 @@ export function drawHeat(canvas, spatial, { weights, boxes }, look, strength, sh
   const pen = canvas.getContext("2d");
   pen.clearRect(0, 0, width, height);
   pen.globalAlpha = strength;
-  if (spatial.kind === "boxes") drawBoxes(pen, strengths(weights), boxes, sharpness);
-  else drawCells(pen, strengths(weights), edgesOf(spatial), look === "spotlight" ? shadeOf : inkOf, sharpness);
+  paintHeat(pen, [width, height], spatial, { weights, boxes }, look, sharpness);
   pen.globalAlpha = 1;
+}
+
+// The same with a pen of any canvas, on so many of its pixels.
+export function paintHeat(pen, size, spatial, { weights, boxes }, look, sharpness) {
+  if (spatial.kind === "boxes") drawBoxes(pen, size, strengths(weights), boxes, sharpness);
+  else drawCells(pen, size, strengths(weights), edgesOf(spatial), look === "spotlight" ? shadeOf : inkOf, sharpness);
 }
 
 // [red, green, blue, opacity] of a strength.
@@ -45,8 +50,8 @@ export function edgesOf({ rows, columns, view = [0, 0, 1, 1], row_edges, column_
 }
 
 // Bilinear between the middles of cells, by strength and not by colour, as the picture on the server is.
-function drawCells(pen, strength, [rowEdges, columnEdges], ink, sharpness) {
-  const [columns, [y0, height], [x0, width]] = [columnEdges.length - 1, reach(rowEdges, pen.canvas.height), reach(columnEdges, pen.canvas.width)];
+function drawCells(pen, [fullWidth, fullHeight], strength, [rowEdges, columnEdges], ink, sharpness) {
+  const [columns, [y0, height], [x0, width]] = [columnEdges.length - 1, reach(rowEdges, fullHeight), reach(columnEdges, fullWidth)];
   const small = new OffscreenCanvas(FINE, FINE);
   const [down, across] = [betweenMiddles(rowEdges, small.height), betweenMiddles(columnEdges, small.width)];
   paint(small, ink, (x, y) => {
@@ -56,7 +61,7 @@ function drawCells(pen, strength, [rowEdges, columnEdges], ink, sharpness) {
   });
   pen.imageSmoothingQuality = "high";
   pen.drawImage(small, x0, y0, width, height);
-  if (width > 0.99 * pen.canvas.width && height > 0.99 * pen.canvas.height) return;
+  if (width > 0.99 * fullWidth && height > 0.99 * fullHeight) return;
   pen.setLineDash([6 * sharpness, 4 * sharpness]);
   pen.lineWidth = sharpness;
   pen.strokeStyle = "rgb(255 255 255 / 0.8)";
@@ -88,8 +93,7 @@ function paint(canvas, ink, strengthAt) {
   pen.putImageData(pixels, 0, 0);
 }
 
-function drawBoxes(pen, strength, boxes, sharpness) {
-  const { width, height } = pen.canvas;
+function drawBoxes(pen, [width, height], strength, boxes, sharpness) {
   const ranked = boxes.map((box, k) => [strength[k], box]).sort(([a], [b]) => a - b);
   ranked.forEach(([value, [x0, y0, x1, y1]], k) => {
     const place = [x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height];

@@ -15,13 +15,13 @@ export class Lanes {
     for (const kind of ["pointerdown", "pointermove", "pointerup", "pointercancel", "pointerleave"]) this.box.addEventListener(kind, (event) => this[kind](event));
   }
 
-  // span: first and last second; frames: {time, url, sprite}, rising; evidence: null for none; length: the whole film's.
+  // span: first and last second of the lanes; frames: {time, url, sprite}, rising; evidence: null for none; length: the whole film's.
   show(span, frames, evidence, length) {
     this.span = span[1] > span[0] ? span : [span[0], span[0] + 1];
     this.clock = clockFor(Math.max(length, span[1]));
-    Object.assign(this.place, { min: this.span[0], max: this.span[1], step: "any" });
-    this.first.textContent = this.clock(this.span[0]);
-    this.last.textContent = this.clock(this.span[1]);
+    Object.assign(this.place, { min: 0, max: Math.max(length, this.span[1]), step: "any" });
+    this.first.textContent = this.clock(0);
+    this.last.textContent = this.clock(Math.max(length, this.span[1]));
     this.strip.replaceChildren(...frames.map((_, k) => this.thumbnail(frames, k)));
     this.lanes = (evidence?.words || []).flatMap((word, k) => (word.isContent ? [this.lane(word, k, evidence)] : []));
     this.rows.replaceChildren(...this.lanes.map(({ row }) => row));

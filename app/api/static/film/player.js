@@ -7,7 +7,7 @@ const SHORT = 15; // seconds below which a film plays again and again
 const FRAMES_A_SECOND = 25; // that . and , step by
 
 export class Player {
-  // elements: stage, video, slide (an image), note, play, sound, loop, time. told: moved(seconds), kind() where what it shows has changed, began() by hand.
+  // elements: stage, video, slide (an image), note, play, sound, loop, time. told: moved(seconds), kind() where what it shows has changed, began() by hand, drawn() once a picture is there.
   constructor(elements, told) {
     Object.assign(this, elements);
     this.told = told;
@@ -21,6 +21,7 @@ export class Player {
     this.video.muted = true;
     this.video.addEventListener("loadedmetadata", () => this.loaded());
     this.video.addEventListener("error", () => this.nextSource());
+    this.video.addEventListener("loadeddata", () => told.drawn());
     for (const kind of ["play", "pause"]) this.video.addEventListener(kind, () => this.showPlaying());
     this.video.addEventListener("ended", () => { if (this.isLooping) { this.seek(this.part?.[0] || 0); this.video.play().catch(() => {}); } else this.showPlaying(); });
     for (const kind of ["timeupdate", "seeked"]) this.video.addEventListener(kind, () => this.moved());

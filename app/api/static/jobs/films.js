@@ -6,7 +6,7 @@ import { frameUrl } from "./server.js";
 const KEPT = "reelword.films";
 const MOST_KEPT = 60;
 const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"; // a picture that is not there yet
-const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "duration", "problem"];
+const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "duration", "problem", "thumbnail"];
 const OPEN = ["unsent", "sending", "queued", "running"];
 
 export class Films {
@@ -48,9 +48,25 @@ export class Films {
 
   remove(film) {
     this.films = this.films.filter((other) => other !== film);
-    if (film.local) URL.revokeObjectURL(film.local);
     this.keep();
     this.draw();
+  }
+
+  restore(film) {
+    this.films.push(film);
+    this.films.sort((a, b) => b.when - a.when);
+    this.keep();
+    this.draw();
+  }
+
+  // Keeps a small picture of a film that plays from its sender's own disk.
+  picture(film, video) {
+    if (!film?.local || film.thumbnail || !this.films.includes(film)) return;
+    const canvas = Object.assign(document.createElement("canvas"), { width: 160, height: 90 });
+    const scale = Math.max(160 / video.videoWidth, 90 / video.videoHeight);
+    const [width, height] = [video.videoWidth * scale, video.videoHeight * scale];
+    canvas.getContext("2d").drawImage(video, (160 - width) / 2, (90 - height) / 2, width, height);
+    this.update(film, { thumbnail: canvas.toDataURL("image/jpeg", 0.6) });
   }
 
   mark(film) {
@@ -90,22 +106,22 @@ export class Films {
     const [open, drop] = [item.querySelector(".film-open"), item.querySelector(".film-drop")];
     const isOpen = OPEN.includes(film.state);
     setCurrent(open, film === this.current || Boolean(film.id && film.id === this.current?.root)); // one that was refused has no id
-    item.querySelector(".film-name").textContent = film.name || "A film";
+    item.querySelector(".film-name").textContent = film.name || "A video";
     open.title = film.name || "";
     item.querySelector(".film-said").textContent = saidOf(film);
     item.querySelector(".film-when").textContent = film.duration ? clock(film.duration) : "";
-    drop.setAttribute("aria-label", isOpen ? `Cancel ${film.name || "the film"}` : `Take ${film.name || "the film"} off this list`);
-    drop.title = isOpen ? "Cancel" : "Take off this list";
+    drop.setAttribute("aria-label", isOpen ? `Cancel ${film.name || "the video"}` : `Delete ${film.name || "the video"}`);
+    drop.title = isOpen ? "Cancel" : "Delete";
     const bar = item.querySelector("progress");
     bar.hidden = !isOpen;
     if (isOpen) fillBar(bar, film);
     const picture = item.querySelector("img");
-    if (film.state === "succeeded" && picture.src === NOTHING) picture.src = frameUrl(film.id, 0);
+    if (picture.src === NOTHING && (film.thumbnail || film.state === "succeeded")) picture.src = film.thumbnail || frameUrl(film.id, 0);
   }
 }
 
 function fillBar(bar, film) {
-  bar.setAttribute("aria-label", `How far ${film.name || "the film"} is`);
+  bar.setAttribute("aria-label", `How far ${film.name || "the video"} is`);
   bar.value = film.state === "unsent" ? 0 : film.part || 0;
 }
 
@@ -134,8 +150,8 @@ function row(film, { show, drop }) {
   return item;
 }
 
-// A job; or a film that was refused, which stays with the reason.
-const isKept = ({ id, state }) => (id ? typeof id === "string" : state === "refused");
+// A job that is not known to be gone.
+const isKept = ({ id, state }) => typeof id === "string" && state !== "expired";
 const keyOf = ({ id, name, when }) => id || `${when} ${name}`;
 
 function read() {

@@ -19,7 +19,7 @@ export class Options {
     this.known = new Map(captioners.map((captioner) => [captioner.name, captioner]));
     this.default = body?.default;
     const select = this.form.elements.captioner;
-    const options = captioners.map(({ name }) => make("option", name === this.default ? `${name} (usual)` : name, { value: name }));
+    const options = captioners.map(({ name }) => make("option", name === this.default ? `${this.title(name)} (usual)` : this.title(name), { value: name }));
     select.replaceChildren(...(options.length ? options : [make("option", status === 200 ? "none is connected" : "not known yet", { value: "" })]));
     if (this.default) select.value = this.default;
     const alone = captioners.filter(({ members }) => !members);
@@ -30,6 +30,20 @@ export class Options {
 
   get names() {
     return [...this.known.keys()];
+  }
+
+  // What a captioner is called where people read it.
+  title(name) {
+    const [first] = (this.known.get(name)?.about || name || "").split(":");
+    return first.length < 24 ? first : name.replaceAll("_", " ");
+  }
+
+  // Its marks and seconds, in short; empty where neither is known.
+  record(name) {
+    const captioner = this.known.get(name);
+    const marks = Object.values(captioner?.scores || {}).find(({ right }) => right !== undefined);
+    const seconds = secondsOf(captioner);
+    return [marks && `right ${marks.right}, partly ${marks.partly} of ${marks.n} clips`, seconds && `${Math.max(1, Math.round(seconds))} s`].filter(Boolean).join(", ");
   }
 
   // The fields of the form that are not as they would be anyway; captioner: another than the chosen one.
@@ -57,8 +71,8 @@ export class Options {
   // A line about the chosen captioner, and its members where it is made of others.
   showChosen() {
     const chosen = this.known.get(this.form.elements.captioner.value);
-    const seconds = chosen && (chosen.seconds ?? (chosen.speed ? chosen.speed.feature_seconds + chosen.speed.caption_seconds : null));
-    const about = chosen ? chosen.plain || `${chosen.about}.` : "The film is kept until a captioner is connected.";
+    const seconds = secondsOf(chosen);
+    const about = chosen ? chosen.plain || `${chosen.about}.` : "The video is kept until a captioner is connected.";
     this.form.querySelector("#about-captioner").textContent = seconds ? `${about} It takes about ${Math.max(1, Math.ceil(seconds))} s for a short clip.` : about;
     this.form.querySelector("#prompt-option").hidden = !chosen?.takes_prompt;
     this.members.hidden = !chosen?.members;
@@ -68,6 +82,8 @@ export class Options {
     }
   }
 }
+
+const secondsOf = (captioner) => captioner && (captioner.seconds ?? (captioner.speed ? captioner.speed.feature_seconds + captioner.speed.caption_seconds : null));
 
 function memberBox(name) {
   const label = make("label");

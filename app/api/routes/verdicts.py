@@ -1,0 +1,67 @@
+"""Answers what people say of captions: kept with each job, and exported for judging and for training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.responses import Response
+
+from app.api import problems, refusals
+from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
+from app.api.routes.jobs import JobId, find, how_it_ended
+from app.documents.verdict import NewVerdict, Verdict, keep_verdict, verdicts_of
+from app.jobs.job_index import JobFilter
+
+LINES = "application/x-ndjson"
+PAGE = 100  #: jobs that are read at once
+
+router = APIRouter(tags=["jobs"])
+Shape = Annotated[
+    Literal["lines", "captions"],
+    Query(description="`captions`: what people hold for right, as `captions.json` of a folder for training."),
+]
+
+
+@router.post(
+    "/jobs/{job_id}/verdicts",
+    status_code=201,
+    response_model=Verdict,
+    responses=problems.openapi_responses(refusals.UnknownJob, refusals.JobNotFinished),
+)
+def add_verdict(job_id: JobId, said: NewVerdict, service: ServiceDep, caller: CallerDep) -> Verdict:
+    """Keeps what a person says of the job's caption: right, partly or wrong, and what it should be."""
+    job = find(service, job_id, caller)
+    if job.state != "succeeded":
+        raise refusals.JobNotFinished(f"The job has {how_it_ended(job)}: there is no caption to judge.")
+    return keep_verdict(job, said, service.blobs)
+
+
+@router.get(
+    "/verdicts",
+    response_class=Response,
+    responses={200: {"content": {LINES: {}, "application/json": {}}, "description": "All that was said."}},
+)
+def list_verdicts(service: ServiceDep, caller: CallerDep, shape: Shape = "lines") -> Response:
+    """Lists what was said of all captions that the caller may see, a JSON object a line, for `lab judge`; or
+    as a list of files with their right captions, which `train` reads.
+    """
+    verdicts = _all(service, caller.only)
+    if shape == "lines":
+        return StreamingResponse((f"{each.model_dump_json()}\n" for each in verdicts), media_type=LINES)
+    pairs = ((each.file, each.true_caption) for each in verdicts)
+    return JSONResponse([{"file": file, "caption": text} for file, text in pairs if text])
+
+
+def _all(service: ApiDependencies, owner: str | None) -> Iterator[Verdict]:
+    """Yields the verdicts of the jobs of an owner, None for all, newest jobs first."""
+    cursor: str | None = None
+    while True:
+        page = service.jobs.index.page(JobFilter(states=["succeeded"], owner=owner), PAGE, cursor)
+        for job in page.jobs:
+            yield from verdicts_of(job, service.blobs)
+        if page.next is None:
+            return
+        cursor = page.next

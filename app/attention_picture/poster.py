@@ -1,0 +1,98 @@
+"""Draws a poster, which chats show of a link: one frame, a word's place lit, the caption below.
+
+Pillow only. Sizes are pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
+
+from app.attention_picture.word_tiles import find_frame, overlay_attention
+from models.caption import AttentionDocument
+
+SIZE = (1200, 630)
+MARGIN, TEXT, PITCH = 44, 44, 58
+SHADE = 250  #: height of the dark ground below the caption
+WHITE, DIM, ACCENT, DARK = (255, 255, 255), (206, 200, 192), (255, 154, 92), (27, 13, 4)
+NAME = "Reelword"
+
+
+def draw_poster(
+    caption: str,
+    frames: Sequence[Image.Image],
+    times: Sequence[float],
+    attention: AttentionDocument | None,
+    word: str,
+) -> Image.Image:
+    """Draws a poster of a caption.
+
+    Args:
+        caption: the sentence.
+        frames: those that the captioner saw, in order; one at least.
+        times: their seconds.
+        attention: of the caption, None where there is none.
+        word: of the caption, to be lit; another is passed over.
+
+    Returns:
+        RGB, SIZE.
+    """
+    picture, words = frames[len(frames) // 2].convert("RGB"), caption.split()
+    content = attention.content if attention is not None and attention.content else [True] * len(words)
+    lit = words.index(word) if word in words else None
+    if attention is not None and lit is not None:
+        picture = _light(attention.shown, lit, frames, times)
+    poster = _fill(picture)
+    _shade(poster)
+    _write(poster, words, content, lit)
+    return poster
+
+
+def _light(
+    attention: AttentionDocument, word: int, frames: Sequence[Image.Image], times: Sequence[float]
+) -> Image.Image:
+    """Draws the frame of a word's heaviest moment with the word's places over it."""
+    weights = attention.temporal[word]
+    moment = max(range(len(weights)), key=weights.__getitem__) if weights else 0
+    frame = frames[find_frame(attention, moment, times)].convert("RGB")
+    large = ImageOps.contain(frame, SIZE, Image.Resampling.LANCZOS)
+    places = attention.spatial.weights[word] if attention.spatial is not None else None
+    return overlay_attention(attention, places[moment] if places else None, moment, large)
+
+
+def _fill(picture: Image.Image) -> Image.Image:
+    """Lays the whole picture over itself, blurred, so that none of it is cut off."""
+    ground = ImageOps.fit(picture, SIZE, Image.Resampling.BILINEAR).filter(ImageFilter.GaussianBlur(28))
+    poster = ImageEnhance.Brightness(ground).enhance(0.45)
+    whole = ImageOps.contain(picture, SIZE, Image.Resampling.LANCZOS)
+    poster.paste(whole, ((SIZE[0] - whole.width) // 2, (SIZE[1] - whole.height) // 2))
+    return poster
+
+
+def _shade(poster: Image.Image) -> None:
+    fall = Image.linear_gradient("L").resize((SIZE[0], SHADE)).point(lambda level: level * 0.9)
+    poster.paste((8, 7, 7), (0, SIZE[1] - SHADE), fall)
+
+
+def _write(poster: Image.Image, words: Sequence[str], content: Sequence[bool], lit: int | None) -> None:
+    """Writes the caption at the bottom, content words bold, the lit one on a ground of its own."""
+    pen, font = ImageDraw.Draw(poster), ImageFont.load_default(TEXT)
+    place: list[tuple[int, float, float]] = []
+    x, line = float(MARGIN), 0
+    for text in words:
+        length = font.getlength(text)
+        if x + length > SIZE[0] - MARGIN:
+            x, line = float(MARGIN), line + 1
+        place.append((line, x, length))
+        x += length + TEXT * 0.34
+    lines = len(list(groupby(place, key=lambda each: each[0])))
+    for k, (text, (row, left, length)) in enumerate(zip(words, place, strict=True)):
+        top = SIZE[1] - MARGIN - (lines - row) * PITCH + 8
+        if k == lit:
+            pen.rounded_rectangle((left - 9, top - 4, left + length + 9, top + TEXT + 8), 9, fill=ACCENT)
+        ink = DARK if k == lit else WHITE if content[k] else DIM
+        pen.text((left, top), text, fill=ink, font=font, stroke_width=int(content[k]), stroke_fill=ink)
+    name = ImageFont.load_default(28)
+    pen.text((SIZE[0] - MARGIN, MARGIN - 16), NAME, fill=WHITE, font=name, anchor="ra", stroke_width=1)

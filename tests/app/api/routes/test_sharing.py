@@ -1,0 +1,56 @@
+"""A job's address shows its caption and picture in a chat, and nothing of it where a key is needed."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from PIL import Image
+
+from app.serve.embedded_redis import RedisServer
+from app.settings import Settings
+from tests.app.live_api import LiveApi, assert_problem, finished, live_api, send
+from tests.app.scripted_worker import WORDS, ScriptedWorker
+
+
+def test_a_link_unfurls_with_caption_and_picture(api: LiveApi, worker: ScriptedWorker) -> None:
+    location = finished(api, worker)
+    page = location.replace("/jobs/", "/f/")
+    answer = api.client.get(f"{page}?w={WORDS[1]}&t=1.0")
+    assert f'<meta property="og:title" content="{" ".join(WORDS)}">' in answer.text
+    assert f"“{WORDS[1]}”" in answer.text
+    assert f"{location}/poster.png?word={WORDS[1]}" in answer.text
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+
+
+def test_an_address_of_nothing_is_the_page_alone(api: LiveApi, worker: ScriptedWorker) -> None:
+    waiting = send(api).headers["location"].replace("/jobs/", "/f/")
+    for page in (waiting, "/f/nowhere", "/f/%3Cscript%3E"):
+        answer = api.client.get(page)
+        assert answer.status_code == 200
+        assert "og:image" not in answer.text
+        assert answer.text == api.client.get("/").text
+
+
+def test_where_a_key_is_needed_a_link_tells_nothing(tmp_path: Path, redis_server: RedisServer) -> None:
+    settings = Settings(data=tmp_path, redis_url=redis_server.url, namespace="shared", access="keys")
+    with live_api(settings) as api:
+        plain = api.client.get("/").text
+        assert api.client.get(f"/f/{'0' * 32}").text == plain
+        assert api.client.get(f"/jobs/{'0' * 32}/poster.png").status_code == 401
+
+
+def test_a_poster_lights_the_place_of_its_word(api: LiveApi, worker: ScriptedWorker) -> None:
+    location = finished(api, worker)
+    posters = set()
+    for word in ("nothing", *WORDS):
+        data = api.client.get(f"{location}/poster.png", params={"word": word}).content
+        with Image.open(io.BytesIO(data)) as picture:
+            assert picture.size == (1200, 630)
+            posters.add(picture.crop((0, 0, 1200, 400)).tobytes())  # above the caption
+    assert len(posters) == 1 + len(WORDS)
+
+
+def test_what_has_no_caption_has_no_poster(api: LiveApi) -> None:
+    location = send(api).headers["location"]
+    assert_problem(api.client.get(f"{location}/poster.png"), 409, "job_not_finished")
