@@ -94,10 +94,16 @@ def rename_streams(config: ConfigT, names: Mapping[str, str]) -> ConfigT:
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, tuple):
         return tuple(_renamed(each, names) for each in value)
-    fields = dict(value) if isinstance(value, BaseModel) else {}
-    if {"name", "width"} <= fields.keys():  # an input, of whichever captioner
-        return value.model_copy(update={"name": names.get(fields["name"], fields["name"])})
+    if holds_inputs(value):
+        return value.model_copy(update={"name": names.get(value.name, value.name)})
     return value
+
+
+def holds_inputs(value: Any) -> bool:
+    """Finds out whether a member of a config is an input, of whichever captioner, or several."""
+    if isinstance(value, tuple):
+        return any(holds_inputs(each) for each in value)
+    return isinstance(value, BaseModel) and {"name", "width"} <= type(value).model_fields.keys()
 
 
 def deduplicate(*streams: InputStream | None) -> tuple[InputStream, ...]:

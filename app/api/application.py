@@ -61,6 +61,8 @@ DESCRIPTION = "A video goes in, a caption with its attention comes out."
 
 DRAIN_SECONDS = 10  #: a request being answered when the server is stopped may take so long
 KEYS_PAUSE = 2.0  #: seconds between two looks whether there are keys, while Redis is away
+#: Of a body that no route limits. Those that take videos have limits of their own (UNLIMITED).
+BODY_BYTES = 64 * 1024
 IDLE_SECONDS = 30  #: after which a connection without a request is closed
 
 log = structlog.get_logger(__name__)
@@ -77,6 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,  # an upload to a misspelt path is refused, not sent elsewhere in silence
         lifespan=_lifespan,
         favicon_url="data:,",
+        max_body_size=BODY_BYTES,
     )
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
@@ -163,6 +166,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     path, code = request.url.path, status.name.lower()
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        most = refusals.in_units(BODY_BYTES)
+        return await _service_error(request, refusals.BodyTooLarge(f"It has more than {most}."))
     document = Problem(
         type=problems.type_of(code),
         title=status.phrase,
@@ -243,7 +249,7 @@ def configuration(
         app,
         host=settings.host,
         port=port,
-        http=limited(settings.max_connections),
+        http=limited(settings.max_connections, settings.proxies),
         log_config=None,
         access_log=False,
         proxy_headers=bool(settings.proxies),

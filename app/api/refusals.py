@@ -256,6 +256,13 @@ class OriginNotAllowed(RequestError, code="origin_not_allowed", status=403):
     operator_hint = "Add the other page to REELWORD_CORS_ORIGINS, or its host to REELWORD_ALLOWED_HOSTS."
 
 
+class BodyTooLarge(RequestError, code="body_too_large", status=413):
+    """Of a request that brings no video."""
+
+    title = "The body is too large"
+    hint = "Send what the route takes, and videos to POST /caption or POST /batches."
+
+
 class HeadersTooLarge(RequestError, code="headers_too_large", status=431):
     title = "The request's headers are too large"
     hint = "Send fewer and shorter headers, and a shorter address."
@@ -308,6 +315,7 @@ OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
     RateLimited,
     HostNotAllowed,
     OriginNotAllowed,
+    BodyTooLarge,
     HeadersTooLarge,
     RequestStalled,
     TooManyConnections,

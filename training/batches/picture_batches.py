@@ -13,7 +13,7 @@ import torch
 from models.vocabulary import pad_captions, split_words
 from training.batches.archives import ArchiveItem, read_items
 from training.batches.picture_features import PictureNetwork, PictureStreams, load_features
-from training.batches.pseudo_video import Pictures, Shots, draw_sample, stack_samples
+from training.batches.pseudo_video import Pictures, Shots, draw_sample, lengthen_motion, stack_samples
 from training.batches.teacher_targets import SoftTargets
 from training.batches.training_batch import ItemT, TrainingBatch, TrainingBatches
 
@@ -126,11 +126,15 @@ def hold_out(items: Sequence[ItemT], count: int, prefix: str, seed: int) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class PictureBatches(TrainingBatches[TrainingItem]):
-    """Batches of pseudo-videos. soft: teachers' words for the captions, where there are teachers."""
+    """Batches of pseudo-videos.
+
+    soft: teachers' words for the captions, where there are teachers. motion: the streams that tell of motion.
+    """
 
     shots: Shots
     dtype: torch.dtype
     soft: SoftTargets | None = None
+    motion: frozenset[str] = frozenset()
 
     def take_subset(self, count: int) -> PictureBatches:
         """Returns batches of ``count`` of the items, always the same ones, with the vocabulary of all."""
@@ -143,6 +147,7 @@ class PictureBatches(TrainingBatches[TrainingItem]):
         steps = self.shots.draw_length(rng)
         others = [self.items[i].pictures for i in rng.integers(len(self.items), size=2 * self.videos)]
         samples = [draw_sample(item.pictures, others, steps, self.shots, rng) for item in chosen]
+        samples = [lengthen_motion(each, self.motion, rng) for each in samples]
         drawn = [(item, i) for item in chosen for i in self._draw_captions(item, rng)]
         chosen, samples = list(self.part.of(chosen)), list(self.part.of(samples))
         drawn = list(self.part.of(drawn, self.captions))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -87,6 +87,8 @@ class PictureInputs:
         parts = [streams.only(names), *(_find_teacher_streams(card) for card in teachers)]
         makers = dict.fromkeys(each.extractor for part in parts for each in part.inputs)
         networks = tuple(_build_network(name, device) for name in makers)
+        views = min(each.views for each in networks)
+        networks = tuple(replace(each, views=views) for each in networks)
         built = cls(streams, tuple(names), networks)
         for card in teachers:
             built.check_streams(card)

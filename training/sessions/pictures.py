@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from pydantic import BaseModel
 from torch import nn
 
 from models.captioner import AnyCaptioner
-from models.captioners.registry import captioner_class, find_captioner
+from models.captioners.registry import find_captioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import (
     Card,
@@ -23,7 +24,7 @@ from models.checkpoint import (
     load_embedding,
     save_checkpoint,
 )
-from models.inputs import rename_streams
+from models.inputs import holds_inputs, rename_streams
 from models.stream_set import DEMO, StreamSet
 from models.vocabulary import Vocabulary
 from training.batches.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
@@ -81,15 +82,17 @@ def train_captioner(
     Raises:
         FileNotFoundError: ``data`` holds no set or lacks the recipe's.
         CheckpointError: start or a teacher is damaged, or of other words or widths than this run.
+        StreamsDoNotFit: the captioner cannot read ``streams``.
         NeedsVideo, UnknownStream, StreamMismatch: as of ``PictureInputs.build``.
     """
     torch.set_num_threads(settings.threads)
-    config = fit_to_streams(find_captioner(name).make_demo_config(), streams)
+    registered = find_captioner(name)
+    config = registered.fit(registered.make_demo_config(), streams)
     names = [stream.name for stream in list_streams(config)]
     inputs = PictureInputs.build(streams, names, read_cards(teachers), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings, teachers)
     torch.manual_seed(recipe.seed)
-    captioner = captioner_class(name)(config, training.batches.vocabulary).to(settings.device)
+    captioner = registered.kind(config, training.batches.vocabulary).to(settings.device)
     if start is not None:
         captioner.load_state_dict(load_start_weights(start, captioner))
     freeze_all_but(captioner, recipe.only)
@@ -195,6 +198,7 @@ class PictureTraining:
             seed=recipe.seed,
             shots=Shots(recipe.lengths, recipe.distractors),
             dtype=training_precision(settings.device),
+            motion=frozenset(each.stream for each in inputs.streams.inputs if each.kind == "motion"),
         )
         if recipe.corpus is not None:
             batches = batches.take_subset(recipe.corpus)
@@ -266,7 +270,7 @@ def freeze_all_but(captioner: nn.Module, part: str) -> None:
 
 
 def load_start_weights(start: Path, captioner: AnyCaptioner) -> dict[str, torch.Tensor]:
-    """Loads weights of a captioner that may have had its streams by other names.
+    """Loads weights of a captioner that may have had its streams by other names, or fewer of them.
 
     Raises CheckpointError where the words or the widths of ``start`` are others than this run's.
     """
@@ -274,7 +278,10 @@ def load_start_weights(start: Path, captioner: AnyCaptioner) -> dict[str, torch.
 
 
 def match_weights(given: TrainedNetwork, network: TrainedNetwork, start: Path) -> dict[str, torch.Tensor]:
-    """Returns one network's weights for another.
+    """Returns one network's weights for another, which may read further streams.
+
+    Where it reads more, matrices with more columns take the first from the start and zeros behind them, so
+    that what is new says nothing yet; weights that the start lacks, or has for another width, stay as drawn.
 
     Args:
         given: has the weights.
@@ -284,10 +291,30 @@ def match_weights(given: TrainedNetwork, network: TrainedNetwork, start: Path) -
     Raises:
         CheckpointError: the two differ in words or widths.
     """
-    if given.vocabulary.words != network.vocabulary.words or not _alike(given.config, network.config):
+    further = _reads_further(given.config, network.config)
+    if given.vocabulary.words != network.vocabulary.words or not (
+        further or _alike(given.config, network.config)
+    ):
         raise CheckpointError(f"{start} has another vocabulary or config than this run; start without it.")
     weights: dict[str, torch.Tensor] = given.state_dict()
-    return weights
+    if not further:
+        return weights
+    return {name: _widen(weights.get(name), drawn) for name, drawn in network.state_dict().items()}
+
+
+def _widen(weight: torch.Tensor | None, drawn: torch.Tensor) -> torch.Tensor:
+    """Returns a weight with as many columns as the one that was drawn, the further ones zero; else that."""
+    if weight is None or weight.shape[:1] != drawn.shape[:1] or weight.shape[1:] > drawn.shape[1:]:
+        return drawn
+    return F.pad(weight.to(drawn), (0, drawn.shape[1] - weight.shape[1])) if drawn.dim() == 2 else weight
+
+
+def _reads_further(one: BaseModel, other: BaseModel) -> bool:
+    """Returns whether a config reads more streams than another, and differs in nothing else."""
+    if type(one) is not type(other) or len(list_streams(one)) >= len(list_streams(other)):
+        return False
+    pairs = [(a, b) for (_, a), (_, b) in zip(one, other, strict=True)]
+    return all(a == b or holds_inputs(a) or holds_inputs(b) for a, b in pairs)
 
 
 def _alike(one: BaseModel, other: BaseModel) -> bool:

@@ -1,14 +1,16 @@
 """Connections to the API, with an end to everything that a client can leave undone.
 
 uvicorn closes a connection that is idle between two requests, and no other. Here a request's headers have a
-time and a size, what a client still sends of a body that no route reads has a time, as has an answer that it
-does not take, and only so many clients are connected at once. The time of a body that is read is upload.py's.
+time and a size, a body has a pace whatever route reads it (its size is the routes' concern), what a client
+still sends of a body that no route reads has a time, as has an answer that it does not take, and only so many
+clients are connected at once, and of those only so many from one address.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import TimerHandle
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -16,20 +18,30 @@ from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api import problems, refusals
+from app.api.receiving.upload import PACE, STALL_SECONDS
 
 HEADER_SECONDS = 10.0  #: from a connection's begin, or a request's first byte, to the end of its headers
 HEADER_BYTES = 64 * 1024  #: of a request's line and headers
+#: For the next PACE bytes of a body. Routes that take videos say STALL_SECONDS themselves, and answer first.
+BODY_SECONDS = STALL_SECONDS + 5.0
 LEAVE_SECONDS = 5.0  #: for the rest of a request that is answered already, and for its answer to be taken
 STUCK_SECONDS = 30.0  #: longest time in which a client takes nothing of an answer
 ALWAYS_ANSWERED = b"/livez"
+LOOPBACK = ("127.0.0.1", "::1")
 PIPELINED = 8  #: requests that may wait behind one on its connection
 
 
-def limited(max_connections: int) -> type[HttpToolsProtocol]:
-    """Makes the protocol for uvicorn's ``http=``, one for each connection."""
+def limited(max_connections: int, proxies: Sequence[str] = ()) -> type[HttpToolsProtocol]:
+    """Makes the protocol for uvicorn's ``http=``, one for each connection.
+
+    Args:
+        max_connections: at once; from one address a quarter of them.
+        proxies: addresses behind which are many clients.
+    """
 
     class Limited(LimitedProtocol):
         limit = max_connections
+        unbounded = frozenset((*LOOPBACK, *proxies))
 
     return Limited
 
@@ -41,9 +53,11 @@ class LimitedProtocol(HttpToolsProtocol):
     """
 
     limit = 500
+    unbounded: frozenset[str] = frozenset()  # addresses from which all connections may come
     _deadline: TimerHandle | None = None
     _stuck: TimerHandle | None = None
     _header_bytes = _chunk_bytes = _unread_bytes = 0
+    _missing_bytes = 0  # of the body's pace
     _has_begun = False  # a byte of the request has come
     _is_in_request = False  # its headers are complete, its body is not
 
@@ -52,8 +66,18 @@ class LimitedProtocol(HttpToolsProtocol):
         self._served = self.app
         if len(self.connections) > self.limit * 3 // 2:  # no time for more than a word
             self._refuse(refusals.TooManyConnections())
+        elif self._count_of_address() > self.limit // 4:
+            self._refuse(refusals.TooManyConnections("They come from your address."))
         else:
             self._end_in(HEADER_SECONDS, self._headers_late)
+
+    def _count_of_address(self) -> int:
+        """Counts the connections of this one's address, 0 where it may have all."""
+        host = self.client[0] if self.client else ""
+        if host in self.unbounded:
+            return 0
+        clients = [getattr(other, "client", None) for other in self.connections]
+        return sum(client is not None and client[0] == host for client in clients)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._deadline, self._stuck):
@@ -91,7 +115,23 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._unread_bytes = 0
+        self._missing_bytes -= len(body)
+        if self._missing_bytes <= 0 and not self.cycle.response_complete:
+            self._await_body()
         super().on_body(body)
+
+    def _await_body(self) -> None:
+        self._missing_bytes = PACE
+        self._end_in(BODY_SECONDS, self._body_late)
+
+    def _body_late(self) -> None:
+        if self.flow.read_paused:  # the route has not used what has come: the client is not late
+            self._await_body()
+        elif self.cycle.response_started:
+            self.transport.abort()
+        else:
+            least = refusals.in_units(PACE)
+            self._refuse(refusals.UploadStalled(f"Fewer than {least} have come in {BODY_SECONDS:g} seconds."))
 
     def _end_flood(self) -> None:
         if self.cycle.response_started:
@@ -113,9 +153,11 @@ class LimitedProtocol(HttpToolsProtocol):
         is_one_too_many = len(self.connections) > self.limit and self.url != ALWAYS_ANSWERED
         self.app = _too_many if is_one_too_many else self._served
         super().on_headers_complete()
+        self._await_body()
 
     def on_message_complete(self) -> None:
         self._is_in_request = self._has_begun = False
+        self._clear_deadline()
         if self.cycle.response_complete:  # the last of a body that no route read: the connection is idle now
             self._end_in(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         super().on_message_complete()

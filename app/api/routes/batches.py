@@ -20,7 +20,7 @@ from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_bat
 from app.api.receiving.bodies import kind_of, refuse_query
 from app.api.receiving.fields import body_schema, fields_schema, object_schema
 from app.api.receiving.option_body import FORM, JSON
-from app.api.receiving.upload import announced_bytes
+from app.api.receiving.upload import UNLIMITED, announced_bytes
 from app.documents.batch import BatchDocument, batch_document_of
 from app.documents.job import document_of
 from app.errors import RecordUnreadable
@@ -54,6 +54,7 @@ def _body_schema() -> dict[str, Any]:
     "",
     status_code=202,
     response_model=BatchDocument,
+    max_body_size=UNLIMITED,
     openapi_extra=_body_schema(),
     responses={
         202: {"headers": LOCATION | REPLAYED | problems.RETRY_AFTER},

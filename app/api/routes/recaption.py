@@ -25,6 +25,7 @@ from app.api.receiving.fields import (
     read_request,
 )
 from app.api.receiving.option_body import FORM, JSON, PLAIN_FORM, OptionBody, receive_options
+from app.api.receiving.upload import UNLIMITED
 from app.api.routes.jobs import JobId, find
 from app.api.routes.submit import (
     APPLIED,
@@ -57,6 +58,7 @@ def _body_schema() -> dict[str, Any]:
     "/recaption",
     status_code=202,
     response_model=Accepted,
+    max_body_size=UNLIMITED,
     openapi_extra=_body_schema(),
     responses={
         200: {

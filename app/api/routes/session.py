@@ -19,6 +19,7 @@ from app.access.keys import ApiKey
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, ServiceDep
 from app.api.guards.access import COOKIE, find_key, session_cookie
+from app.api.receiving.upload import UNLIMITED
 
 FORM_BYTES = 4096  #: a key has less than a hundred
 FORM = "application/x-www-form-urlencoded"
@@ -65,6 +66,7 @@ async def session(request: Request, service: ServiceDep) -> SessionDocument:
 
 @router.post(
     "",
+    max_body_size=UNLIMITED,
     openapi_extra=_form_schema(),
     response_model=SessionDocument,
     responses=problems.openapi_responses(refusals.KeyMissing, refusals.KeyWrong, refusals.MalformedForm),

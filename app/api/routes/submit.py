@@ -21,7 +21,7 @@ from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.receiving.bodies import RAW, kind_of, receive_body
 from app.api.receiving.fields import body_schema, fields_schema, object_schema, read_request
 from app.api.receiving.option_body import FORM, JSON
-from app.api.receiving.upload import announced_bytes
+from app.api.receiving.upload import UNLIMITED, announced_bytes
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
 from app.jobs.job import Job
 
@@ -61,6 +61,7 @@ Prefer = Annotated[
     "/caption",
     status_code=202,
     response_model=Accepted,
+    max_body_size=UNLIMITED,
     openapi_extra=_body_schema(),
     responses={
         200: {

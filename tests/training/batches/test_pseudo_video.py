@@ -157,5 +157,13 @@ def test_a_batch_lasts_one_second_a_step() -> None:
     assert batch.values.shape == (4, 3, 2, 3)
     assert batch.values.dtype == torch.float32
     assert batch.times[1].tolist() == [[0, 1], [1, 2], [2, 3]]
-    assert batch.frame_mask.all()
+    assert torch.equal(batch.frame_mask, batch.values.ne(0).flatten(2).any(2))
     assert batch.region_mask.shape == (4, 3, 2)
+
+
+def test_places_behind_a_pictures_last_box_are_masked() -> None:
+    boxes = np.ones((2, 3, 4), np.float16)
+    boxes[0, 1:], boxes[1] = 0, 0
+    (batch,) = stack_samples([Sample({"boxes": boxes}, np.ones(2, bool))]).values()
+    assert batch.region_mask.tolist() == [[[True, False, False], [False] * 3]]
+    assert batch.frame_mask.tolist() == [[True, False]]

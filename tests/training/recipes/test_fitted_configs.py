@@ -128,6 +128,12 @@ def test_the_demo_and_the_papers_are_built_as_they_were(captioner: str) -> None:
             assert names == [each for each in wanted if recipe != "paper-msvd" or each != "vggish"]
 
 
+def test_stats_reads_no_map_twice() -> None:
+    """Neither means nor boxes of a map beside it, nor what names classes."""
+    config: Any = fit("stats", find_stream_set("demo-motion"))
+    assert [each.name for each in config.streams] == ["tuned_pair_grid", "i3d_brief_grid"]
+
+
 FUSED = ["resnext101", "ircsn152", "vggish"]
 #: What each paper feeds its captioner with, in the order that the captioner has it.
 PAPER_INPUTS: Mapping[str, list[str]] = {

@@ -18,9 +18,10 @@ from models.captioners.stats.config import StreamConfig
 from models.captioners.stats.network import STaTS
 from models.checkpoint import Card, CheckpointError, save_checkpoint
 from models.feature_sources.stream_checks import StreamMismatch
+from models.likelihood import teacher_force
 from models.stream_set import DEMO, DEMO_TUNED, UnknownStream
 from models.vocabulary import Vocabulary
-from tests.models.tiny import SPEC, WORDS, stats_config, tiny_stats
+from tests.models.tiny import SPEC, WORDS, stats_config, stream, tiny_stats
 from training.batches.picture_batches import CachedNetwork
 from training.batches.picture_features import VIEWS
 from training.batches.picture_inputs import (
@@ -69,6 +70,23 @@ def test_other_names_of_the_streams_are_no_other_config(start: Path) -> None:
     wider = tiny_stats(stats_config(StreamConfig(name="another_grid", width=7)))
     with pytest.raises(CheckpointError, match="another vocabulary or config"):
         load_start_weights(start, wider)
+
+
+def test_a_captioner_begins_as_its_start_when_it_reads_motion_too(start: Path) -> None:
+    """What is new says nothing before the first step, and learns from there."""
+    grid, motion = StreamConfig(name="grid", width=6), StreamConfig(name="motion", width=5)
+    torch.manual_seed(5)
+    config = tiny_stats().config.model_copy(update={"streams": (grid, motion)})
+    both = STaTS(config, tiny_stats().vocabulary)
+    both.load_state_dict(load_start_weights(start, both))
+    alone = tiny_stats(seed=3)
+    alone.load_state_dict(load_start_weights(start, alone))
+    seen = {"grid": stream(3, 4, 6, 1), "motion": stream(2, 4, 5, 2)}
+    words = torch.tensor([[4, 5, 6]])
+    likelihoods = [
+        teacher_force(captioner.eval(), captioner.encode([seen]), words).log_p for captioner in (alone, both)
+    ]
+    torch.testing.assert_close(*likelihoods)
 
 
 def test_a_config_is_fed_with_the_one_stream_of_its_width() -> None:
