@@ -8,11 +8,14 @@ PROGRAM = "python -m lab"
 #: Study → its module below lab, in which a function has the study's name; and its help.
 STUDIES = {
     "ablate": ("ablations.command", "Train and read the papers' ablations, one row after another."),
-    "attention": ("attention", "Measure how far each captioner's weights over time may be trusted."),
     "average": ("checkpoints.average_weights", "Average checkpoints to one; its card names all runs."),
     "compare": (
         "checkpoints.compare_checkpoints",
         "Compare checkpoints on held-out pictures, each with the first one.",
+    ),
+    "evidence": (
+        "evidence.command",
+        "Measure evidence beside attention: moments, places, what words lose, and cost.",
     ),
     "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
     "sentences": (

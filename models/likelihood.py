@@ -50,6 +50,31 @@ def teacher_force(
 
 
 @torch.no_grad()
+def score_chosen_words(captioner: AnyCaptioner, memory: Memory, targets: Tensor, chosen: Tensor) -> Tensor:
+    """Computes how likely a captioner finds some words of given captions, without scoring the others.
+
+    Args:
+        captioner: Predicts the words, and is given the true ones.
+        memory: B videos, as that captioner encoded them.
+        targets: (R, L) word ids, the captions of a video side by side.
+        chosen: bool (R, L), the words in question.
+
+    Returns:
+        (R, L) natural logarithms, 0 where ``chosen`` is False.
+    """
+    rows = targets.shape[0] // memory.size
+    state, first = captioner.start(memory, rows), captioner.first_word(memory, rows)
+    outputs = []
+    for embedded in captioner.embed_words(torch.cat([first.unsqueeze(1), targets], 1)[:, :-1]).unbind(1):
+        output, state, _ = captioner.advance(state, embedded, memory)
+        outputs.append(output)
+    log_probs = captioner.score_words(torch.stack(outputs, 1)[chosen])
+    scores = log_probs.new_zeros(targets.shape)
+    scores[chosen] = log_probs.gather(1, targets[chosen].unsqueeze(1)).squeeze(1)
+    return scores
+
+
+@torch.no_grad()
 def predict_top_words(
     captioner: AnyCaptioner, memory: Memory, targets: Tensor, kept: int
 ) -> torch.return_types.topk:

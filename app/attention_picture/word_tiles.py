@@ -204,7 +204,8 @@ def write_below(attention: AttentionDocument, word: int, moment: int, time: floa
         moment: whose frame it is.
         time: of the frame, in seconds.
     """
-    is_spread, chosen = attention.is_spread(word), attention.list_chosen(word)
+    chosen = attention.list_chosen(word)
+    is_spread = attention.is_spread(word) and not (chosen and attention.evidence)
     lines = [] if is_spread and not chosen else [drawing.format_seconds(time)]
     texts = [each.text for each in chosen if each.moment == moment and each.text]
     return [

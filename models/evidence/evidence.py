@@ -3,8 +3,11 @@
 With log p(w | v) the log-probability of word w after the words before it, of video v; v_t the video that is
 moment t alone, and v_tn the one that is place n of that moment alone (restriction.py):
 
-    over moments:  e_w(t) = softmax over t of β · log p(w | v_t)
+    over moments:  e_w(t) = softmax over t of β · (log p(w | v_t) + γ · mean over w' of log p(w' | v_t))
     over places:   e_w(n) = softmax over n of β · log p(w | v_tn),  t the moment where e_w(t) is largest
+
+w' are the content words before and behind w: words of one phrase are mostly of one moment. That helps too
+where a caption tells of two moments in turn, while a mean over all its words would not.
 
 All moments are one batch of teacher-forced passes, and so are all places of all words.
 """
@@ -20,13 +23,13 @@ from models.caption import Evidence
 from models.captioner import Array, rounded, without_nothing
 from models.content_words import mark_content
 from models.evidence.places import Places
-from models.evidence.reader import CaptionReader
+from models.evidence.reader import CaptionReader, VideoPart
 from models.word_maps import normalised_entropy
 
-#: β: docs/results/evidence.md.
-SHARPNESS = 2.0
+#: β and γ: docs/results/evidence.md.
+SHARPNESS, NEIGHBOURS = 2.0, 0.25
 #: From this normalised entropy on a word's evidence names no moment: docs/results/evidence.md.
-ALL_ALONG = 0.97
+ALL_ALONG = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,25 +57,32 @@ def find_evidence(
     content = np.array(mark_content(words), dtype=bool)
     temporal = np.zeros((len(words), moments))
     if content.any():
-        temporal[content] = _softmax(reader.read_moments(range(moments)).T[content])
+        parts = [VideoPart(moment) for moment in range(moments)]
+        log_probs = reader.read(parts, np.tile(content, (moments, 1))).T[content]
+        temporal[content] = _softmax(_add_neighbours(log_probs))
     heaviest = {word: int(temporal[word].argmax()) for word in np.flatnonzero(content).tolist()}
-    of_words = {} if places is None or not heaviest else _read_places(reader, heaviest, places)
+    of_words = {} if places is None or not heaviest else _read_places(reader, len(words), heaviest, places)
     return _describe(temporal, heaviest, of_words, places)
 
 
 def _read_places(
-    reader: CaptionReader, heaviest: Mapping[int, int], places: Places
+    reader: CaptionReader, length: int, heaviest: Mapping[int, int], places: Places
 ) -> dict[int, _PlacesOfWord]:
     """Reads all parts of the moments that any word needs. heaviest: by word its moment."""
-    queries = [
-        (moment, view) for moment in sorted({*heaviest.values()}) for view in places.list_views(moment)
+    parts = [
+        VideoPart(moment, view)
+        for moment in sorted({*heaviest.values()})
+        for view in places.list_views(moment)
     ]
-    read = reader.read_places(queries)
-    asked = np.array([moment for moment, _ in queries])
+    if not parts:
+        return {}
+    of_part = np.array([part.moment for part in parts])
+    asked = np.stack([of_part == heaviest.get(word, -1) for word in range(length)], 1)
+    read = reader.read(parts, asked)
     return {
-        word: _PlacesOfWord(moment, _softmax(places.spread(moment, read[asked == moment, word])[None])[0])
+        word: _PlacesOfWord(moment, _softmax(places.spread(moment, read[asked[:, word], word])[None])[0])
         for word, moment in heaviest.items()
-        if moment in asked
+        if asked[:, word].any()
     }
 
 
@@ -104,6 +114,16 @@ def _list_moments(of_word: _PlacesOfWord | None, moments: int) -> list[list[floa
     if of_word is None:
         return None
     return [rounded(of_word.weights) if moment == of_word.moment else None for moment in range(moments)]
+
+
+def _add_neighbours(log_probs: Array) -> Array:
+    """Adds γ times the mean of the content words before and behind each: (words, T)."""
+    total, count = np.zeros_like(log_probs), np.zeros((len(log_probs), 1))
+    for place, other in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
+        total[place] += log_probs[other]
+        count[place] += 1
+    together: Array = log_probs + NEIGHBOURS * total / np.maximum(count, 1)
+    return together
 
 
 def _softmax(log_probs: Array) -> Array:

@@ -6,32 +6,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from extractors.features import Features, View
 from models.captioner import AnyCaptioner, Array, as_numpy
 from models.evidence.restriction import restrict_to_moment, restrict_to_place
-from models.likelihood import teacher_force
+from models.likelihood import score_chosen_words
+
+
+@dataclass(frozen=True)
+class VideoPart:
+    """Is one moment of a video, or one place of it: x0 y0 x1 y1 in [0, 1] of the picture, None for all."""
+
+    moment: int
+    place: View | None = None
 
 
 class CaptionReader(Protocol):
-    """Reads one caption of L words of its video, restricted to a moment or to a place of one."""
+    """Reads one caption of L words where its video is a part of itself alone."""
 
-    def read_moments(self, moments: Sequence[int]) -> Array:
-        """Computes (M, L) log-probabilities of the words where the video is each of M moments alone."""
-        ...
+    def read(self, parts: Sequence[VideoPart], words: NDArray[np.bool_]) -> Array:
+        """Computes log-probabilities of words, each after the true words before it.
 
-    def read_places(self, places: Sequence[tuple[int, View]]) -> Array:
-        """Computes (P, L) of the words where the video is one place of one moment alone.
+        Args:
+            parts: P parts of the video, all read in one batch.
+            words: (P, L), which words are in question of each.
 
-        places: moments, and in each x0 y0 x1 y1 in [0, 1] of the picture.
+        Returns:
+            (P, L) natural logarithms, 0 where ``words`` is False.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureReader:
-    """Reads with a captioner of features, all parts of the video in one batch.
+    """Reads with a captioner of features.
 
     Attributes:
         captioner: Who wrote the caption.
@@ -45,20 +56,23 @@ class FeatureReader:
     times: Array
     tokens: Sequence[int]
 
-    def read_moments(self, moments: Sequence[int]) -> Array:
+    def read(self, parts: Sequence[VideoPart], words: NDArray[np.bool_]) -> Array:
         """Reads as ``CaptionReader`` says."""
-        return self._read([self._restrict(moment) for moment in moments])
-
-    def read_places(self, places: Sequence[tuple[int, View]]) -> Array:
-        """Reads as ``CaptionReader`` says."""
-        return self._read([restrict_to_place(self._restrict(moment), place) for moment, place in places])
-
-    def _restrict(self, moment: int) -> Features:
-        start, end = self.times[moment]
-        return restrict_to_moment(self.features, float(start), float(end))
-
-    def _read(self, videos: Sequence[Features]) -> Array:
+        names = {each.name for each in self.captioner.inputs}
+        features = {name: stream for name, stream in self.features.items() if name in names}
+        moments = {
+            part.moment: restrict_to_moment(features, *self.times[part.moment].tolist()) for part in parts
+        }
         with torch.inference_mode():
-            memory = self.captioner.encode(videos)
-            targets = torch.tensor([list(self.tokens)] * len(videos), device=memory.times.device)
-            return as_numpy(teacher_force(self.captioner, memory, targets).log_p)
+            memory = self.captioner.encode(
+                [
+                    restrict_to_place(moments[part.moment], part.place)
+                    if part.place
+                    else moments[part.moment]
+                    for part in parts
+                ]
+            )
+            device = memory.times.device
+            targets = torch.tensor([list(self.tokens)] * len(parts), device=device)
+            chosen = torch.from_numpy(words).to(device)
+            return as_numpy(score_chosen_words(self.captioner, memory, targets, chosen))

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from extractors.features import View
 from models.captioner import Array
+from models.evidence.reader import VideoPart
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.words import split_words
 
@@ -27,7 +29,7 @@ GREY = 127
 
 @dataclass(frozen=True, eq=False)
 class FrameReader:
-    """Reads as ``models.evidence.reader.CaptionReader`` says, all parts of the video in one batch.
+    """Reads with a pretrained captioner.
 
     Attributes:
         captioner: Who wrote the caption.
@@ -43,31 +45,22 @@ class FrameReader:
     prompt: str | None
     frames_each: int
 
-    def read_moments(self, moments: Sequence[int]) -> Array:
-        """Computes (M, L) log-probabilities of the words where the video is each of M moments alone."""
-        return self._read([self._restrict(moment) for moment in moments])
+    def read(self, parts: Sequence[VideoPart], words: NDArray[np.bool_]) -> Array:
+        """Reads as ``CaptionReader`` says."""
+        logprobs = self.captioner.score_tokens([self._show(part) for part in parts], self.tokens, self.prompt)
+        ended = self.tokens[-1:] and self.tokens[-1] in self.captioner.tokens.ends
+        of_words = split_words(self.captioner.tokenizer, self.tokens[:-1] if ended else self.tokens)
+        return np.where(words, [of_words.summed(of_part) for of_part in logprobs], 0.0)
 
-    def read_places(self, places: Sequence[tuple[int, View]]) -> Array:
-        """Computes (P, L) of the words where the video is one place of one moment alone.
-
-        places: moments, and in each x0 y0 x1 y1 in [0, 1] of the picture.
-        """
-        return self._read([keep_place(self._restrict(moment), place) for moment, place in places])
-
-    def _restrict(self, moment: int) -> ChosenFrames:
+    def _show(self, part: VideoPart) -> ChosenFrames:
         """Takes the frames of one moment, one group of them where the model takes any number."""
         _, moment_of_group = self.chosen.moments(self.frames_each)
-        first = int(np.flatnonzero(moment_of_group == moment)[0]) * self.frames_each
+        first = int(np.flatnonzero(moment_of_group == part.moment)[0]) * self.frames_each
         group = np.arange(first, first + self.frames_each)
         if self.captioner.has_fixed_length:
             group = np.tile(group, len(self.chosen) // self.frames_each)
-        return replace(self.chosen, pixels=self.chosen.pixels[group], starts=self.chosen.starts[group])
-
-    def _read(self, videos: Sequence[ChosenFrames]) -> Array:
-        logprobs = self.captioner.score_tokens(videos, self.tokens, self.prompt)
-        ended = self.tokens[-1:] and self.tokens[-1] in self.captioner.tokens.ends
-        words = split_words(self.captioner.tokenizer, self.tokens[:-1] if ended else self.tokens)
-        return np.array([words.summed(of_video) for of_video in logprobs])
+        shown = replace(self.chosen, pixels=self.chosen.pixels[group], starts=self.chosen.starts[group])
+        return shown if part.place is None else keep_place(shown, part.place)
 
 
 def keep_place(frames: ChosenFrames, place: View) -> ChosenFrames:

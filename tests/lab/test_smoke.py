@@ -17,7 +17,7 @@ def test_each_module_can_be_imported(name: str) -> None:
     assert importlib.import_module(name).__doc__
 
 
-@pytest.mark.parametrize("command", ["ablate", "attention", "average", "compare", "judge", "sentences"])
+@pytest.mark.parametrize("command", ["ablate", "average", "compare", "evidence", "judge", "sentences"])
 def test_each_command_explains_itself(command: str) -> None:
     shown = CliRunner().invoke(lab, [command, "--help"])
     assert shown.exit_code == 0, shown.output

@@ -1,0 +1,1 @@
+"""Measures evidence beside attention."""
