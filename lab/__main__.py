@@ -13,15 +13,13 @@ STUDIES = {
         "checkpoints.compare_checkpoints",
         "Compare checkpoints on held-out pictures, each with the first one.",
     ),
+    "confidence": ("labelled.confidence", "Fit how sure a labelled captioner is of its captions."),
     "evidence": (
         "evidence.command",
         "Measure evidence beside attention: moments, places, what words lose, and cost.",
     ),
     "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
-    "sentences": (
-        "checkpoints.write_sentences",
-        "Write anew the sentences that a captioner of labels recalls; none repeats a caption.",
-    ),
+    "labelled": ("labelled.fit", "Fit the captioner that knows labels, and give it its sentences."),
 }
 
 lab = make_program("lab", STUDIES, "Measure captioners and their attention; average checkpoints.")

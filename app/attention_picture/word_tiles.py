@@ -196,7 +196,8 @@ def _draw_moments(
 def write_below(attention: AttentionDocument, word: int, moment: int, time: float) -> list[str]:
     """Writes the lines below a frame: its time, or that no moment stands out, and what explains the word.
 
-    Moments that were chosen were read whatever their weights, so that their times are always written.
+    Moments that were chosen were read whatever their weights, so that their times are always written; where
+    one has a text of its own, as a label has, the word is of that and not of the whole clip.
 
     Args:
         attention: of the caption.
@@ -210,7 +211,7 @@ def write_below(attention: AttentionDocument, word: int, moment: int, time: floa
     texts = [each.text for each in chosen if each.moment == moment and each.text]
     return [
         *lines,
-        *([SPREAD] if is_spread else []),
+        *([SPREAD] if is_spread and not texts else []),
         *texts,
         *_write_explanations(attention, word),
     ]

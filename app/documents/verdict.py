@@ -38,12 +38,12 @@ class Verdict(NewVerdict):
         return self.caption if self.verdict == "right" else self.correction
 
 
-def keep_verdict(job: Job, said: NewVerdict, blobs: Blobs) -> Verdict:
+def keep_verdict(job: Job, judgement: NewVerdict, blobs: Blobs) -> Verdict:
     """Keeps a verdict as a line beside the job's results, which it goes with.
 
     Args:
         job: that has succeeded.
-        said: of its best caption.
+        judgement: of its best caption.
         blobs: where results are.
 
     Returns:
@@ -51,7 +51,7 @@ def keep_verdict(job: Job, said: NewVerdict, blobs: Blobs) -> Verdict:
     """
     document = document_of(job, blobs)
     verdict = Verdict(
-        **said.model_dump(),
+        **judgement.model_dump(),
         job=job.id,
         file=document.filename or "",
         captioner=document.model.captioner if document.model else None,

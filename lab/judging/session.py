@@ -181,10 +181,10 @@ class JudgingSession:
         marks: dict[tuple[str, str], tuple[str, Mark]] = {}
         for line in filter(str.strip, lines):
             try:
-                said = Verdict.model_validate_json(line)
+                verdict = Verdict.model_validate_json(line)
             except ValidationError as error:
                 raise UsageError(f"No verdict of GET /verdicts: {line[:80].strip()}") from error
-            marks[said.file, said.caption] = (said.captioner or "", said.verdict)
+            marks[verdict.file, verdict.caption] = (verdict.captioner or "", verdict.verdict)
         for (name, text), (captioner, mark) in marks.items():
             self._mark_or_add(name, JudgedCaption(text=text, captioners=(captioner,), mark=mark))
         return len(marks)

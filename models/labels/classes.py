@@ -1,8 +1,8 @@
 """Finds the names of classes whose labels captioners read: Kinetics' actions, ImageNet's and COCO's things.
 
 A label travels as a row of the stream ``labels``: (kind, class, probability), with the time at which it was
-seen and the box it was seen in. A captioner is never shown the number of a class but the vector of its name,
-so that it reads classes which no training caption was paired with.
+seen and the box it was seen in. A captioner is never shown the number of a class but a vector of what it
+means, so that it reads classes which no training caption was paired with.
 """
 
 from __future__ import annotations

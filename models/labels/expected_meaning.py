@@ -1,6 +1,6 @@
 """Expects what a caption of a video would mean, from its picture and its labels, and judges captions by it.
 
-With v̄ the mean of the captioner's first stream, t_l and p_l the vector of the name and the probability of a
+With v̄ the mean of the captioner's first stream, t_l and p_l the vector of the class and the probability of a
 label l of kind κ, u_w a vector of each word of the vocabulary, and m the mean of all captions' vectors:
 
     μ(x)    = W v̄ + b + Σ_l β_κ p_l^γ t_l                                (1) the mean vector of captions of x
@@ -8,15 +8,16 @@ label l of kind κ, u_w a vector of each word of the vocabulary, and m the mean 
     ρ(x, y) = μ(x) · e(y)                                                (3) the cosine that is expected of it
     s(y|x)  = log p(y|x) / n^A,  s(y) = log p(y|typical picture) / n^A   (4) the captioner's scores
     merit   = ρ(x, y) - α m · e(y) + λ (s(y|x) - δ s(y))                 (5) what captions are ranked by
+    sure    = σ(c_0 + c_ρ cos(μ(x) - m, e(y)) + c_s (s(y|x) - δ s(y)))   (6) how often it is right
 
-Each word counts once. μ and e are taught by sentence vectors of all-MiniLM-L6-v2
-(weights/labelled_stats.md), which is not needed here. A class is read by the vector of its name, never by
-its number, so that a label counts of which no caption was paired with a picture. Doubt is in three places:
+Each word counts once. μ and e are taught by sentence vectors of all-MiniLM-L6-v2 (lab/labelled/fit.py),
+which is not needed here. A class is read by the mean vector of what was written of it or of its name, never
+by its number, so that a label counts of which no caption was paired with a picture. Doubt is in three places:
 a label that is unsure hardly counts (γ > 1); of unit vectors the one nearest to their mean has the greatest
 expected cosine, so that the less is known of a video, the more general is what fits it; and what fits every
 video is divided out (α, δ).
 
-Equations 1 to 3 are linear in the labels, so that the share of each in each word is known exactly (6).
+Equations 1 to 3 are linear in the labels, so that the share of each in each word is known exactly (7).
 """
 
 from __future__ import annotations
@@ -39,15 +40,14 @@ class MeaningConfig(BaseModel):
     """Configures what is expected.
 
     texts: width of sentence vectors. gate: γ. common: α. likelihood: λ. prior: δ. confidence: c_0, c_ρ and
-    c_s, by which σ(c_0 + c_ρ ρ + c_s (s(y|x) - δ s(y))) is the share of captions alike that are right; None
-    before it was fitted.
+    c_s; None before they were fitted.
     """
 
     model_config = ConfigDict(frozen=True)
 
     texts: int = 384
     gate: float = 1.5
-    common: float = 0.6
+    common: float = 0.7
     likelihood: float = 0.06
     prior: float = 0.5
     confidence: tuple[float, float, float] | None = None
@@ -117,8 +117,9 @@ class ExpectedMeaning(nn.Module):
         )  # (5)
         if self.config.confidence is None:
             return Judgement(merit, None)
-        bias, of_relevance, of_seen = self.config.confidence
-        return Judgement(merit, torch.sigmoid(bias + of_relevance * relevance + of_seen * seen))
+        bias, of_meaning, of_seen = self.config.confidence
+        distinct = (nn.functional.normalize(rows - self.common, dim=1) * captions).sum(1)
+        return Judgement(merit, torch.sigmoid(bias + of_meaning * distinct + of_seen * seen))  # (6)
 
     def embed_captions(self, tokens: Tensor) -> Tensor:
         """Computes e of captions (R, t): (R, texts)."""
@@ -151,7 +152,7 @@ class ExpectedMeaning(nn.Module):
 
     @torch.inference_mode()
     def share_words(self, seen: Tensor, labels: ReadLabels, tokens: Tensor) -> Tensor:
-        """Computes what each part of μ gives to each word's product with it (6).
+        """Computes what each part of μ gives to each word's product with it (7).
 
         Args:
             seen: v̄ (seen,) of one video.

@@ -37,7 +37,11 @@ def explain_labels(caption: CaptionSteps, shares: Tensor) -> list[ExplanationPar
             name=LABELS,
             title="What was recognised",
             note="Names that networks give to motion, picture and boxes, and which of them a word is of.",
-            caption=[_make_moment(caption, label, label.probability) for label in labels],
+            caption=[
+                _make_moment(caption, label, label.probability)
+                for label in labels
+                if label.probability >= LEAST_PROBABILITY
+            ],
             words=[
                 _explain_word(caption, word, row, labels)
                 for word, row in zip(caption.words, weights, strict=True)

@@ -28,7 +28,7 @@ RAW = re.compile(r"-\d+\.\d+|\d\.\d{3,}|\b0\.\d+\b(?! s)")
 def test_each_captioner_shows_its_own_view_in_words(visit: Visit, captioner: str, words: str) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("summary")
+        page.click("#options-box summary")
         page.select_option("#o-captioner", captioner)
         visitor.send(SAMPLE)
         visitor.wait_for_caption()
@@ -51,7 +51,7 @@ def test_captioners_stand_side_by_side_with_differences_marked(visit: Visit) -> 
         page.click("#compare-one")
         rows = page.locator(".compare-row")
         expect(rows).to_have_count(2)
-        expect(rows.nth(1)).to_contain_text("temporal")
+        expect(rows.nth(1)).to_contain_text("Temporal")
         expect(rows.nth(1)).not_to_contain_text("…", timeout=PATIENCE)
         other = rows.nth(1).locator(".compare-text").inner_text()
         marked = rows.nth(1).locator("mark").all_inner_texts()
@@ -74,13 +74,13 @@ def test_all_captioners_write_at_one_click(visit: Visit) -> None:
         page.click("#compare-all")
         expect(page.locator(".compare-row")).to_have_count(count, timeout=PATIENCE)
         expect(page.locator(".compare-row", has_text="…")).to_have_count(0, timeout=PATIENCE)
-        expect(page.locator("#compare-one")).to_be_disabled()
+        expect(page.locator("#compare-one")).to_be_hidden()
 
 
 def test_each_option_is_explained_in_a_sentence(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("summary")
+        page.click("#options-box summary")
         for field in page.locator(".option:visible :is(select, input[type=number], input[type=text])").all():
             said = page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text()
             assert len(said.split()) > 5

@@ -121,7 +121,7 @@ def test_lanes_have_the_words_weights_over_real_time(visit: Visit) -> None:
         visitor.send(SAMPLE)
         visitor.wait_for_caption()
         document = page.request.get(f"{visitor.address}/jobs/{visitor.job}/attention").json()
-        weights = document["temporal"][document["words"].index(visitor.words.last.inner_text())]
+        weights = document["evidence"]["temporal"][document["words"].index(visitor.words.last.inner_text())]
         strengths = (
             page.locator("#lane-rows .lane")
             .last.locator(".cell")

@@ -1,4 +1,4 @@
-"""Nothing keeps people from using the page, in both schemes at three sizes; pictures of it for docs/images.
+"""Nothing keeps people from using the page, in both schemes at four sizes; pictures of it for docs/images.
 
 ``REELWORD_PICTURES=docs/images make browser`` writes the pictures there; they are looked at by a person.
 """
@@ -17,7 +17,7 @@ from tests.browser.conftest import Visit
 from tests.browser.films import SAMPLE
 from tests.browser.visitor import PATIENCE, Visitor
 
-SIZES = ((1280, 800), (768, 1024), (390, 844))
+SIZES = ((1280, 800), (1920, 1080), (390, 844), (640, 400))  #: the last: 1280 × 800 at 200 %
 SCHEMES = ("light", "dark")
 QUALITY = 80
 
@@ -45,8 +45,8 @@ def test_nothing_keeps_people_from_using_it(
         page = visitor.page
         assert visitor.find_barriers() == []
         assert not visitor.has_sideways_scroll()
-        take_picture(visitor, "empty", scheme, size[0])
-        page.click("summary")
+        take_picture(visitor, "example", scheme, size[0])
+        page.click("#options-box summary")
         page.select_option("#o-captioner", "fusion")
         assert page.locator(".option:visible").evaluate_all(STICKING_OUT) == 0
         assert visitor.find_barriers() == []
@@ -68,7 +68,7 @@ def test_nothing_keeps_people_from_using_chapters_comparison_and_problems(
 ) -> None:
     with visit(size, scheme) as visitor:
         page = visitor.page
-        page.click("summary")
+        page.click("#options-box summary")
         page.select_option("#o-segments", "shots")
         page.select_option("#o-captioner", "refocus")
         visitor.send_and_wait(clips["shots.mp4"])
@@ -81,9 +81,58 @@ def test_nothing_keeps_people_from_using_chapters_comparison_and_problems(
         assert not visitor.has_sideways_scroll()
         page.evaluate("scrollTo(0, 0)")
         take_picture(visitor, "chapters", scheme, size[0])
-        page.locator("#compare").evaluate("box => box.scrollIntoView()")
-        take_picture(visitor, "compare", scheme, size[0])
         visitor.send(clips["notes.mp4"])
         expect(page.locator("#problem")).to_be_visible(timeout=PATIENCE)
         assert visitor.find_barriers() == []
         assert not visitor.has_sideways_scroll()
+
+
+def test_chosen_words_and_pressed_buttons_are_seen_in_high_contrast(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        page.emulate_media(forced_colors="active")
+        visitor.words.first.click()
+        pressed, other = (
+            page.locator(button).evaluate("button => getComputedStyle(button).outlineStyle")
+            for button in ("#heat-switch", "#spotlight")
+        )
+        assert (pressed, other) == ("solid", "none")
+        shades = page.locator("#lane-rows .cell").evaluate_all(
+            "cells => cells.map(cell => getComputedStyle(cell).backgroundColor)"
+        )
+        assert len(set(shades)) > 2
+        assert visitor.find_barriers() == []
+
+
+#: Visible buttons that are smaller than a fingertip, 44 pixels.
+TOO_SMALL = """() => [...document.querySelectorAll("button, summary, select")]
+  .map(button => [button.id || button.className || button.textContent, button.getBoundingClientRect()])
+  .filter(([, {height}]) => height > 0 && height < 43.5).map(([name, {height}]) => `${name} ${height}`)"""
+
+
+def test_a_finger_hits_what_it_aims_at(visit: Visit) -> None:
+    with visit((390, 844), touch=True) as visitor:
+        page = visitor.page
+        expect(visitor.words.first).to_be_visible()
+        if not page.evaluate("matchMedia('(pointer: coarse)').matches"):
+            pytest.skip("this browser emulates no finger")
+        small = page.evaluate(TOO_SMALL)
+        assert [each for each in small if not each.startswith("word")] == []
+
+
+SHIFTS = """() => new Promise(resolve => {
+  let sum = 0;
+  new PerformanceObserver(list => { for (const entry of list.getEntries()) sum += entry.value; })
+    .observe({type: "layout-shift", buffered: true});
+  setTimeout(() => resolve(sum), 1500);
+})"""
+
+
+def test_nothing_jumps_while_the_page_loads(visit: Visit) -> None:
+    with visit() as visitor:
+        visitor.page.reload()
+        assert visitor.page.evaluate(SHIFTS) < 0.05
+        visitor.send(SAMPLE)
+        visitor.wait_for_caption()
+        visitor.page.reload()
+        assert visitor.page.evaluate(SHIFTS) < 0.05

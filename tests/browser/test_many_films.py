@@ -38,7 +38,7 @@ def test_several_films_are_sent_two_at_a_time(visit: Visit, clips: dict[str, Pat
             row = page.locator(".film-row", has_text=name)
             expect(row.locator("progress")).to_be_hidden(timeout=PATIENCE)
             expect(row.locator(".film-said")).not_to_have_text("")
-            expect(row.locator("img")).to_have_js_property("naturalWidth", 320)
+            expect(row.locator("img")).to_have_js_property("naturalWidth", 160)
 
 
 def test_one_film_alone_is_current_when_another_was_refused(visit: Visit, clips: dict[str, Path]) -> None:
@@ -152,9 +152,13 @@ def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
 ) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("summary")
+        page.click("#options-box summary")
         page.select_option("#o-segments", "shots")
-        visitor.send_and_wait(clips["shots.mp4"])
+        visitor.send(clips["shots.mp4"])
+        expect(page.locator("#status")).to_have_text(
+            re.compile(r"Shot \d · 0:\d\d of 0:12"), timeout=PATIENCE
+        )
+        visitor.wait_for_caption()
         chapters = page.locator(".chapter")
         expect(chapters).to_have_count(4)
         chapters.nth(2).click()

@@ -74,7 +74,7 @@ def test_a_visitor_says_what_the_caption_should_be(visit: Visit) -> None:
 def test_the_request_is_shown_as_code(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.click("summary")
+        page.click("#options-box summary")
         page.fill("#o-beam", "3")
         visitor.send(SAMPLE)
         visitor.wait_for_caption()

@@ -161,7 +161,7 @@ def test_a_job_is_followed_by_its_events(visit: Visit, clips: dict[str, Path]) -
     with visit() as visitor:
         asked: list[str] = []
         visitor.page.on("request", lambda request: asked.append(request.url))
-        visitor.page.click("summary")
+        visitor.page.click("#options-box summary")
         visitor.page.select_option("#o-segments", "shots")
         visitor.send_and_wait(clips["shots.mp4"])
         assert any(url.endswith("/events") for url in asked)

@@ -19,8 +19,6 @@ from extractors.windows import WindowOptions
 from models.feature_sources.feature_source import FeatureSource
 from models.stream_set import StreamSet
 
-#: One frame, whatever windows the service cuts.
-ONE_FRAME = WindowOptions(stack_size=1, step_size=1, most=1)
 SECONDS, SIDE = 0.04, 224
 
 
@@ -38,9 +36,8 @@ class StillNetwork:
     def __init__(self, extractor: str, streams: StreamSet, device: torch.device) -> None:
         built = [each for each in streams.inputs if each.extractor == extractor]
         self.shapes: Mapping[str, tuple[int, int]] = {each.stream: (each.count, each.width) for each in built}
-        inputs = streams.select([each.stream for each in built]).inputs
-        single = tuple(replace(each, windows=_look_once(each.extractor)) for each in inputs)
-        self._source = FeatureSource(replace(streams, inputs=single, spread=1), str(device))
+        single = show_frames(streams.select([each.stream for each in built]), most=1)
+        self._source = FeatureSource(replace(single, spread=1), str(device))
         self.spec = self._find_spec()
 
     def _find_spec(self) -> StreamSpec:
@@ -73,8 +70,15 @@ class StillNetwork:
         )
 
 
-def _look_once(extractor: str) -> WindowOptions:
-    return WindowOptions() if is_derived(extractor) else ONE_FRAME
+def show_frames(streams: StreamSet, most: int) -> StreamSet:
+    """Makes a set's networks of windows look at single frames, ``most`` of them."""
+    once = WindowOptions(stack_size=1, step_size=1, most=most)
+    looks = {
+        each.extractor: WindowOptions() if is_derived(each.extractor) else once for each in streams.inputs
+    }
+    return replace(
+        streams, inputs=tuple(replace(each, windows=looks[each.extractor]) for each in streams.inputs)
+    )
 
 
 def pad_rows(stream: Stream, count: int, width: int) -> NDArray[np.float16]:

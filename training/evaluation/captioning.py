@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,16 +90,10 @@ class CaptioningRun:
             CorpusError: the list has another form.
             MediaError: a clip cannot be read.
         """
-        entries = json.loads(captions.read_text())
-        if not isinstance(entries, list) or not all(
-            {"file", "captions"} <= entry.keys() for entry in entries
-        ):
-            raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
-        entries, request = entries[:limit], self.request or DecodeRequest(Sampling(count=frames))
-        decoded = ((e["file"], decode_here(captions.parent / e["file"], request).footage) for e in entries)
-        return CaptionedSet(
-            self._caption_frames(decoded, len(entries)), {e["file"]: e["captions"] for e in entries}
-        )
+        request = self.request or DecodeRequest(Sampling(count=frames))
+        references = {e["file"]: e["captions"] for e in read_clip_list(captions)[:limit]}
+        decoded = decode_clips(captions, request, limit)
+        return CaptionedSet(self._caption_frames(decoded, len(references)), references)
 
     def caption_videos(self, videos: Sequence[CaptionedVideo]) -> CaptionedSet:
         """Captions videos of a captioned set, whose features are on the disk."""
@@ -121,6 +115,32 @@ class CaptioningRun:
                 }
                 bar.update(len(group))
         return hypotheses
+
+
+def read_clip_list(captions: Path) -> list[dict[str, Any]]:
+    """Reads a list of {"file", "captions"}. Raises CorpusError where it has another form."""
+    entries = json.loads(captions.read_text())
+    if not isinstance(entries, list) or not all({"file", "captions"} <= entry.keys() for entry in entries):
+        raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
+    return entries
+
+
+def decode_clips(
+    captions: Path, request: DecodeRequest, limit: int | None = None
+) -> Iterator[tuple[str, Frames]]:
+    """Decodes the clips of a list that lies beside them, one after another: the file's name, and frames.
+
+    Args:
+        captions: the list.
+        request: which frames.
+        limit: only the first so many.
+
+    Raises:
+        CorpusError: the list has another form.
+        MediaError: a clip cannot be read.
+    """
+    for entry in read_clip_list(captions)[:limit]:
+        yield entry["file"], decode_here(captions.parent / entry["file"], request).footage
 
 
 def stack_frames(pictures: list[NDArray[np.uint8]]) -> Frames:

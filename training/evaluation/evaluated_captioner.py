@@ -25,8 +25,9 @@ from models.feature_sources.feature_source import (
 )
 from models.feature_sources.stream_checks import check_extractors, select_stream_set
 from models.pretrained.installed import InstalledCaptioners
-from models.stream_set import StreamSet, combine_stream_sets
+from models.stream_set import DEMO_MOTION, StreamSet, combine_stream_sets
 from training.batches.loading import find_device
+from training.batches.still_network import show_frames
 from training.batches.video_features import FeatureStore
 from training.precision import CPU
 from training.saved_features.feature_folder import FeatureFolder
@@ -92,6 +93,7 @@ def load_evaluated_captioner(
     frames: int = FRAMES,
     device: torch.device = CPU,
     features: FeatureFolder | None = None,
+    stills: bool = False,
 ) -> EvaluatedCaptioner:
     """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
@@ -103,6 +105,7 @@ def load_evaluated_captioner(
         frames: spread over a clip.
         device: that computes.
         features: of videos, that were made before; no extractor is loaded then.
+        stills: whether pictures are captioned, of which motion is looked for in one frame at a time.
 
     Raises:
         UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
@@ -124,7 +127,10 @@ def load_evaluated_captioner(
             features.select(checkpoint.card, streams), checkpoint.captioner.optional_streams
         )
         return EvaluatedCaptioner(SingleWriter(checkpoint), None, store)
-    source = FeatureSource(select_stream_set(checkpoint.card, streams), str(device), frames=frames)
+    chosen = select_stream_set(checkpoint.card, streams)
+    if stills and chosen.name == DEMO_MOTION.name:
+        chosen = show_frames(chosen, most=2)
+    source = FeatureSource(chosen, str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
 

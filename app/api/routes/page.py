@@ -20,6 +20,7 @@ from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from app.api.compression import answer_compressed
 from app.api.dependencies import ApiDependencies, ServiceDep
 from app.documents.job import document_of
 from app.errors import JobError, QueueError
@@ -29,6 +30,7 @@ from app.settings import Settings
 STATIC = Path(__file__).parent.parent / "static"
 FOREVER = "public, max-age=31536000, immutable"
 TEXTS = (".css", ".html", ".js", ".json", ".svg")  #: what is worth compressing
+LAZY = ("film/clip.js",)  #: scripts that are loaded once they are needed
 VERSION_DIGITS = 16
 HOUR, DAY = 3600, 86400  #: seconds
 TITLE = "Reelword"
@@ -61,7 +63,7 @@ class PageFiles:
         }
         names = "".join(f"{name} {hashlib.sha256(data).hexdigest()}\n" for name, data in contents.items())
         version = hashlib.sha256(names.encode()).hexdigest()[:VERSION_DIGITS]
-        scripts = (f"/static/{name}" for name in contents if name.endswith(".js"))
+        scripts = (f"/static/{name}" for name in contents if name.endswith(".js") and name not in LAZY)
         preloads = "\n".join(f'<link rel="modulepreload" href="{name}">' for name in scripts)
         page = contents["index.html"].decode().replace("<!-- modules -->", preloads)
         texts = {
@@ -84,7 +86,7 @@ async def shared_film(job_id: str, request: Request, service: ServiceDep) -> Res
     tags = PLAIN_TAGS
     if not service.settings.needs_key:
         tags = await anyio.to_thread.run_sync(_tags_of_job, job_id, request, service)
-    return _page(request, tags)
+    return _page(request, tags, is_empty=False)
 
 
 @router.api_route("/static/{version}/{path:path}", methods=["GET", "HEAD"])
@@ -98,23 +100,19 @@ def static(version: str, path: str, request: Request) -> Response:
     if compressed is None:
         return FileResponse(file, headers=headers)
     kind = mimetypes.guess_type(path)[0]
-    return _compressed(request, compressed, kind, headers)
+    return answer_compressed(request, compressed, kind, headers)
 
 
-def _compressed(request: Request, data: bytes, kind: str | None, headers: dict[str, str]) -> Response:
-    headers = {**headers, "Vary": "Accept-Encoding"}
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(data, headers={**headers, "Content-Encoding": "gzip"}, media_type=kind)
-    return Response(gzip.decompress(data), headers=headers, media_type=kind)
+def _page(request: Request, tags: str, *, is_empty: bool = True) -> Response:
+    """Answers the page; ``is_empty``: with examples, not with a film, so that nothing jumps as it loads."""
+    retention = _say_retention(request.app.state.service.settings)
+    text = FILES.page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", retention).encode()
+    if not is_empty:
+        text = text.replace(b' class="is-empty"', b"", 1)
+    return answer_compressed(request, gzip.compress(text, 5), "text/html", {"Cache-Control": "no-cache"})
 
 
-def _page(request: Request, tags: str) -> Response:
-    kept = _kept(request.app.state.service.settings)
-    text = FILES.page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", kept).encode()
-    return _compressed(request, gzip.compress(text, 5), "text/html", {"Cache-Control": "no-cache"})
-
-
-def _kept(settings: Settings) -> str:
+def _say_retention(settings: Settings) -> str:
     """Says how long what is sent is kept."""
     days = settings.result_ttl / DAY
     result = f"{days:.0f} days" if days >= 2 else f"{settings.result_ttl / HOUR:.0f} hours"

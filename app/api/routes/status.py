@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 from contextlib import suppress
 from typing import Any
 
 import structlog
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from app.api import metrics, problems, refusals
+from app.api.compression import answer_compressed
 from app.api.dependencies import ServiceDep
 from app.errors import QueueError
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
@@ -81,8 +83,8 @@ class Ready(BaseModel):
     warnings: list[problems.Cause] = Field(description="What may cost the service later.")
 
 
-@router.get("/models")
-def models(service: ServiceDep) -> ModelsDocument:
+@router.get("/models", response_model=ModelsDocument)
+def models(request: Request, service: ServiceDep) -> Response:
     """Lists the captioners that live workers have, and the options they take."""
     workers = service.registry.workers()
     names = [info.name for worker in workers for info in worker.captioners]
@@ -90,11 +92,13 @@ def models(service: ServiceDep) -> ModelsDocument:
         CaptionerDocument.of(info, names.count(name))
         for name, info in sorted(service.registry.captioners().items())
     ]
-    return ModelsDocument(
+    document = ModelsDocument(
         captioners=captioners,
         default=service.registry.captioner_choices().default,
         options=form_schema(),
     )
+    data = gzip.compress(document.model_dump_json().encode(), 5)
+    return answer_compressed(request, data, "application/json", {"Cache-Control": "no-cache"})
 
 
 @router.get("/livez")

@@ -31,12 +31,12 @@ Shape = Annotated[
     response_model=Verdict,
     responses=problems.openapi_responses(refusals.UnknownJob, refusals.JobNotFinished),
 )
-def add_verdict(job_id: JobId, said: NewVerdict, service: ServiceDep, caller: CallerDep) -> Verdict:
+def add_verdict(job_id: JobId, judgement: NewVerdict, service: ServiceDep, caller: CallerDep) -> Verdict:
     """Keeps what a person says of the job's caption: right, partly or wrong, and what it should be."""
     job = find(service, job_id, caller)
     if job.state != "succeeded":
         raise refusals.JobNotFinished(f"The job has {how_it_ended(job)}: there is no caption to judge.")
-    return keep_verdict(job, said, service.blobs)
+    return keep_verdict(job, judgement, service.blobs)
 
 
 @router.get(

@@ -81,6 +81,7 @@ function show(film, { push = true } = {}) {
   current = film;
   if (push && film.id && filmId() !== film.id) history.pushState(null, "", `/f/${film.id}`);
   document.body.classList.remove("is-empty");
+  document.body.classList.toggle("is-opening", Boolean(film.id)); // until it is known what stands above the list
   title(film);
   films.mark(film);
   examples.mark(null);
@@ -111,8 +112,8 @@ function showState(film) {
 function watch(film) {
   const began = film.state;
   stopFollowing = follow(film.id, {
-    job: (job) => { note(film, job); view.showProgress(job); },
-    segment: (segment) => view.chapters.add(segment),
+    job: (job) => { document.body.classList.remove("is-opening"); note(film, job); view.showProgress(job); },
+    segment: (segment) => view.addSegment(segment),
     over: (job) => over(film, job, UNDER_WAY.includes(began)),
     connection: (state) => view.showConnection(state),
   });
@@ -122,13 +123,16 @@ async function over(film, job, isNew) {
   if (job?.state) note(film, job);
   else films.update(film, { state: job?.code === "unknown_job" ? "expired" : film.state, problem: job });
   if (film !== current) return;
+  if (job?.state) await view.showEnd(job, Boolean(film.file || film.url), isNew);
+  else view.fail(job, Boolean(film.file || film.url));
+  if (film !== current) return;
   comparison.draw();
-  if (!job?.state) return void view.fail(job, Boolean(film.file || film.url));
-  await view.showEnd(job, Boolean(film.file || film.url), isNew);
-  if (film !== current || job.state !== "succeeded") return;
-  share.open(film, job);
-  judge(job);
-  if (!isNew) goToPlace();
+  if (job?.state === "succeeded") {
+    share.open(film, job);
+    judge(job);
+  }
+  document.body.classList.remove("is-opening");
+  goToPlace();
 }
 
 // Doubt in words: by confidence, and by what others say of the same video. A film of chapters has no one caption to judge.
@@ -177,6 +181,7 @@ async function showExample(name) {
   forgetDead();
   current = null;
   films.mark(null);
+  document.body.classList.remove("is-opening");
   document.body.classList.add("is-empty");
   document.title = "Reelword";
   for (const id of ["chapters", "more", "compare", "doubt", "code-box"]) $(id).hidden = true;
@@ -273,5 +278,5 @@ new MutationObserver(() => { $("films").hidden = !$("films-list").children.lengt
 $("films").hidden = !$("films-list").children.length;
 setInterval(lookAtOthers, OTHERS_MS);
 if (filmId()) showAddressed();
-examples.load().then(() => { if (!filmId()) showAddressed(); });
+examples.load().then(() => { if (!filmId() && !current) showAddressed(); }); // unless something was sent meanwhile
 loadOptions();

@@ -129,7 +129,10 @@ def evaluate(
     with name_option(_mendable()):
         names = None if members is None else members.split(",")
         source, opened = items.open(), open_device(device)
-        entry = load_evaluated_captioner(captioner, names, streams, branches, source.frames, opened, features)
+        stills = source.images is not None
+        entry = load_evaluated_captioner(
+            captioner, names, streams, branches, source.frames, opened, features, stills
+        )
         result = evaluate_captioner(entry, source, entry.choose_search(search), output.shuffled)
     if output.record is not None:
         record_scores(captioner, output.record, result.report)

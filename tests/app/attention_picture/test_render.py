@@ -378,6 +378,12 @@ def test_key_frames_that_were_read_are_named_however_even_their_weights() -> Non
     assert count(drawn(attention), drawing.ACCENT) > 0
 
 
+def test_a_word_that_is_of_a_label_is_not_said_to_be_of_the_whole_clip() -> None:
+    named = moments([chosen(0)], [chosen(2, "archery")])
+    attention = with_parts(named).model_copy(update={"spread": [True, True]})
+    assert write_below(attention, 1, 2, 2.0) == ["2.0 s", "archery"]
+
+
 def test_of_two_choices_the_first_has_a_line() -> None:
     attention = with_parts(weights(["ST", "TS"], [0.3, 0.7], [1.0, 0.0]))
     assert write_below(attention, 0, 2, 2.0) == ["2.0 s", "ST 30 %"]

@@ -158,14 +158,19 @@ def test_an_unsure_label_counts_for_less_than_its_probability() -> None:
     assert (half - nothing).norm() < 0.4 * (sure - nothing).norm()
 
 
-def test_confidence_rises_with_what_is_expected() -> None:
-    captioner = tiny_labelled(seed=8, confidence=(-1.0, 5.0, 0.0), common=0.0, likelihood=0.0)
+def test_confidence_rises_with_what_is_expected_of_this_video_alone() -> None:
+    captioner = tiny_labelled(seed=8, confidence=(-1.0, 5.0, 0.5))
+    tokens, scores = pad_captions(CAPTIONS).clamp(min=EOS), torch.tensor([-1.0, -2.0, -1.5])
     with torch.no_grad():
         memory = captioner.encode(labelled_videos())
-        judged = captioner.judge(memory, pad_captions(CAPTIONS).clamp(min=EOS), torch.zeros(3), PENALTY)
+        judged = captioner.judge(memory, tokens, scores, PENALTY)
+        unsure = tiny_labelled(seed=8, confidence=(-1.0, 0.0, 0.5)).judge(memory, tokens, scores, PENALTY)
+        captions = captioner.meaning.embed_captions(tokens)
     assert judged.confidence is not None
-    assert torch.equal(judged.confidence.argsort(), judged.merit.argsort())
-    assert ((judged.confidence > 0) & (judged.confidence < 1)).all()
+    assert unsure.confidence is not None
+    gain = (judged.confidence.logit() - unsure.confidence.logit()) / 5
+    distinct = memory.expected - captioner.meaning.common
+    assert torch.allclose(gain, torch.cosine_similarity(distinct, captions), atol=1e-5)
 
 
 def test_an_answer_names_what_was_recognised() -> None:
@@ -178,9 +183,10 @@ def test_an_answer_names_what_was_recognised() -> None:
     assert isinstance(part, MomentsExplanation)
     assert part.caption is not None
     assert part.words is not None
-    assert [each.text for each in part.caption] == [CLASS_NAMES[3], CLASS_NAMES[7], CLASS_NAMES[420]]
-    assert [each.title for each in part.caption] == ["by motion", "by motion", "in the picture"]
-    assert (part.caption[1].time, part.caption[1].end) == (1.0, 2.0)
+    # the unlikely one between them is not said to have been recognised
+    assert [each.text for each in part.caption] == [CLASS_NAMES[3], CLASS_NAMES[420]]
+    assert [each.title for each in part.caption] == ["by motion", "in the picture"]
+    assert (part.caption[1].time, part.caption[1].end) == (2.0, 3.0)
     assert len(part.words) == len(best.words)
     boxed = batch.captions(1)[0].attention
     assert boxed is not None

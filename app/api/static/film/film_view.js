@@ -43,7 +43,7 @@ export class FilmView {
 
   // A film that is sent, or waits, or is over: what is known of it at once.
   open(film) {
-    Object.assign(this, { film, job: null, evidence: null, isPreviewing: false, chapter: -1 });
+    Object.assign(this, { film, job: null, evidence: null, began: 0, chapter: -1 });
     for (const id of ["working", "problem", "own", "more", "spotlight", "heat-switch"]) this.$(id).hidden = true;
     this.$("own-word").replaceChildren();
     this.$("announced").textContent = "";
@@ -76,20 +76,26 @@ export class FilmView {
 
   // The job while it is not over.
   showProgress(job) {
-    this.job = { ...this.job, ...job };
+    const news = Object.fromEntries(Object.entries(job).filter(([, value]) => value !== null)); // an event has not all of it
+    this.job = { ...this.job, ...news };
+    if (job.state === "running") this.began ||= Date.now();
     if (job.media?.width) this.player.add(this.known(job));
-    this.chapters.show(job.segments);
+    if (job.segments) this.chapters.show(job.segments);
     this.working(this.progressOf(this.job), job.state === "queued" ? 0 : job.progress);
+  }
+
+  addSegment(segment) {
+    this.chapters.add(segment);
+    if (this.job?.state === "running") this.working(this.progressOf(this.job), this.job.progress);
   }
 
   // Of a film that is cut: how many shots are done, up to where, and how long the rest takes at that speed.
   progressOf(job) {
     const done = this.chapters.segments;
-    const [length, reached] = [job.media?.duration, done.at(-1)?.end];
+    const [length, reached] = [job.media?.duration || this.player.length, done.at(-1)?.end];
     if (job.state !== "running" || !done.length || !length) return waiting(job);
-    const since = (Date.now() - Date.parse(job.started_at)) / 1000;
-    const left = Number.isFinite(since) ? Math.max(1, Math.round((since / reached) * (length - reached))) : null;
-    return `Shot ${done.length} · ${clock(reached, false)} of ${clock(length, false)}${left && reached < length ? ` · about ${left < 90 ? `${left} s` : `${Math.round(left / 60)} min`} left` : ""}`;
+    const left = Math.max(1, Math.round(((Date.now() - this.began) / 1000 / reached) * (length - reached)));
+    return `Shot ${done.length} · ${clock(reached, false)} of ${clock(length, false)}${reached < length ? ` · about ${left < 90 ? `${left} s` : `${Math.round(left / 60)} min`} left` : ""}`;
   }
 
   showConnection(state) {

@@ -2,7 +2,6 @@
 
 import { make } from "../text.js";
 import { jobPath } from "../jobs/server.js";
-import { drawFrame, recordClip } from "./clip.js";
 
 const SAID_MS = 2500;
 const POSTER = [1200, 630];
@@ -74,6 +73,7 @@ export class Share {
   }
 
   async savePoster() {
+    const { drawFrame } = await import("./clip.js");
     const canvas = new OffscreenCanvas(...POSTER);
     drawFrame(canvas, this.view);
     this.save(await canvas.convertToBlob({ type: "image/png" }), `${this.view.word()?.text || "poster"}.png`);
@@ -81,6 +81,7 @@ export class Share {
 
   async saveClip() {
     this.say("Recording the clip as it plays …");
+    const { recordClip } = await import("./clip.js");
     const { blob, ending } = await recordClip(this.view);
     if (blob) this.save(blob, `clip.${ending}`);
     this.say(blob ? "Clip saved" : "This browser cannot record clips: save a poster, or use another browser");

@@ -1,0 +1,28 @@
+"""Answers what was compressed before, as it is to those who take gzip."""
+
+from __future__ import annotations
+
+import gzip
+
+from fastapi import Request
+from starlette.responses import Response
+
+
+def answer_compressed(
+    request: Request, data: bytes, kind: str | None, headers: dict[str, str] | None = None
+) -> Response:
+    """Answers gzipped data.
+
+    Args:
+        request: what is answered; its Accept-Encoding says whether it takes gzip.
+        data: gzip of the body.
+        kind: the body's media type.
+        headers: that the answer has besides.
+
+    Returns:
+        The answer, with ``Vary``; plain where gzip is not taken.
+    """
+    headers = {**(headers or {}), "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(data, headers={**headers, "Content-Encoding": "gzip"}, media_type=kind)
+    return Response(gzip.decompress(data), headers=headers, media_type=kind)
