@@ -20,10 +20,8 @@ def read_cpu_shares(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> Iterator[f
     """Reads how many cores' time the control groups above this process allow, where they limit it.
 
     A container sees its own group as the root, or, of version 1, may be told a path that is not there.
-
-    Args:
-        own: file with a line for each hierarchy, ``number:controllers:path`` (cgroups(7)).
-        groups: where the hierarchies are mounted.
+    ``own`` has a line for each hierarchy, ``number:controllers:path`` (cgroups(7)); they are mounted in
+    ``groups``.
     """
     try:
         lines = own.read_text().splitlines()

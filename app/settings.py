@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-import re
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
@@ -18,18 +17,25 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.cores import core_count
 from app.errors import UsageError
+from app.setting_types import (
+    BlobPlace,
+    EngineName,
+    HostNames,
+    KeptTime,
+    Networks,
+    Origins,
+    PathFromHere,
+    PrivateHosts,
+    Secrets,
+    WebAddress,
+    split_names,
+)
 
 MIB = 2**20
-#: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
-HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
-ORIGIN_PATTERN = re.compile(r"\*|https?://[\w.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:.]+\](:\d{1,5})?")
 #: Addresses that stand for all of a machine's, and are no name that a request has.
 EVERYWHERE = ("0.0.0.0", "::", "")
-SECRET_PATTERN = re.compile(r"whsec_[A-Za-z0-9+/]+={0,2}")
 #: A lease lasts this many beats at least: one that is late, or lost, must not cost a worker its jobs.
 BEATS_OF_A_LEASE = 3
-#: Engines under the names that they had before: users' settings go on.
-MOVED_ENGINES = {"app.pipeline:Engine": "app.pipeline.engine:Engine"}
 MOST_DECODERS = 4  #: of a worker where no setting says how many
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 #: Files of secrets as containers get them, each named as the variable whose value it holds.
@@ -49,15 +55,17 @@ class Settings(BaseSettings):
     )
 
     # where things are
-    data: Path = Field(Path("data"), description="Folder of blobs, the embedded Redis's file and features.")
-    cache: Path | None = Field(
+    data: PathFromHere = Field(
+        Path("data"), description="Folder of blobs, the embedded Redis's file and features."
+    )
+    cache: PathFromHere | None = Field(
         None,
         description="Folder of converted networks, for all data folders; default: reelword in ~/.cache.",
     )
     cache_bytes: int = Field(
         4096 * MIB, ge=0, description="Room for converted networks; those that were not used longest go."
     )
-    blobs: str | None = Field(
+    blobs: BlobPlace | None = Field(
         None, description="Directory or fsspec URL (s3://…) of blobs; default: in the data folder."
     )
     redis_url: str | None = Field(
@@ -76,11 +84,11 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("REELWORD_PORT", "PORT"),
         description="Port that the API listens on.",
     )
-    url: str | None = Field(
+    url: WebAddress | None = Field(
         None, description="Address of a running service that the command line asks, as https://reel.example."
     )
     key: str | None = Field(None, repr=False, description="API key that the command line asks it with.")
-    allowed_hosts: str = Field(
+    allowed_hosts: HostNames = Field(
         "",
         description="Names beside localhost that the API may be asked for by, with commas between; * is any.",
     )
@@ -91,15 +99,15 @@ class Settings(BaseSettings):
     metrics_access: Literal["admin", "open"] = Field(
         "admin", description="Who reads /metrics where keys are needed: admin keys, or everybody."
     )
-    peer_hosts: str = Field(
+    peer_hosts: HostNames = Field(
         "",
         description="Names that other containers ask the API by; those of allowed_hosts are for people.",
     )
-    cors_origins: str = Field(
+    cors_origins: Origins = Field(
         "",
         description="Sites whose pages may ask from a browser, as https://app.example, with commas between.",
     )
-    trusted_proxies: str = Field(
+    trusted_proxies: Networks = Field(
         "",
         description="Addresses of proxies whose X-Forwarded-* headers are believed, with commas between.",
     )
@@ -121,14 +129,14 @@ class Settings(BaseSettings):
 
     # videos that are fetched
     urls: Literal["on", "off"] = Field("on", description="off: videos are not fetched from addresses.")
-    url_hosts: str = Field(
+    url_hosts: PrivateHosts = Field(
         "",
         description="Private hosts that videos may be fetched from: names, addresses, networks, with commas.",
     )
     url_seconds: float = Field(300.0, gt=0, description="Longest time for fetching one video.")
 
     # webhooks
-    webhook_secrets: str = Field(
+    webhook_secrets: Secrets = Field(
         "",
         repr=False,
         description="Secrets (whsec_…) that sign webhooks, with commas; all sign. Without one none are sent.",
@@ -167,7 +175,7 @@ class Settings(BaseSettings):
         ge=0,
         description="Room for features, by which a video is captioned again without being read; 0: off.",
     )
-    keep_uploads: str = Field(
+    keep_uploads: KeptTime = Field(
         "result",
         description="How long uploads are kept once captioned: result (as long as that), off, or seconds.",
     )
@@ -196,7 +204,7 @@ class Settings(BaseSettings):
     )
 
     # the engine
-    weights: Path = Field(
+    weights: PathFromHere = Field(
         WEIGHTS, description="Folder of captioners, each a file NAME.safetensors, and fusion's embedding."
     )
     captioner: str | None = Field(
@@ -216,12 +224,12 @@ class Settings(BaseSettings):
         description="Stream set that captioners are fed with; default: the one each was trained on.",
     )
     frames: int = Field(8, ge=1, le=64, description="Frames of a video that are looked at.")
-    engine: str = Field(
+    engine: EngineName = Field(
         "app.pipeline.engine:Engine", description="What the engine process runs, as module:name."
     )
     device: str = Field("auto", description="cpu, cuda, cuda:1 …; auto takes a GPU where there is one.")
     engine_start_seconds: float = Field(300.0, gt=0, description="Longest time for loading the models.")
-    manifest: Path = Field(
+    manifest: PathFromHere = Field(
         WEIGHTS / "manifest.toml", description="List of the networks' weights; another may name your mirror."
     )
     offline: bool = Field(False, description="Download nothing; weights get then says what to bring by hand.")
@@ -243,7 +251,7 @@ class Settings(BaseSettings):
     command: str = Field(
         "", description="How commands are given to this process from outside its container, for its hints."
     )
-    traces: str | None = Field(
+    traces: WebAddress | None = Field(
         None, description="OTLP endpoint (http://collector:4318) that traces are sent to; unset: none."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -252,57 +260,6 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "json", "text"] = Field(
         "auto", description="auto: text on a terminal, else JSON."
     )
-
-    @field_validator("allowed_hosts", "peer_hosts")
-    @classmethod
-    def _are_names(cls, hosts: str) -> str:
-        wrong = [name for name in _split_names(hosts) if not HOST_PATTERN.fullmatch(name)]
-        if wrong:
-            raise ValueError(
-                f"{wrong[0]} is no host: give names as reel.example, *.example or *, without ports"
-            )
-        return hosts
-
-    @field_validator("cors_origins")
-    @classmethod
-    def _are_origins(cls, origins: str) -> str:
-        wrong = [origin for origin in _split_names(origins) if not ORIGIN_PATTERN.fullmatch(origin)]
-        if wrong:
-            raise ValueError(f"{wrong[0]} is no origin: give it as https://app.example, without a path, or *")
-        return origins
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _are_addresses(cls, proxies: str) -> str:
-        for proxy in _split_names(proxies):
-            try:
-                ip_network(proxy)
-            except ValueError as error:
-                raise ValueError(
-                    f"{proxy} is no address: give addresses or networks, as 10.0.0.5 or 10.0.0.0/24"
-                ) from error
-        return proxies
-
-    @field_validator("url_hosts")
-    @classmethod
-    def _are_hosts(cls, hosts: str) -> str:
-        if wrong := [name for name in _split_names(hosts) if not _is_host(name)]:
-            raise ValueError(f"{wrong[0]} is no host: give names, addresses, or networks as 10.0.0.0/8")
-        return hosts
-
-    @field_validator("keep_uploads")
-    @classmethod
-    def _is_a_time(cls, kept: str) -> str:
-        if not re.fullmatch(r"result|off|\d{1,9}(\.\d{1,3})?", kept):
-            raise ValueError(f"{kept[:20]} is none of result, off and a number of seconds such as 86400")
-        return kept
-
-    @field_validator("traces", "url")
-    @classmethod
-    def _is_an_address(cls, address: str | None) -> str | None:
-        if address is not None and not re.match(r"https?://[^/\s]+", address):
-            raise ValueError(f"{address} is no address: give it as http://collector:4318")
-        return address
 
     @field_validator("beat_seconds")
     @classmethod
@@ -314,35 +271,6 @@ class Settings(BaseSettings):
                 f"{lease / BEATS_OF_A_LEASE:.3g} at most, or raise REELWORD_LEASE_SECONDS"
             )
         return beat
-
-    @field_validator("webhook_secrets")
-    @classmethod
-    def _are_secrets(cls, secrets: str) -> str:
-        for secret in _split_names(secrets):
-            if not SECRET_PATTERN.fullmatch(secret) or not 24 <= _bytes_of(secret) <= 64:
-                raise ValueError(
-                    "a secret is whsec_ and 24 to 64 random bytes in base64, as from "
-                    "echo whsec_$(openssl rand -base64 32)"
-                )
-        return secrets
-
-    @field_validator("engine")
-    @classmethod
-    def _is_where_it_is_now(cls, engine: str) -> str:
-        return MOVED_ENGINES.get(engine, engine)
-
-    @field_validator("data", "cache", "weights", "manifest")
-    @classmethod
-    def _from_here(cls, path: Path | None) -> Path | None:
-        """Makes a path absolute: processes started from here may work in another folder."""
-        return None if path is None else path.expanduser().absolute()
-
-    @field_validator("blobs")
-    @classmethod
-    def _folder_from_here(cls, blobs: str | None) -> str | None:
-        """Makes a folder absolute; a URL stays as it is."""
-        is_folder = blobs is not None and "://" not in blobs and "::" not in blobs
-        return str(Path(str(blobs)).expanduser().absolute()) if is_folder else blobs
 
     @property
     def cache_folder(self) -> Path:
@@ -361,12 +289,12 @@ class Settings(BaseSettings):
 
     @property
     def host_names(self) -> list[str]:
-        return _split_names(self.allowed_hosts)
+        return split_names(self.allowed_hosts)
 
     @property
     def peer_host_names(self) -> list[str]:
         """Lists the names by which other containers ask."""
-        return _split_names(self.peer_hosts)
+        return split_names(self.peer_hosts)
 
     @property
     def is_nameless(self) -> bool:
@@ -385,25 +313,25 @@ class Settings(BaseSettings):
 
     @property
     def origins(self) -> list[str]:
-        return [origin.lower() for origin in _split_names(self.cors_origins)]
+        return [origin.lower() for origin in split_names(self.cors_origins)]
 
     @property
     def proxies(self) -> list[str]:
-        return _split_names(self.trusted_proxies)
+        return split_names(self.trusted_proxies)
 
     @property
     def url_host_names(self) -> list[str]:
         """Lists the private hosts that videos may be fetched from."""
-        return _split_names(self.url_hosts)
+        return split_names(self.url_hosts)
 
     @property
     def webhook_secret_list(self) -> list[str]:
-        return _split_names(self.webhook_secrets)
+        return split_names(self.webhook_secrets)
 
     @property
     def webhook_host_names(self) -> list[str]:
         """Lists the private hosts that webhooks may be sent to."""
-        return _split_names(self.webhook_hosts)
+        return split_names(self.webhook_hosts)
 
     @property
     def rows_side_by_side(self) -> int:
@@ -413,7 +341,7 @@ class Settings(BaseSettings):
     @property
     def captioner_names(self) -> list[str]:
         """Lists the captioners to be loaded; empty for all."""
-        return _split_names(self.captioners)
+        return split_names(self.captioners)
 
     @property
     def upload_seconds(self) -> float:
@@ -457,24 +385,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:  # a name, which may stand for any address
         return False
-
-
-def _is_host(name: str) -> bool:
-    """Returns whether this is a name, an address or a network."""
-    try:
-        ip_network(name, strict=False)
-    except ValueError:
-        return re.fullmatch(r"[\w-]+(\.[\w-]+)*", name) is not None
-    return True
-
-
-def _bytes_of(secret: str) -> int:
-    """Counts the bytes that a secret's base64 stands for."""
-    return len(secret.removeprefix("whsec_").rstrip("=")) * 3 // 4
-
-
-def _split_names(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def load_settings() -> Settings:

@@ -1,4 +1,4 @@
-"""Prints for people: names that cannot harm a terminal, tables that fit any width, a bar of files.
+"""Prints for people: names that cannot harm a terminal, files that failed, tables that fit any width, a bar.
 
 Rich is imported by what draws with it, so that a command that draws nothing starts at once.
 """
@@ -10,8 +10,11 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from extractors.errors import ReelwordError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,12 +38,10 @@ def printable(text: str) -> str:
 
 
 def own_command(arguments: str, settings: Settings) -> str:
-    """Writes a command of ours as it can be typed: of a process in a container as the settings say, else by
-    the script beside this Python, or by this Python where there is none, on the same data folder.
+    """Writes ``reelword`` with arguments as it can be typed.
 
-    Args:
-        arguments: what stands behind ``reelword``.
-        settings: of the process that says so.
+    That is of a process in a container as the settings say, else by the script beside this Python, or by this
+    Python where there is none, on the same data folder.
     """
     if settings.command:
         return f"{settings.command} {arguments}"
@@ -66,6 +67,37 @@ def advice_on_names(settings: Settings) -> str | None:
 def complain(line: str) -> None:
     """Prints a line to standard error."""
     print(printable(line), file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class FailedFile:
+    """Holds a file with the sentence and the code of what went wrong."""
+
+    file: Path
+    advice: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.advice} [{self.code}]"
+
+    @classmethod
+    def by(cls, file: Path, error: ReelwordError) -> FailedFile:
+        """Makes it of an error."""
+        return cls(file, error.advice, error.code)
+
+
+def list_failures(failures: Sequence[FailedFile], count: int, kind: str = "file") -> None:
+    """Prints which failed to standard error, after everything else.
+
+    Args:
+        failures: those that failed.
+        count: of all.
+        kind: what they are called, one of them.
+    """
+    if failures:
+        complain(f"{len(failures)} of {count} {kind if count == 1 else f'{kind}s'} failed:")
+    for each in failures:
+        complain(f"  {each}")
 
 
 def say(line: str) -> None:

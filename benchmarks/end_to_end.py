@@ -36,9 +36,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from app.jobs.blobs import Blobs
 from app.jobs.options import CaptionOptions
-from app.pipeline.caption_plan import CaptionInputs
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
+from app.pipeline.loaded_captioners import CaptionInputs
 from app.settings import Settings
 from app.worker.job_ends import frame_jpeg, store_result
 from benchmarks.support.joined_film import encode_parts, write_joined

@@ -7,7 +7,7 @@ nothing, so that the API's image carries this one file.
     ├── PretrainedError   models/pretrained/errors.py       between a folder of the hub and its captions
     ├── DataSetError      training/datasets/errors.py       in a captioned set
     ├── JobError          app/errors.py                     while jobs are taken, run and stored
-    ├── RequestError      app/api/problems.py               in an HTTP request
+    ├── RequestError      app/api/refusals.py               in an HTTP request
     ├── PackageMissing    below                           a group of packages is not installed
     └── single ones beside what raises them, such as CheckpointError (models/checkpoint.py)
 

@@ -99,12 +99,12 @@ class Image:
 
 
 SERVICE_COMMANDS = (
-    "app.__main__, app.cli.main, app.cli.completion, app.cli.service.api, app.cli.service.dead, "
-    "app.cli.service.doctor, app.cli.service.examination, app.cli.service.job_records, app.cli.service.jobs, "
-    "app.cli.service.keys, app.cli.service.serve, app.cli.service.worker"
+    "app.__main__, app.cli.main, app.cli.completion, app.cli.service.dead, app.cli.service.doctor, "
+    "app.cli.service.examination, app.cli.service.job_records, app.cli.service.jobs, "
+    "app.cli.service.keys, app.cli.service.run"
 )
 CAPTION_COMMANDS = (
-    "app.cli.captioners, app.cli.installed_models, app.cli.model_listing, app.cli.models, "
+    "app.cli.captioners, app.cli.installed_models, app.cli.models, "
     "app.cli.videos.caption, app.cli.videos.extract, app.cli.videos.local_captions, app.cli.videos.search, "
     "app.cli.videos.segments, app.cli.weight_files, app.cli.weights"
 )

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import AliasChoices
 
 from app.api.application import create_app
-from app.api.problems import RequestError
+from app.api.refusals import RequestError
 from app.cli.commands import ListedCommand
 from app.cli.main import COMMANDS
 from app.errors import JobError

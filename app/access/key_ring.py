@@ -2,7 +2,7 @@
 
 All keys are read together, every few seconds at most: a revoked one opens nothing soon after. A token whose
 id is not among them has them read again at once, so that a new key works from its first request on. While
-Redis is away the keys that were read last go on: the jobs behind them cannot be reached anyway.
+Redis is away the keys that were read last stay good: their jobs cannot be reached anyway.
 """
 
 from __future__ import annotations
@@ -30,11 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeyRing:
-    """Finds keys by tokens and by the cookies of pages. For one event loop.
-
-    Args:
-        store: where keys and sessions are.
-    """
+    """Finds keys by tokens and by the cookies of pages. For one event loop."""
 
     def __init__(self, store: KeyStore) -> None:
         self.store = store

@@ -84,14 +84,9 @@ class ApiKey(BaseModel):
 
 
 def make_key(name: str, **terms: object) -> tuple[ApiKey, str]:
-    """Makes a key and the token that it is used by, which cannot be made again.
+    """Makes a key for ``name``, and the token that it is used by, which cannot be made again.
 
-    Args:
-        name: whom it is for.
-        terms: other members of ApiKey: scopes, expires_at and limits.
-
-    Raises:
-        ValidationError: a term is not accepted.
+    ``terms`` are other members of ApiKey. Raises ValidationError for one that is not accepted.
     """
     key_id, secret = secrets.token_hex(6), secrets.token_hex(32)
     identity = {"id": key_id, "name": name, "sha256": digest_of(secret), "created_at": time.time()}
@@ -109,12 +104,7 @@ def digest_of(secret: str) -> str:
 
 
 class KeyStore:
-    """Reads and writes keys and sessions. Its methods block, and raise QueueUnavailable.
-
-    Args:
-        server: the connection to Redis.
-        names: of the entries there.
-    """
+    """Reads and writes keys and sessions. Its methods block, and raise QueueUnavailable."""
 
     def __init__(self, server: redis.Redis, names: Keys) -> None:
         self._server, self._names = server, names
@@ -140,11 +130,7 @@ class KeyStore:
             self._server.hdel(self._names.api_keys, key_id)
 
     def open_session(self, key: ApiKey) -> tuple[str, int]:
-        """Signs a page in.
-
-        Returns:
-            What its cookie holds, and for how many seconds.
-        """
+        """Signs a page in; returns what its cookie holds, and for how many seconds."""
         secret, seconds = secrets.token_hex(32), SESSION_SECONDS
         if key.expires_at is not None:
             seconds = max(1, min(seconds, int(key.expires_at - time.time())))

@@ -43,12 +43,7 @@ class RateState:
 
 
 class Rates:
-    """Counts requests. ``take`` blocks for as long as Redis takes.
-
-    Args:
-        server: the connection to Redis, whose pool is used.
-        names: of the entries there.
-    """
+    """Counts requests. ``take`` blocks for as long as Redis takes."""
 
     def __init__(self, server: redis.Redis, names: Keys) -> None:
         pool = server.connection_pool

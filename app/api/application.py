@@ -23,12 +23,12 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from app import __version__
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, service_of
 from app.api.guards.access import COOKIE, CheckAccess, allow_origins
 from app.api.guards.connections import limited
 from app.api.guards.request_watch import WatchRequests
-from app.api.problems import Problem, RequestError
+from app.api.problems import Problem
 from app.api.routes import (
     batches,
     captions,
@@ -44,7 +44,7 @@ from app.api.routes import (
     webhooks,
 )
 from app.api.routes import status as api_status
-from app.errors import InvalidCursor, OptionsRefused, QueueError, RecordUnreadable, TooManyJobs
+from app.errors import QueueError, RecordUnreadable, ServiceError
 from app.jobs.keeping.sweeper import Sweeper
 from app.settings import Settings
 from app.terminal import advice_on_names, own_command
@@ -99,11 +99,7 @@ def create_app(settings: Settings) -> FastAPI:
         page.router,
     ):
         app.include_router(routes, responses=problems.openapi_default())
-    for refusal in (RequestError, OptionsRefused, InvalidCursor):
-        app.add_exception_handler(refusal, _request_error)
-    app.add_exception_handler(QueueError, _queue_error)
-    app.add_exception_handler(RecordUnreadable, _record_unreadable)
-    app.add_exception_handler(TooManyJobs, _too_many_jobs)
+    app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _client_gone)
@@ -149,52 +145,39 @@ async def _say_where_no_key_is(service: ApiDependencies) -> None:
         await asyncio.sleep(KEYS_PAUSE)
 
 
-async def _request_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, problems.Refusal)
-    if error.operator_hint and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+async def _service_error(request: Request, error: Exception) -> Response:
+    """Answers an error of ours; one that the operator has to know of is logged."""
+    assert isinstance(error, ServiceError)
+    is_ours = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, RecordUnreadable)
+    if error.operator_hint and is_ours:
         log.warning(error.code, path=request.url.path, detail=str(error), hint=error.operator_hint)
     return _answer(request, problems.describe(error, request.url.path), problems.headers_of(error))
-
-
-async def _queue_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, QueueError)
-    log.warning("queue error", path=request.url.path, error=str(error), hint=error.operator_hint)
-    document = problems.describe_job_error(error, request.url.path)
-    return _answer(request, document, {"Retry-After": "5"})
-
-
-async def _record_unreadable(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RecordUnreadable)
-    log.error("record unreadable", path=request.url.path, error=str(error), hint=error.operator_hint)
-    return _answer(request, problems.describe_job_error(error, request.url.path), {})
-
-
-async def _too_many_jobs(request: Request, error: Exception) -> Response:
-    assert isinstance(error, TooManyJobs)
-    return _answer(request, problems.describe_job_error(error, request.url.path), {"Retry-After": "5"})
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    detail = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}."
-    hint = "GET /docs lists what each route takes."
-    title = "A part of the request has a value that is not accepted"
-    path = request.url.path
-    return _answer(request, problems.problem(422, "invalid_request", title, detail, hint, path), {})
+    fault = refusals.InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.")
+    return await _service_error(request, fault)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """Answers what the framework finds by itself: no such route, no such method on it."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    path = request.url.path
+    path, code = request.url.path, status.name.lower()
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        most = problems.in_units(BODY_BYTES)
-        return await _request_error(request, problems.BodyTooLarge(f"It has more than {most}."))
-    detail = f"{request.method} {path}: {error.detail}."
-    hint = "GET /docs lists the routes and their methods."
-    document = problems.problem(status, status.name.lower(), status.phrase, detail, hint, path)
+        most = refusals.in_units(BODY_BYTES)
+        return await _service_error(request, refusals.BodyTooLarge(f"It has more than {most}."))
+    document = Problem(
+        type=problems.type_of(code),
+        title=status.phrase,
+        status=status,
+        detail=f"{request.method} {path}: {error.detail}.",
+        instance=path,
+        code=code,
+        hint="GET /docs lists the routes and their methods.",
+    )
     headers = dict(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_methods_of(request))
@@ -213,19 +196,14 @@ def _methods_of(request: Request) -> list[str]:
 
 
 async def _client_gone(request: Request, _error: Exception) -> Response:
-    """Returns an answer that is not read. A half-written upload is removed; an accepted job goes on."""
+    """Returns an answer that is not read. A half-written upload is removed; an accepted job continues."""
     log.info("client went away", path=request.url.path)
     return Response(status_code=499)
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
     log.error("internal error", path=request.url.path, error=repr(error))  # the server logs its traceback
-    title = "The server has a fault"
-    detail = "The request could not be answered because of a fault in the server."
-    hint = "The server's log has the details; report it with them."
-    return _answer(
-        request, problems.problem(500, "internal_error", title, detail, hint, request.url.path), {}
-    )
+    return await _service_error(request, refusals.InternalError())
 
 
 def _answer(request: Request, document: Problem, headers: dict[str, str]) -> Response:

@@ -24,6 +24,7 @@ from app.feature_cache.feature_cache import FeatureCache
 from app.fetching.addresses import AllowedHosts
 from app.jobs.batches import Batches
 from app.jobs.blobs import Blobs
+from app.jobs.idempotency import IdempotencyKeys
 from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.keeping.kept_uploads import KeptUploads
@@ -53,6 +54,7 @@ class ApiDependencies:
     settings: Settings
     jobs: Jobs
     batches: Batches
+    idempotency: IdempotencyKeys
     batch_turns: BatchTurns
     registry: WorkerRegistry
     positions: QueuePositions
@@ -81,6 +83,7 @@ class ApiDependencies:
             settings=settings,
             jobs=jobs,
             batches=Batches(jobs),
+            idempotency=IdempotencyKeys(server, keys),
             batch_turns=BatchTurns(),
             registry=registry,
             positions=positions,
@@ -101,14 +104,8 @@ class ApiDependencies:
 
     @contextmanager
     def submitting(self, job_id: str, submission: Submission) -> Iterator[Submission]:
-        """Spans the submission of a job, whose record then names that span.
-
-        Args:
-            job_id: the job.
-            submission: what is sent with it.
-
-        Yields:
-            What is to be sent with it.
+        """Spans the submission of a job; yields what is to be sent with it, so that its record names the
+        span.
         """
         if not self.tracing.is_on:
             yield submission

@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from app.jobs.worker_registry import WorkerInfo
-from app.operations.service_figures import ENDS, EndedFigures, QueueFigures, SecondsFigures, ServiceFigures
+from app.operations.service_figures import ENDS, Counts, QueueFigures, ServiceFigures
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 KIB, MIB = 1024, 1024**2
@@ -72,10 +72,10 @@ class JobMetrics(Collector):
         )
         if figures is None:
             return
-        yield from _queue_metrics(figures.queues, figures.ended)
-        yield from _ended_metrics(figures.ended)
+        yield from _queue_metrics(figures.queues, figures.counts)
+        yield from _ended_metrics(figures.counts)
         yield from _worker_metrics(figures.workers)
-        outcomes = {outcome: figures.ended.webhooks.get(counted, 0) for counted, outcome in OUTCOMES.items()}
+        outcomes = {outcome: figures.counts.of(f"webhook:{counted}") for counted, outcome in OUTCOMES.items()}
         yield _counters(
             "reelword_webhook_attempts", "Attempts at webhooks, by what came of them", "outcome", outcomes
         )
@@ -94,7 +94,7 @@ def registry_of(figures: ServiceFigures | None) -> CollectorRegistry:
     return registry
 
 
-def _queue_metrics(queues: Mapping[str, QueueFigures], ended: EndedFigures) -> Iterator[Metric]:
+def _queue_metrics(queues: Mapping[str, QueueFigures], counts: Counts) -> Iterator[Metric]:
     waiting = {priority: queue.waiting for priority, queue in queues.items()}
     yield GaugeMetricFamily(
         "reelword_jobs_waiting", "Jobs that no worker has taken", value=sum(waiting.values())
@@ -105,28 +105,33 @@ def _queue_metrics(queues: Mapping[str, QueueFigures], ended: EndedFigures) -> I
         "reelword_queue_oldest_job_seconds", "Age of the job that waits longest", "priority", oldest
     )
     running = sum(queue.in_hand for queue in queues.values())
-    states = {"queued": sum(waiting.values()), "running": running} | {end: ended.kept(end) for end in ENDS}
+    states = {"queued": sum(waiting.values()), "running": running} | {end: counts.kept(end) for end in ENDS}
     yield _gauges("reelword_jobs", "Jobs by the state they are in, without expired ones", "state", states)
 
 
-def _ended_metrics(ended: EndedFigures) -> Iterator[Metric]:
-    yield CounterMetricFamily("reelword_jobs_accepted", "Jobs accepted", value=ended.accepted)
+def _ended_metrics(counts: Counts) -> Iterator[Metric]:
+    yield CounterMetricFamily("reelword_jobs_accepted", "Jobs accepted", value=counts.of("accepted"))
     yield CounterMetricFamily(
-        "reelword_job_retries", "Attempts that were not a job's first", value=ended.retried
+        "reelword_job_retries", "Attempts that were not a job's first", value=counts.of("retried")
     )
-    states = {state: ended.ended.get(state, 0) for state in ENDS}
+    states = {state: counts.of(f"ended:{state}") for state in ENDS}
     yield _counters("reelword_jobs_ended", "Jobs that ended, by state", "state", states)
-    yield _counters("reelword_job_failures", "Jobs that failed, by the error's code", "code", ended.failed)
     yield _counters(
-        "reelword_decode_rejects", "Failed jobs whose file could not be decoded", "code", ended.rejected
+        "reelword_job_failures", "Jobs that failed, by the error's code", "code", counts.below("failed:")
+    )
+    yield _counters(
+        "reelword_decode_rejects",
+        "Failed jobs whose file could not be decoded",
+        "code",
+        counts.below("rejected:"),
     )
     seconds = HistogramMetricFamily(
         "reelword_job_stage_seconds",
         "Seconds of each stage of jobs that succeeded or failed",
         labels=["stage"],
     )
-    for stage in dict.fromkeys((*STAGES, *ended.seconds)):
-        figures = ended.seconds.get(stage, SecondsFigures({}, 0.0))
+    for stage in dict.fromkeys((*STAGES, *counts.stages)):
+        figures = counts.seconds(stage)
         seconds.add_metric([stage], figures.cumulative, figures.total)
     yield seconds
 

@@ -1,4 +1,4 @@
-"""Captions a collection with Ray Data and writes parquet, a part at a time; a second run goes on.
+"""Captions a collection with Ray Data and writes parquet, a part at a time; a second run resumes.
 
     list → decode (actors on CPUs) → caption (actors on devices) → write
 

@@ -67,12 +67,7 @@ class DoneVideos:
 
 
 def caption_row(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
-    """Makes the row of a captioned video.
-
-    Args:
-        known: ``file``, ``sha256`` and ``run``.
-        answer: what was found out about it.
-    """
+    """Makes the row of a captioned video; ``known`` has ``file``, ``sha256`` and ``run``."""
     captions = answer.captions or []
     model = answer.model
     return {
@@ -108,33 +103,30 @@ def _row_of(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
 
 
 def find_done(out: Location, run: str) -> DoneVideos:
-    """Finds the videos whose rows are in a folder, and removes parts that a killed run left half written.
+    """Finds the videos with a row of this run, and removes parts that a killed run left half written.
 
-    Args:
-        out: folder of parquet files; it need not be there.
-        run: digest of options and weights; rows of another run do not count.
+    The folder need not be there.
     """
-    keys = [_keys_of(table) for _, table in _parts(out, run)]
+    parts = (_files_of(table) for _, table in _parts(out, run))
+    keys = [np.array([video_key(*row) for row in rows], KEY) for rows in parts]
     return DoneVideos(np.unique(np.concatenate([np.empty(0, KEY), *keys])))
 
 
 def drop_doubles(out: Location, run: str) -> int:
-    """Writes the parts anew that have second rows of a video, without these, and returns how many it dropped.
+    """Writes the parts anew that have second rows of a video in this run, and returns how many it dropped.
 
     There are two of a video that one run could not read and a later one could, and where workers of a run
     whose driver had been killed wrote while the next one had begun.
-
-    Args:
-        out: folder of parquet files.
-        run: digest of options and weights; rows of another run stay.
     """
     seen: set[bytes] = set()
-    read = {key for _, table in _parts(out, run) for key in _files_of(table) if key is not None}
+    files = (row for _, table in _parts(out, run) for row in _files_of(table))
+    was_read = {video_key(file, "") for file, sha256 in files if sha256}
     dropped = 0
     for part, table in _parts(out, run):
-        rows, twice = zip(_keys_of(table).tolist(), _unread_of(table), strict=True), []
-        for key, unread in rows:
-            twice.append(key in seen or unread in read)
+        twice = []
+        for file, sha256 in _files_of(table):
+            key = video_key(file, sha256)
+            twice.append(key in seen or (not sha256 and key in was_read))
             seen.add(key)
         if any(twice):
             _write_without(out, part, run, twice)
@@ -177,18 +169,6 @@ def video_key(file: str, sha256: str) -> bytes:
     return hashlib.blake2b(f"{file}\0{sha256}".encode(), digest_size=16).digest()
 
 
-def _keys_of(table: pa.Table) -> NDArray[np.bytes_]:
-    pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return np.array([video_key(file, sha256) for file, sha256 in pairs], KEY)
-
-
-def _files_of(table: pa.Table) -> list[bytes | None]:
-    """Makes a key of each row's file, None where the file could not be read."""
-    pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return [video_key(file, "") if sha256 else None for file, sha256 in pairs]
-
-
-def _unread_of(table: pa.Table) -> list[bytes | None]:
-    """Makes a key of each row's file where it could not be read, else None."""
-    pairs = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return [None if sha256 else video_key(file, "") for file, sha256 in pairs]
+def _files_of(table: pa.Table) -> list[tuple[str, str]]:
+    """Reads each row's file and sha256, which is empty where the file could not be read."""
+    return list(zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True))

@@ -1,6 +1,6 @@
 """Decodes and captions rows: the two kinds of actors that Ray Data runs, many decoders for an engine.
 
-A video that cannot be captioned goes on as a row with its code. What passes between the two are frames as
+A video that cannot be captioned continues as a row with its code. What passes between the two are frames as
 bytes; the captioning side gives them to the engine together. An engine that dies of a video is started anew
 by Ray, with the same videos: EngineAttempts remembers which had been begun, and which of them is given up.
 """

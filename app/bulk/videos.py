@@ -26,12 +26,8 @@ WEB = ("http://", "https://")
 def list_videos(source: str) -> list[str]:
     """Lists paths and addresses, each once, in the source's order.
 
-    Args:
-        source: a folder, a video, a text file (``.txt``, ``.lst``) with a path or an address (``s3://``,
-            ``https://``, …) in each line, or a folder's address, as ``s3://bucket/folder``.
-
-    Raises:
-        UsageError: there is nothing at the source, or no video.
+    The source is a folder, a video, a text file (``.txt``, ``.lst``) with a path or an address (``s3://``,
+    ``https://``, …) in each line, or a folder's address. Raises UsageError where there is none, or no video.
     """
     if source.startswith(WEB):
         return [source]
@@ -48,13 +44,8 @@ def list_videos(source: str) -> list[str]:
 def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
     """Gives the path of a video on this machine's disk; one from elsewhere is copied and removed again.
 
-    Args:
-        video: a path or an address.
-        limits: of what is fetched from the web.
-
-    Raises:
-        OSError, UsageError: it cannot be read.
-        JobFailure: the web does not give it, or it is larger than may be (UrlNotFound, UrlTooLarge, …).
+    Raises OSError and UsageError where it cannot be read, and leaves of JobFailure where the web does not
+    give it or it is larger than may be.
     """
     if "://" not in video:
         yield Path(video)

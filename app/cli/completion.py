@@ -1,7 +1,7 @@
 """Prints the script that makes bash complete commands and options: ``reelword completion``.
 
 Typer answers what the script asks, but its own script completes one word, and this program may be python with
-two words behind it.
+two words after it.
 """
 
 from __future__ import annotations

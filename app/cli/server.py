@@ -81,12 +81,8 @@ class ServerChoice:
     def find(self, settings: Settings, here_alone: Sequence[str] = ()) -> Server | None:
         """Finds the service to ask and says so on standard error; None where it is done here.
 
-        Args:
-            settings: with the service's address and key.
-            here_alone: options that were given and that only this process has.
-
-        Raises:
-            UsageError: the service is named, and so is --local or an option that it does not have.
+        Raises UsageError where a service is named, and so is --local or one of the options in ``here_alone``,
+        which a service does not have.
         """
         if (self.server or (settings.url and not self.local)) and here_alone:
             raise UsageError(f"{here_alone[0]} is not for a running service: leave it out, or add --local.")
@@ -111,20 +107,19 @@ def _open(url: str, settings: Settings) -> Server:
     return Server(url, settings.key)
 
 
+@dataclass(eq=False)
 class Server:
     """Asks one service.
-
-    Args:
-        url: its address.
-        key: an API key, where it asks for one.
-        timeout: seconds without a byte after which it does not answer.
 
     All methods raise ServiceUnreachable and ServiceRefused.
     """
 
-    def __init__(self, url: str, key: str | None, timeout: float = TIMEOUT) -> None:
-        self._url, self._timeout = url, timeout
-        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+    url: str  #: its address
+    key: str | None  #: an API key, where it asks for one
+    timeout: float = TIMEOUT  #: seconds without a byte after which it does not answer
+
+    def __post_init__(self) -> None:
+        self._headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def is_ready(self) -> bool:
         """Returns whether it takes jobs and has a worker for them."""
@@ -175,15 +170,15 @@ class Server:
     def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
         import httpx
 
-        is_here = httpx.URL(self._url).host in ("127.0.0.1", "::1", "localhost")  # which no proxy reaches
+        is_here = httpx.URL(self.url).host in ("127.0.0.1", "::1", "localhost")  # which no proxy reaches
         client = httpx.Client(
-            base_url=self._url, headers=self._headers, timeout=self._timeout, trust_env=not is_here
+            base_url=self.url, headers=self._headers, timeout=self.timeout, trust_env=not is_here
         )
         try:
             with client:
                 response = client.request(method, path, **content)
         except httpx.TransportError as error:
-            raise ServiceUnreachable(f"{self._url} does not answer: {error}.") from error
+            raise ServiceUnreachable(f"{self.url} does not answer: {error}.") from error
         if response.is_error:
             raise ServiceRefused(response)
         return response

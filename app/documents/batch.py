@@ -12,7 +12,7 @@ from app.jobs.job import State
 
 
 class BatchUrls(Document):
-    """Names where to go on; ``cancel`` is asked with DELETE, the others with GET."""
+    """Names what to ask next; ``cancel`` is asked with DELETE, the others with GET."""
 
     self: str
     results: str

@@ -153,7 +153,7 @@ class JobProgress(Document):
 
 
 class JobUrls(Document):
-    """Names where to go on; ``cancel`` is asked with DELETE, ``recaption`` with POST, the others with GET."""
+    """Names what to ask next: ``cancel`` with DELETE, ``recaption`` with POST, the others with GET."""
 
     self: str
     attention: str | None = Field(description="Null where there is none, nor will be.")
@@ -188,9 +188,7 @@ class JobDocument(Answer, JobProgress):
 
 
 class FileDocument(JobDocument):
-    """Describes a file captioned by the command line: a job's members, no id, and the file's path as it was
-    given.
-    """
+    """Describes a file captioned by the command line: a job's members without an id, and the file's path."""
 
     id: str | None = None  # type: ignore[assignment]
     file: str
@@ -224,7 +222,7 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -
 
 
 def urls_of(job: Job, blobs: Blobs) -> JobUrls:
-    """Names where to go on with a job; asks for its video where nothing else says that it is there."""
+    """Names what to ask next of a job; asks for its video where nothing else says that it is there."""
     path = f"/jobs/{job.id}"
     is_kept = job.state not in WITHOUT_VIDEO
     has_attention = is_kept and job.options.attention and not job.submission.validate_only
@@ -247,15 +245,7 @@ def _has_video(job: Job, blobs: Blobs) -> bool:
 def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> JobDocument:
     return JobDocument.model_validate(
         {
-            "id": job.id,
-            "state": job.state,
-            "stage": job.stage,
-            "progress": job.progress,
-            "created_at": rfc3339(job.created_at),
-            "started_at": rfc3339(job.started_at),
-            "ended_at": rfc3339(job.ended_at),
-            "attempt": job.attempt,
-            "filename": job.filename or None,
+            **progress_of(job),
             **{name: answer[name] for name in Answer.model_fields if answer.get(name) is not None},
             "timings": job.timings,
             "error": job.error,
@@ -266,6 +256,13 @@ def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> J
             "workers": position.workers,
         }
     )
+
+
+def progress_of(job: Job) -> dict[str, Any]:
+    """Makes the members of JobProgress."""
+    members = {name: getattr(job, name) for name in ("id", "state", "stage", "progress", "attempt")}
+    times = {name: rfc3339(getattr(job, name)) for name in ("created_at", "started_at", "ended_at")}
+    return {**members, **times, "filename": job.filename or None}
 
 
 def _submission(told: Submission) -> dict[str, Any]:

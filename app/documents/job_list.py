@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from app.documents.job import Document, Fault, JobProgress, rfc3339
+from app.documents.job import Document, Fault, JobProgress, progress_of
 from app.jobs.job import Job
 
 CAPTION_LENGTH = 300  #: characters of a caption that a summary has
@@ -37,20 +37,13 @@ def summary_of(job: Job) -> JobSummary:
     caption, media, model = answer.get("caption"), _members(answer, "media"), _members(answer, "model")
     captioner = model.get("captioner") or job.options.captioner
     duration = media.get("duration")
+    error = job.error and Fault(**{name: str(job.error.get(name, "")) for name in Fault.model_fields})
     return JobSummary(
-        id=job.id,
-        state=job.state,
-        stage=job.stage,
-        progress=job.progress,
-        created_at=rfc3339(job.created_at),
-        started_at=rfc3339(job.started_at),
-        ended_at=rfc3339(job.ended_at),
-        attempt=job.attempt,
-        filename=job.filename or None,
+        **progress_of(job),
         caption=caption[:CAPTION_LENGTH] if isinstance(caption, str) else None,
         captioner=captioner if isinstance(captioner, str) else None,
         duration=duration if isinstance(duration, int | float) else None,
-        error=None if job.error is None else _fault(job.error),
+        error=error,
         metadata=job.submission.metadata,
         batch=job.submission.batch,
     )
@@ -59,7 +52,3 @@ def summary_of(job: Job) -> JobSummary:
 def _members(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     members = answer.get(name)
     return members if isinstance(members, dict) else {}
-
-
-def _fault(error: Mapping[str, str]) -> Fault:
-    return Fault(**{name: str(error.get(name, "")) for name in Fault.model_fields})

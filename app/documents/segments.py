@@ -89,12 +89,7 @@ def on_film_clock(attention: AttentionDocument, start: float) -> AttentionDocume
 
 
 def on_other_clock(attention: AttentionDocument, clock_of: Callable[[float], float]) -> AttentionDocument:
-    """Changes all times of an attention.
-
-    Args:
-        attention: of a clip.
-        clock_of: from seconds of the clip to those of the other clock.
-    """
+    """Changes all times of an attention from seconds of its clip to those of another clock."""
 
     def all_moved(spans: list[Weights]) -> list[Weights]:
         return [[round(clock_of(time), 4) for time in span] for span in spans]

@@ -1,7 +1,7 @@
 """Writes features of videos to files, for training and for other people's code: ``reelword extract``.
 
 Every video is decoded once for all extractors. Features that are there, whole and made as they would be
-now, are left alone, so that a run that was stopped goes on where it was. A line a video goes to standard
+now, are left alone, so that a run that was stopped resumes where it was. A line a video goes to standard
 output where predictions are asked for; progress, what was done anew and what failed go to standard error.
 """
 
@@ -45,7 +45,7 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
         bar.say(f"Extracting {', '.join(plan.extractors)}")
         for outcome in extract_in_processes(plan, videos, jobs):
             outcomes.append(outcome)
-            bar.print(_format_lines(outcome))
+            bar.print([printable(f"{outcome.file}: {line}") for line in outcome.predictions])
     if plan.form == "hdf5":
         for name in plan.extractors:
             link(plan.folder(name))
@@ -95,10 +95,6 @@ def _complete(plan: ExtractionPlan) -> ExtractionPlan:
     return replace(plan, extractors=tuple(dict.fromkeys([*needed, *plan.extractors])))
 
 
-def _format_lines(outcome: ExtractionOutcome) -> list[str]:
-    return [printable(f"{outcome.file}: {line}") for line in outcome.predictions]
-
-
 def _report(outcomes: Sequence[ExtractionOutcome]) -> int:
     """Prints what was done, what was made anew and why, what failed and what to do, after everything else."""
     failed = [outcome for outcome in outcomes if outcome.error]
@@ -110,7 +106,5 @@ def _report(outcomes: Sequence[ExtractionOutcome]) -> int:
     videos = "1 video" if len(outcomes) == 1 else f"{len(outcomes)} videos"
     complain(f"{videos}: {built} extracted, {kept} were there, {len(failed)} failed.")
     for outcome in failed:
-        if outcome.error:
-            error = outcome.error
-            complain(f"  {outcome.file}: {error.message} {error.hint} [{error.code}]")
+        complain(f"  {outcome.error}")
     return len(failed)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from app.settings import Settings
+from app.terminal import FailedFile
 from extractors.engines.engine import Precision
 from extractors.errors import ReelwordError, name_missing_packages
 from extractors.media.request import Limits
@@ -77,20 +78,7 @@ class ExtractionOutcome:
     kept: tuple[str, ...] = ()  #: extractors whose features were there already
     renewed: tuple[str, ...] = ()  #: a sentence for each whose features were there and were made anew
     predictions: tuple[str, ...] = ()  #: a line for each classifier
-    error: ExtractionFailure | None = None  #: why it has none
-
-
-@dataclass(frozen=True)
-class ExtractionFailure:
-    """Holds a named error by its parts: errors themselves do not travel between processes."""
-
-    code: str
-    message: str
-    hint: str
-
-    @classmethod
-    def of(cls, error: ReelwordError) -> ExtractionFailure:
-        return cls(error.code, str(error), error.remedy)
+    error: FailedFile | None = None  #: why it has none; errors themselves do not travel between processes
 
 
 def choose_format(name: FormName) -> FileFormat:

@@ -19,7 +19,8 @@ from typing import Any
 
 from app.errors import UsageError, sentence
 from app.extract.inputs import InputVideo
-from app.extract.plan import ExtractionCrashed, ExtractionFailure, ExtractionOutcome, ExtractionPlan
+from app.extract.plan import ExtractionCrashed, ExtractionOutcome, ExtractionPlan
+from app.terminal import FailedFile
 from extractors.child_process import ROOT, LinkedProcess, join_parent
 from extractors.errors import PackageMissing, ReelwordError
 from extractors.extractor import UnknownExtractor
@@ -142,7 +143,9 @@ def _receive(worker: _Worker) -> ExtractionOutcome | None:
         if worker.video is None:
             raise ExtractorsMissing(how) from None
         worker.is_ready = False
-        return ExtractionOutcome(worker.video.file, error=ExtractionFailure.of(ExtractionCrashed(how)))
+        return ExtractionOutcome(
+            worker.video.file, error=FailedFile.by(worker.video.file, ExtractionCrashed(how))
+        )
     if kind == "usage":
         raise UsageError(content)
     if kind == "missing":

@@ -91,9 +91,7 @@ def _split(data: memoryview, sizes: Sequence[int]) -> list[bytes]:
 class FeatureCache:
     """Finds, keeps and forgets entries. Safe to share between threads and processes.
 
-    Args:
-        settings: where, how many bytes, how many stay free on the disk, and how long an unused entry is kept.
-        blobs: whose staging files that are being written lie in: there the sweeper finds leftovers.
+    Files that are being written lie in the staging folder of ``blobs``: there the sweeper finds leftovers.
     """
 
     def __init__(self, settings: Settings, blobs: Blobs) -> None:
@@ -106,12 +104,7 @@ class FeatureCache:
         return self._budget > 0
 
     def find(self, sha256: str, basis: str) -> KeptFeatures | None:
-        """Finds what is kept of a video, which counts as a use of it.
-
-        Args:
-            sha256: of the video's bytes.
-            basis: names all else that decides what the features are.
-        """
+        """Finds what is kept of a video, which counts as a use; ``basis`` names what else decides it."""
         if not (self.is_on and SHA256.fullmatch(sha256)):
             return None
         file = self._file(sha256, basis)

@@ -17,11 +17,8 @@ AGENT = f"Reelword/{__version__}"
 def guarded_client(hosts: AllowedHosts, stall_seconds: float) -> httpx.AsyncClient:
     """Makes a client that connects only to hosts that are allowed, and follows no redirect by itself.
 
-    It raises httpx_secure's SSRFProtectionError, an httpx.RequestError, where a host is refused.
-
-    Args:
-        hosts: which those are.
-        stall_seconds: how long a server may send nothing.
+    It raises httpx_secure's SSRFProtectionError, an httpx.RequestError, where a host is refused. A server may
+    send nothing for ``stall_seconds``.
     """
     client = httpx.AsyncClient(
         timeout=httpx.Timeout(stall_seconds, connect=CONNECT_SECONDS),
@@ -38,16 +35,8 @@ def guarded_client(hosts: AllowedHosts, stall_seconds: float) -> httpx.AsyncClie
 async def find_refused(url: httpx.URL, hosts: AllowedHosts) -> IpAddress | None:
     """Finds, before anything is connected to, an address of the host that is refused; None for none.
 
-    The client alone would open a connection to learn the address, and reveal by its error whether
-    a server listens there.
-
-    Args:
-        url: whose host.
-        hosts: which are allowed.
-
-    Raises:
-        OSError: the host does not resolve.
-        TimeoutError: nor is that known in time.
+    The client alone would open a connection to learn the address, and reveal by its error whether a server
+    listens there. Raises OSError where the host does not resolve, TimeoutError where it takes too long.
     """
     port = url.port or (443 if url.scheme == "https" else 80)
     with anyio.fail_after(CONNECT_SECONDS):

@@ -97,18 +97,13 @@ class Blobs:
 
     def read(self, key: str) -> bytes:
         """Reads a blob. Raises BlobMissingError."""
-        try:
-            data = self._files.cat_file(self._path(key))
-        except FileNotFoundError as error:
-            raise BlobMissingError(key) from error
-        return bytes(data)
+        with _missing_named(key):
+            return bytes(self._files.cat_file(self._path(key)))
 
     def size(self, key: str) -> int:
         """Returns the bytes of a blob. Raises BlobMissingError."""
-        try:
+        with _missing_named(key):
             return int(self._files.size(self._path(key)))
-        except FileNotFoundError as error:
-            raise BlobMissingError(key) from error
 
     def read_part(self, key: str, start: int, end: int) -> bytes:
         """Reads some bytes of a blob.
@@ -116,15 +111,13 @@ class Blobs:
         Args:
             key: of the blob.
             start: the first byte.
-            end: the byte behind the last; behind the blob's own end nothing is read.
+            end: the byte after the last; after the blob's own end nothing is read.
 
         Raises:
             BlobMissingError: it is not there.
         """
-        try:
+        with _missing_named(key):
             return bytes(self._files.cat_file(self._path(key), start, end))
-        except FileNotFoundError as error:
-            raise BlobMissingError(key) from error
 
     def pieces(self, key: str, start: int, end: int) -> Iterator[bytes]:
         """Reads some bytes of a blob, a piece at a time, so that memory stays flat.
@@ -132,7 +125,7 @@ class Blobs:
         Args:
             key: of the blob.
             start: the first byte.
-            end: the byte behind the last.
+            end: the byte after the last.
 
         Yields:
             The bytes in their order.
@@ -140,10 +133,8 @@ class Blobs:
         Raises:
             BlobMissingError: it is not there.
         """
-        try:
+        with _missing_named(key):
             file = self._files.open(self._path(key), "rb")
-        except FileNotFoundError as error:
-            raise BlobMissingError(key) from error
         with file:
             file.seek(start)
             left = end - start
@@ -157,7 +148,7 @@ class Blobs:
         Raises BlobMissingError.
         """
         source, target = self._path(key), self._path(to)
-        try:
+        with _missing_named(key):
             if not self.is_local:
                 self._files.cp_file(source, target)
                 return
@@ -169,8 +160,6 @@ class Blobs:
                     raise
                 _copy(Path(source), Path(target))
             _flush_directory(Path(target).parent)
-        except FileNotFoundError as error:
-            raise BlobMissingError(key) from error
 
     def shares_disk_with_staging(self) -> bool:
         """Returns whether what is removed here gives room to files that arrive."""
@@ -228,15 +217,7 @@ class Blobs:
             return set()
 
     def sizes(self, folder: str, depth: int = 1) -> dict[str, int]:
-        """Adds up the bytes of all blobs below a key.
-
-        Args:
-            folder: the key.
-            depth: how many parts of a blob's key after it are kept apart.
-
-        Returns:
-            Those parts, joined by slashes → bytes, without what has none.
-        """
+        """Adds up the bytes of all blobs below a key, by the next ``depth`` parts of their keys."""
         path = self._path(folder)
         self._files.invalidate_cache()
         sizes: dict[str, int] = {}
@@ -251,6 +232,14 @@ class Blobs:
         if not parts or key.startswith("/") or ".." in parts:
             raise ValueError(f"not a blob key: {key!r}")
         return f"{self._root}/{key}"
+
+
+@contextmanager
+def _missing_named(key: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise BlobMissingError(key) from error
 
 
 def _age(file: Path) -> float:

@@ -88,11 +88,9 @@ WORD_RULES: Mapping[str, Callable[[CaptionOptions], bool]] = {
 
 
 class CaptionerChoices:
-    """Chooses among the captioners that there are.
+    """Chooses among the captioners that there are, fusion and ensemble included.
 
-    Args:
-        captioners: all of them, fusion and ensemble included.
-        default: who writes where options name no captioner; by the rule above where it is not given.
+    ``default`` writes where options name no captioner; by the rule above where it is not given.
     """
 
     def __init__(self, captioners: Iterable[CaptionerInfo], default: str | None = None) -> None:
@@ -128,14 +126,8 @@ class CaptionerChoices:
     def check_options(self, choice: CaptionerChoice, options: CaptionOptions) -> None:
         """Checks that who writes has what options ask for.
 
-        Args:
-            choice: who writes.
-            options: what is asked for.
-
-        Raises:
-            PromptNotTaken: a prompt, and who writes takes none.
-            OptionNotTaken: a class of video that none of them knows, or a search that a pretrained
-                captioner does not have.
+        Raises PromptNotTaken; OptionNotTaken for a class of video that none of them knows, or a search that a
+        pretrained captioner does not have.
         """
         self._check_prompt(choice, options)
         self._check_category(choice, options.category)
@@ -166,12 +158,10 @@ class CaptionerChoices:
             raise PromptNotTaken(f"{choice.captioner} takes no prompt; {those}.", self.prompted)
 
     def check(self, choice: CaptionerChoice) -> None:
-        """Checks that everybody is here who has to write, and that they can write together.
+        """Checks that all are here who have to write, and can write together.
 
-        Raises:
-            CaptionerUnknown: one of them is not there.
-            EmbeddingMissing: fusion has nothing to choose captions by.
-            InvalidMembers: the members cannot write together.
+        Raises CaptionerUnknown, EmbeddingMissing where fusion has nothing to choose captions by,
+        InvalidMembers.
         """
         if choice.captioner == FUSION and FUSION not in self._infos:
             raise EmbeddingMissing(
@@ -190,9 +180,7 @@ class CaptionerChoices:
         return CaptionerUnknown(fault, names)
 
     def _check_together(self, captioner: str, members: Iterable[str]) -> None:
-        """Compares members: an ensemble averages probabilities of words, and members of a batch share
-        streams.
-        """
+        """Compares members: an ensemble averages words' probabilities, and a batch shares streams."""
         infos = [self._infos[name] for name in members]
         for info in infos:
             if captioner not in info.member_of:

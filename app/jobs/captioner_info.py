@@ -10,9 +10,7 @@ from app.jobs.options import COMBINATIONS, FUSION
 
 
 class SpeedInfo(BaseModel):
-    """Holds what a caption of a 10 s clip costs, as the checkpoint's card has it; ``machine``: where
-    measured.
-    """
+    """Holds what a caption of a 10 s clip costs, as the card has it; ``machine``: where measured."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,7 +60,7 @@ class CaptionerInfo(BaseModel):
     licence: str = ""
     #: Of a pretrained one: bytes that it is expected to take.
     memory: int | None = None
-    #: Whether it can be asked something, or goes on from words that it is given.
+    #: Whether it can be asked something, or continues words that it is given.
     takes_prompt: bool = False
     #: How many classes of videos it knows, of which a request can name one (``category``).
     classes: int = 0

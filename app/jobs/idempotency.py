@@ -51,26 +51,16 @@ class KeptAnswer:
 
 
 class IdempotencyKeys:
-    """Reserves and frees keys. Raises QueueUnavailable.
-
-    Args:
-        server: the connection to Redis.
-        keys: names in Redis.
-    """
+    """Reserves and frees keys. Raises QueueUnavailable."""
 
     def __init__(self, server: redis.Redis, keys: Keys) -> None:
         self._keys = keys
         self._reserve, self._unreserve = LuaScript(server, "reserve"), LuaScript(server, "unreserve")
 
     def reserve(self, text: str, owner: str | None) -> Reservation | KeptAnswer | None:
-        """Reserves a key.
+        """Reserves a key as its owner sent it; those of others may have the same text.
 
-        Args:
-            text: as the client has it.
-            owner: whose keys are meant; those of others may have the same text.
-
-        Returns:
-            The reservation, what the key stands for already, or None while another request has it.
+        Returns the reservation, what the key stands for already, or None while another request has it.
         """
         digest = hashlib.sha256(json.dumps([owner, text]).encode()).hexdigest()
         reservation = Reservation(self._keys.idempotency(digest), uuid.uuid4().hex)

@@ -31,11 +31,29 @@ PLAIN_VERSION = 1  #: of records that the version before reads as well
 LATEST = 253402300799.0  #: the last second of the year 9999
 
 
-@dataclass(frozen=True)
 class Keys:
-    """Names everything in Redis; ``namespace`` lets two services share a server."""
+    """Names everything in Redis; ``namespace`` lets two services share a server.
 
-    namespace: str = "reelword"
+    lua/common.lua knows ``index`` and ``counts``, and lua/finish.lua ``vanishing``, by the clock's name.
+    """
+
+    def __init__(self, namespace: str = "reelword") -> None:
+        self.namespace = namespace
+        self.clock = f"{namespace}:clock"
+        self.workers = f"{namespace}:workers"
+        #: Those that take jobs, by when their advertisements lapse; lua/advertise.lua writes it.
+        self.ready_workers = f"{self.workers}:ready"
+        self.dead = f"{namespace}:dead"
+        self.index = f"{namespace}:index"  #: the sorted set of all jobs
+        self.counts = f"{namespace}:counts"  #: of what has happened, for ``/metrics``
+        self.recent_runs = f"{namespace}:runs"
+        self.ended = f"{namespace}:ended"
+        self.expiry = f"{namespace}:expiry"
+        self.vanishing = f"{namespace}:vanishing"  #: the expired jobs by when their records are gone
+        self.held_uploads = f"{namespace}:held"
+        self.deliveries = f"{namespace}:deliveries"
+        self.api_keys = f"{namespace}:keys"
+        self.rates = f"{namespace}:rate"
 
     def job(self, job_id: str) -> str:
         return f"{self.namespace}:job:{job_id}"
@@ -52,55 +70,11 @@ class Keys:
     def idempotency(self, digest: str) -> str:
         return f"{self.namespace}:idempotency:{digest}"
 
-    @property
-    def workers(self) -> str:
-        return f"{self.namespace}:workers"
-
-    @property
-    def ready_workers(self) -> str:
-        """Names those that take jobs, by when their advertisements lapse; lua/advertise.lua writes it."""
-        return f"{self.workers}:ready"
-
-    @property
-    def vanishing(self) -> str:
-        """Names the expired jobs by when their records are gone; lua/finish.lua finds it by the clock."""
-        return f"{self.namespace}:vanishing"
-
-    @property
-    def clock(self) -> str:
-        return f"{self.namespace}:clock"
-
-    @property
-    def dead(self) -> str:
-        return f"{self.namespace}:dead"
-
-    @property
-    def expiry(self) -> str:
-        return f"{self.namespace}:expiry"
-
-    @property
-    def counts(self) -> str:
-        """Names the counts of what has happened, for ``/metrics``; lua/common.lua finds it by the clock."""
-        return f"{self.namespace}:counts"
-
-    @property
-    def index(self) -> str:
-        """Names the sorted set of all jobs; lua/common.lua knows it by the clock's name."""
-        return f"{self.namespace}:index"
-
-    @property
-    def held_uploads(self) -> str:
-        return f"{self.namespace}:held"
-
     def batch(self, batch_id: str) -> str:
         return f"{self.namespace}:batch:{batch_id}"
 
     def batch_jobs(self, batch_id: str) -> str:
         return f"{self.batch(batch_id)}:jobs"
-
-    @property
-    def ended(self) -> str:
-        return f"{self.namespace}:ended"
 
     def delivery(self, job_id: str) -> str:
         return f"{self.namespace}:delivery:{job_id}"
@@ -108,24 +82,8 @@ class Keys:
     def delivery_attempts(self, job_id: str) -> str:
         return f"{self.namespace}:attempts:{job_id}"
 
-    @property
-    def deliveries(self) -> str:
-        return f"{self.namespace}:deliveries"
-
-    @property
-    def recent_runs(self) -> str:
-        return f"{self.namespace}:runs"
-
-    @property
-    def api_keys(self) -> str:
-        return f"{self.namespace}:keys"
-
     def session(self, digest: str) -> str:
         return f"{self.namespace}:session:{digest}"
-
-    @property
-    def rates(self) -> str:
-        return f"{self.namespace}:rate"
 
     def active(self, owner: str) -> str:
         """Names the set of an owner's jobs that were not over at the last look."""

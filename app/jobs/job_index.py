@@ -3,7 +3,7 @@
 Lua scripts put each job into the index in the very step that writes its record (index_job in lua/common.lua):
 a sorted set of all jobs by creation, and one for each state and each owner. A page is found in the smallest
 set that has all that is asked for, and looks at a bounded number of records; so a page may have fewer jobs
-than asked for and yet a cursor to go on with. The records alone are the truth: what vanished is passed over.
+than asked for and yet a next cursor. The records alone are the truth: what vanished is passed over.
 
 Versions before had no index, and records vanish by themselves when their time is over. ``mend`` walks over
 all jobs, a part at each call, and puts both right; the sweeper calls it.
@@ -82,7 +82,7 @@ class JobIndex:
     def __init__(self, server: redis.Redis, keys: Keys) -> None:
         self._server, self._keys = server, keys
         self._page, self._reindex = (LuaScript(server, name) for name in ("page", "reindex"))
-        self._indexed_at, self._record_at = 0, 0  # where ``mend`` goes on
+        self._indexed_at, self._record_at = 0, 0  # where ``mend`` resumes
 
     def page(self, wanted: JobFilter, limit: int = 50, cursor: str | None = None) -> JobPage:
         """Reads a page, newest first.
@@ -126,7 +126,7 @@ class JobIndex:
                 )
 
     def mend(self) -> None:
-        """Takes out what has vanished in its time; goes on a bounded way through the index and through the
+        """Takes out what has vanished in its time; looks through a bounded part of the index and through the
         records, and puts right what it meets.
         """
         while vanished := self._take_vanished():

@@ -13,8 +13,8 @@ import math
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import redis
 import structlog
@@ -92,42 +92,22 @@ class NewJob:
         return [part for pair in fields.items() for part in pair]
 
 
-class EndFields(NamedTuple):
-    """Holds what the script that ends a job writes, each as text."""
-
-    answer: str = ""  #: JSON; empty where the job has none
-    error: str = ""  #: JSON; empty where it has not failed
-    measured: str = ""  #: JSON, for /metrics
-    segments: int | str = ""  #: of a film, how many are done
-
-
+@dataclass(eq=False)
 class Jobs:
-    """Reads and writes jobs. Safe to share between threads.
+    """Reads and writes jobs. Safe to share between threads."""
 
-    Args:
-        server: the connection to Redis.
-        attempts: how many a job has.
-        lease: seconds after which a job runs again whose worker fell silent.
-        result_ttl: seconds that a result is kept.
-        keys: names in Redis.
-    """
+    server: redis.Redis  #: the connection to Redis
+    attempts: int  #: how many a job has
+    lease: float  #: seconds after which a job runs again whose worker fell silent
+    result_ttl: float  #: seconds that a result is kept
+    keys: Keys = field(default_factory=Keys)  #: names in Redis
 
-    def __init__(
-        self,
-        server: redis.Redis,
-        *,
-        attempts: int,
-        lease: float,
-        result_ttl: float,
-        keys: Keys | None = None,
-    ) -> None:
-        self.server, self.keys = server, keys or Keys()
-        self.attempts, self.lease, self._result_ttl = attempts, lease, result_ttl
+    def __post_init__(self) -> None:
         self._is_warned = False
-        self.dead = DeadLetters(server, self.keys.dead)
-        self.index = JobIndex(server, self.keys)
+        self.dead = DeadLetters(self.server, self.keys.dead)
+        self.index = JobIndex(self.server, self.keys)
         self._submit, self._claim, self._beat, self._finish, self._bury, self._requeue = (
-            LuaScript(server, name) for name in ("submit", "claim", "beat", "finish", "bury", "requeue")
+            LuaScript(self.server, name) for name in ("submit", "claim", "beat", "finish", "bury", "requeue")
         )
 
     @classmethod
@@ -221,7 +201,7 @@ class Jobs:
     def key_of(self, reservation: Reservation | None) -> tuple[str, str, str, int]:
         """Names what scripts need that make an idempotency key stand for what they accept."""
         reserved = reservation or Reservation("", "")
-        return reserved.key, reserved.token, reserved.fingerprint, LONGEST_QUEUE + math.ceil(self._result_ttl)
+        return reserved.key, reserved.token, reserved.fingerprint, LONGEST_QUEUE + math.ceil(self.result_ttl)
 
     def limit_of(self, submission: Submission) -> tuple[int, str, str]:
         """Names what scripts need that hold an owner to its number of jobs; 0 is any number."""
@@ -268,7 +248,7 @@ class Jobs:
         ``done``: it waited and is canceled. ``asked``: its worker will stop it. ``lost``: no such job.
         """
         job = self.get(job_id)
-        return "lost" if job is None else self._end(job, "", "canceled")
+        return "lost" if job is None else self._end(job.id, job.priority, "", "canceled")
 
     def claim(
         self,
@@ -311,7 +291,7 @@ class Jobs:
                 keys=self._ending_keys(job_id, priority),
                 args=[
                     GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
-                    held.token if held else "", _error_json(cause), self._result_ttl, _measured(cause),
+                    held.token if held else "", _error_json(cause), self.result_ttl, _measured(cause),
                     int(was_shared),
                 ],
             )  # fmt: skip
@@ -327,7 +307,7 @@ class Jobs:
             held: the holder's claim.
             cause: the error to record where no attempt is left.
             was_shared: whether others were in the batch of a claim that is shared. It is not known then whose
-                fault it was, and the job goes on within the attempt that it had.
+                fault it was, and the job continues within the attempt that it had.
 
         Returns:
             The claim, or why there is none.
@@ -353,7 +333,7 @@ class Jobs:
             stage: that runs.
             progress: share of the whole job that is done.
             answer: what is known so far, where there is news.
-            has_gained: whether this attempt has finished a part that the next one goes on behind; it is
+            has_gained: whether this attempt has finished a part after which the next one resumes; it is
                 not counted then, should it end.
 
         Returns:
@@ -372,7 +352,7 @@ class Jobs:
 
     def succeed(self, claim: Claim, answer: Mapping[str, Any]) -> bool:
         """Writes the answer; False where the claim was lost and nothing is written."""
-        return self._end(claim.job, claim.token, "succeeded", answer) == "done"
+        return self._end_claimed(claim, "succeeded", answer) == "done"
 
     def fail(self, claim: Claim, error: ReelwordError, answer: Mapping[str, Any] | None = None) -> bool:
         """Ends the job as failed.
@@ -385,19 +365,19 @@ class Jobs:
         Returns:
             False where the claim was lost.
         """
-        return self._end(claim.job, claim.token, "failed", answer, error) == "done"
+        return self._end_claimed(claim, "failed", answer, error) == "done"
 
     def stop(self, claim: Claim) -> bool:
         """Ends a running job whose cancellation was asked for."""
-        return self._end(claim.job, claim.token, "canceled") == "done"
+        return self._end_claimed(claim, "canceled") == "done"
 
     def hand_back(self, claim: Claim) -> bool:
         """Puts a running job back, first in line, its attempt not counted: its worker has to leave."""
-        return self._end(claim.job, claim.token, "queued") == "done"
+        return self._end_claimed(claim, "queued") == "done"
 
     def expire(self, job_id: str) -> bool:
         """Forgets the result of a job that is over; the record itself stays as long again."""
-        is_done = self._finish_script(job_id, "normal", "", "expired") == "done"  # whatever its priority
+        is_done = self._end(job_id, "normal", "", "expired") == "done"  # whatever its priority
         if not is_done:
             with unavailable_if_away():
                 self.server.zrem(self.keys.expiry, job_id)
@@ -458,9 +438,13 @@ class Jobs:
                 args=[job.id],
             )
 
+    def _end_claimed(self, claim: Claim, state: State, *outcome: Any) -> Ending:
+        return self._end(claim.job.id, claim.job.priority, claim.token, state, *outcome)
+
     def _end(
         self,
-        job: Job,
+        job_id: str,
+        priority: Priority,
         token: str,
         state: State,
         answer: Mapping[str, Any] | None = None,
@@ -469,44 +453,27 @@ class Jobs:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
-        outcome = EndFields(
-            text,
-            "" if error is None else _error_json(error),
-            _measured(error, answer),
-            _segments_done(answer),
-        )
-        return self._finish_script(job.id, job.priority, token, state, outcome)
-
-    def _finish_script(
-        self, job_id: str, priority: Priority, token: str, state: State, outcome: EndFields | None = None
-    ) -> Ending:
-        outcome = outcome or EndFields()
         record, stream, expiry, *others = self._ending_keys(job_id, priority)
         with unavailable_if_away():
             ending: Ending = self._finish(
                 keys=[record, stream, expiry, self.keys.recent_runs, *others],
                 args=[
-                    GROUP, job_id, token, state, outcome.answer, outcome.error, self._result_ttl,
-                    self.lease_ms, outcome.segments, outcome.measured,
+                    GROUP, job_id, token, state, text, "" if error is None else _error_json(error),
+                    self.result_ttl, self.lease_ms, _segments_done(answer),
+                    "" if state == "expired" else _measured(error, answer),
                 ],
             )  # fmt: skip
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
-        """Names what scripts need that may change a job's state."""
+        """Names what scripts need that may change a job's state; they have clock and letters last."""
         keys = self.keys
-        return [keys.job(job_id), keys.stream(priority), keys.events(job_id), *self._shared_keys]
+        return [keys.job(job_id), keys.stream(priority), keys.events(job_id), keys.clock, keys.dead]
 
     def _ending_keys(self, job_id: str, priority: Priority) -> list[str]:
         """Names what scripts need that may end a job."""
-        record, stream, *others = self._keys_of(job_id, priority)
-        events, clock, dead = others
+        record, stream, events, clock, dead = self._keys_of(job_id, priority)
         return [record, stream, self.keys.expiry, events, self.keys.ended, clock, dead]
-
-    @property
-    def _shared_keys(self) -> tuple[str, str]:
-        """Names what every script is given last (lua/common.lua)."""
-        return self.keys.clock, self.keys.dead
 
     @property
     def lease_ms(self) -> int:

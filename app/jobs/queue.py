@@ -39,38 +39,34 @@ class Offer:
     fields: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
+@dataclass(eq=False)
 class Queue:
-    """Takes jobs for one worker.
+    """Takes jobs for one worker."""
 
-    Args:
-        server: the connection to Redis.
-        worker: its name, the consumer's name on the server.
-        lease: seconds after which a job runs again whose worker fell silent.
-        attempts: how many a job has.
-        keys: names in Redis.
-    """
+    server: redis.Redis  #: the connection to Redis
+    worker: str  #: its name, the consumer's name on the server
+    lease: float  #: seconds after which a job runs again whose worker fell silent
+    attempts: int = 3  #: how many a job has
+    keys: Keys = field(default_factory=Keys)  #: names in Redis
 
-    def __init__(
-        self, server: redis.Redis, worker: str, *, lease: float, attempts: int = 3, keys: Keys | None = None
-    ) -> None:
-        self._server, self._worker, self._keys = server, worker, keys or Keys()
-        self._lease_ms, self._attempts = round(lease * 1000), attempts
+    def __post_init__(self) -> None:
+        self._lease_ms = round(self.lease * 1000)
         self._looked_at = NOT_YET
         self._leftover: list[Offer] = []
-        self._streams = {self._keys.stream(priority): priority for priority in PRIORITIES}
-        self._take = LuaScript(server, "take")
+        self._streams = {self.keys.stream(priority): priority for priority in PRIORITIES}
+        self._take = LuaScript(self.server, "take")
 
     def open(self) -> None:
         """Makes the groups that are not there yet and removes consumers long gone.
 
         A worker that had this one's host and process id (a restarted container's has both) is dead.
         """
-        ensure_groups(self._server, self._keys)
-        release_dead_worker(self._server, self._worker.rpartition("-")[0], self._keys, living=self._worker)
-        forget = LuaScript(self._server, "forget")
+        ensure_groups(self.server, self.keys)
+        release_dead_worker(self.server, self.worker.rpartition("-")[0], self.keys, living=self.worker)
+        forget = LuaScript(self.server, "forget")
         with unavailable_if_away():
             for stream in self._streams:
-                forget([stream, self._keys.clock, self._keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
+                forget([stream, self.keys.clock, self.keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
 
     def take(self, count: int, block: float = BLOCK_SECONDS, *, is_ahead: bool = False) -> list[Offer]:
         """Takes up to ``count`` jobs.
@@ -97,7 +93,7 @@ class Queue:
             except redis.ResponseError as error:
                 if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
                     raise
-                ensure_groups(self._server, self._keys)  # the server was emptied, or has something else there
+                ensure_groups(self.server, self.keys)  # the server was emptied, or has something else there
                 return []
 
     def _leftovers(self, count: int) -> list[Offer]:
@@ -106,11 +102,11 @@ class Queue:
 
     def _share(self, count: int, is_ahead: bool) -> list[Offer]:
         looks = self._looks()
-        keys = [*self._streams, self._keys.workers, self._keys.clock, self._keys.dead]
-        limits = [count, self._lease_ms, self._attempts]
+        keys = [*self._streams, self.keys.workers, self.keys.clock, self.keys.dead]
+        limits = [count, self._lease_ms, self.attempts]
         interval = round(RECOVERY_INTERVAL * 1000)
         reply: Any = self._take(
-            keys, [GROUP, self._worker, *limits, self._keys.job(""), interval, looks, int(is_ahead)]
+            keys, [GROUP, self.worker, *limits, self.keys.job(""), interval, looks, int(is_ahead)]
         )
         offers = [
             _offer(entry, _paired(fields), PRIORITIES[number - 1], is_recovered=bool(is_recovered))
@@ -138,7 +134,7 @@ class Queue:
 
     def _read(self, streams: Sequence[str], count: int, block_ms: int) -> list[Offer]:
         positions: Any = dict.fromkeys(streams, ">")
-        reply: Any = self._server.xreadgroup(GROUP, self._worker, positions, count=count, block=block_ms)
+        reply: Any = self.server.xreadgroup(GROUP, self.worker, positions, count=count, block=block_ms)
         return [
             _offer(entry, fields, self._streams[stream], is_recovered=False)
             for stream, entries in reply
@@ -147,9 +143,9 @@ class Queue:
 
     def close(self) -> None:
         """Takes this consumer off the server, unless entries are still its own."""
-        leave = LuaScript(self._server, "leave")
+        leave = LuaScript(self.server, "leave")
         with unavailable_if_away():
-            leave([*self._streams, self._keys.clock, self._keys.dead], [GROUP, self._worker])
+            leave([*self._streams, self.keys.clock, self.keys.dead], [GROUP, self.worker])
 
 
 def worker_prefix(pid: int) -> str:

@@ -22,7 +22,7 @@ from app.jobs.redis_client import LuaScript, entry_number, unavailable_if_away
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 FRESH_SECONDS = 0.25  #: a snapshot is used so long
-EXACT = 1000  #: jobs whose place is counted; of those behind only the last place is known
+EXACT = 1000  #: jobs whose place is counted; of later ones only the last place is known
 TELLING = 0.05  #: progress from which on it predicts how long a job still takes
 
 
@@ -126,25 +126,17 @@ class QueueSnapshot:
         return free
 
 
+@dataclass(eq=False)
 class QueuePositions:
-    """Computes positions from a snapshot at most ``fresh_seconds`` old. Safe to share between threads.
+    """Computes positions from a snapshot at most ``fresh_seconds`` old. Safe to share between threads."""
 
-    Args:
-        server: the connection to Redis.
-        keys: names in Redis.
-        registry: the live workers.
-        fresh_seconds: how long a snapshot is used.
-    """
+    server: redis.Redis  #: the connection to Redis
+    keys: Keys  #: names in Redis
+    registry: WorkerRegistry  #: the live workers
+    fresh_seconds: float = FRESH_SECONDS  #: how long a snapshot is used
 
-    def __init__(
-        self,
-        server: redis.Redis,
-        keys: Keys,
-        registry: WorkerRegistry,
-        fresh_seconds: float = FRESH_SECONDS,
-    ) -> None:
-        self._keys, self._registry, self._fresh_seconds = keys, registry, fresh_seconds
-        self._script = LuaScript(server, "snapshot")
+    def __post_init__(self) -> None:
+        self._script = LuaScript(self.server, "snapshot")
         self._guard = threading.Lock()
         self._last: QueueSnapshot | None = None
 
@@ -156,19 +148,19 @@ class QueuePositions:
         """Reads the queue, or returns what was read a moment ago. Raises QueueUnavailable."""
         with self._guard:
             last = self._last
-            if last is None or time.monotonic() - last.taken_at >= self._fresh_seconds:
+            if last is None or time.monotonic() - last.taken_at >= self.fresh_seconds:
                 last = self._last = self._read()
             return last
 
     def _read(self) -> QueueSnapshot:
-        keys = self._keys
+        keys = self.keys
         streams = [keys.stream(priority) for priority in PRIORITIES]
         with unavailable_if_away():
             reply: Any = self._script(
                 [*streams, keys.recent_runs, keys.clock, keys.dead], [GROUP, NOBODY, EXACT, keys.job("")]
             )
         handed_back, lines, running, runs = reply
-        workers = self._registry.workers()
+        workers = self.registry.workers()
         return QueueSnapshot(
             taken_at=time.monotonic(),
             handed_back={job: number for number, job in enumerate(handed_back, 1)},
@@ -187,13 +179,8 @@ class QueuePositions:
 def seconds_per_job(runs: Sequence[str]) -> float | None:
     """Returns how long one worker takes for a job: the seconds in which it had any, divided by how many.
 
-    Jobs that ran together share their seconds.
-
-    Args:
-        runs: ``begin end worker`` each, in milliseconds of one clock.
-
-    Returns:
-        None where there are none.
+    Jobs that ran together share their seconds. A run is ``begin end worker``, in milliseconds of one clock;
+    None where there are none.
     """
     by_worker: dict[str, list[tuple[int, int]]] = {}
     for run in runs:

@@ -25,7 +25,7 @@ BLOCK_SECONDS = 1.0
 SOCKET_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
 CONNECTIONS = 256  #: one a thread that asks: more than an API has threads. redis-py's own limit is 100
-CANCEL_SECONDS = 0.5  #: after which a task that goes on is cancelled once more
+CANCEL_SECONDS = 0.5  #: after which a task that still runs is cancelled once more
 
 
 #: Errors of a server that answers and can do nothing at the moment, by their first word: its disk or its
@@ -67,12 +67,9 @@ def connect(url: str, patience: float, answer_seconds: float | None = None) -> r
 
 
 def connect_async(url: str, connections: int) -> AsyncRedis:
-    """Makes a client for one event loop, whose commands share so few connections; blocking reads may take
-    as long as BLOCK_SECONDS.
+    """Makes a client for one event loop, whose commands share so many connections: who finds none free waits.
 
-    Args:
-        url: the server's.
-        connections: most that are open; who finds none free waits for one.
+    Blocking reads may take as long as BLOCK_SECONDS.
     """
     pool = BlockingConnectionPool.from_url(
         url,

@@ -45,13 +45,7 @@ class WorkerInfo(BaseModel):
 
 
 class WorkerRegistry:
-    """Reads and writes advertisements. Raises QueueUnavailable.
-
-    Args:
-        server: the connection to Redis.
-        keys: names in Redis.
-        time_to_live: seconds without a word after which a worker is off the list.
-    """
+    """Reads and writes advertisements, which last ``time_to_live`` seconds. Raises QueueUnavailable."""
 
     def __init__(
         self, server: redis.Redis, keys: Keys | None = None, time_to_live: float = TIME_TO_LIVE
@@ -82,7 +76,7 @@ class WorkerRegistry:
         """
         read_at, workers = self._last
         if len(workers) <= FEW or time.monotonic() - read_at >= FRESH_SECONDS:
-            self._last = (time.monotonic(), workers)  # other threads go on with the old list meanwhile
+            self._last = (time.monotonic(), workers)  # other threads use the old list meanwhile
             workers = self._read()
             self._last = (time.monotonic(), workers)
         return list(workers)

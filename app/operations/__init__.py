@@ -1,1 +1,1 @@
-"""Shows operators how the service is doing (figures, Redis's health), and does to jobs what they ask for."""
+"""Tells operators how the service is: its figures, and what is wrong with Redis or the workers."""

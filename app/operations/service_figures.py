@@ -1,4 +1,4 @@
-"""Reads the figures behind ``/metrics`` that all API processes share: queue, ended jobs, workers.
+"""Reads the figures of ``/metrics`` that all API processes share: queue, ended jobs, workers.
 
 The scripts of app/jobs/lua count each event once, in the step in which it happens (``count`` in common.lua),
 so that it does not matter how many API processes there are, which of them is asked, or how often. Whatever
@@ -8,7 +8,7 @@ stands now (who waits, since when) is read from the streams themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -54,23 +54,30 @@ class SecondsFigures:
 
 
 @dataclass(frozen=True)
-class EndedFigures:
-    """Holds what has been counted since this Redis is in use."""
+class Counts:
+    """Holds what the scripts have counted since this Redis is in use, by names such as ``ended:failed``."""
 
-    accepted: int = 0  #: jobs
-    retried: int = 0  #: attempts that were not a job's first
-    ended: Mapping[str, int] = field(default_factory=dict)  #: by state
-    #: Of those, the ones that expired or were sent in again.
-    left: Mapping[str, int] = field(default_factory=dict)
-    failed: Mapping[str, int] = field(default_factory=dict)  #: by code
-    #: Of those, the ones whose file could not be decoded.
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    webhooks: Mapping[str, int] = field(default_factory=dict)  #: attempts at deliveries, by their outcome
-    seconds: Mapping[str, SecondsFigures] = field(default_factory=dict)  #: by stage
+    numbers: Mapping[str, int]
+
+    def of(self, name: str) -> int:
+        return self.numbers.get(name, 0)
+
+    def below(self, prefix: str) -> dict[str, int]:
+        """Lists the counts whose names begin so, by the rest of their names."""
+        names = sorted(name for name in self.numbers if name.startswith(prefix))
+        return {name.removeprefix(prefix): self.numbers[name] for name in names}
 
     def kept(self, state: str) -> int:
-        """Counts the jobs that stand in a state in which jobs end."""
-        return max(0, self.ended.get(state, 0) - self.left.get(state, 0))
+        """Counts the jobs that stand in this state now: others have expired, or were sent in again."""
+        return max(0, self.of(f"ended:{state}") - self.of(f"left:{state}"))
+
+    @property
+    def stages(self) -> list[str]:
+        return list(self.below("ms:"))
+
+    def seconds(self, stage: str) -> SecondsFigures:
+        """Returns the histogram of the seconds of one stage of jobs."""
+        return SecondsFigures(self.below(f"seconds:{stage}:"), self.of(f"ms:{stage}") / 1000)
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,7 @@ class ServiceFigures:
     """Holds all figures of the service."""
 
     queues: Mapping[str, QueueFigures]  #: by priority
-    ended: EndedFigures
+    counts: Counts
     workers: list[WorkerInfo]  #: those that live
     dead: int  #: dead letters
     deliveries: int = 0  #: webhooks that are to be sent
@@ -101,7 +108,7 @@ def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> S
     with unavailable_if_away():
         return ServiceFigures(
             queues={priority: _read_queue(server, keys.stream(priority)) for priority in PRIORITIES},
-            ended=read_ended(server, keys),
+            counts=read_counts(server, keys),
             workers=registry.workers(),
             dead=DeadLetters(server, keys.dead).count(),
             deliveries=_count_deliveries(server, keys),
@@ -113,32 +120,12 @@ def _count_deliveries(server: redis.Redis, keys: Keys) -> int:
     return int(server.zcard(keys.deliveries)) if is_there else 0
 
 
-def read_ended(server: redis.Redis, keys: Keys) -> EndedFigures:
+def read_counts(server: redis.Redis, keys: Keys) -> Counts:
     """Reads what the scripts have counted. Raises QueueUnavailable."""
     with unavailable_if_away():
         is_there = server.type(keys.counts) == "hash"
-        counts: Any = server.hgetall(keys.counts) if is_there else {}
-    numbers = {name: int(value) for name, value in counts.items()}
-    stages = {name.split(":")[1] for name in numbers if name.startswith("ms:")}
-    return EndedFigures(
-        accepted=numbers.get("accepted", 0),
-        retried=numbers.get("retried", 0),
-        ended=_below(numbers, "ended:"),
-        left=_below(numbers, "left:"),
-        failed=_below(numbers, "failed:"),
-        rejected=_below(numbers, "rejected:"),
-        webhooks=_below(numbers, "webhook:"),
-        seconds={
-            stage: SecondsFigures(_below(numbers, f"seconds:{stage}:"), numbers[f"ms:{stage}"] / 1000)
-            for stage in sorted(stages)
-        },
-    )
-
-
-def _below(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
-    return {
-        name.removeprefix(prefix): value for name, value in sorted(counts.items()) if name.startswith(prefix)
-    }
+        numbers: Any = server.hgetall(keys.counts) if is_there else {}
+    return Counts({name: int(value) for name, value in numbers.items()})
 
 
 def _read_queue(server: redis.Redis, stream: str) -> QueueFigures:

@@ -60,15 +60,7 @@ class Health:
 
 
 def examine_service(server: redis.Redis, registry: WorkerRegistry) -> Health:
-    """Looks at Redis and at the workers; raises nothing.
-
-    Args:
-        server: the connection to Redis; how long it waits for an answer is the longest that this takes.
-        registry: who lists the workers.
-
-    Returns:
-        What is wrong, and the workers that live.
-    """
+    """Looks at Redis, as long as ``server`` waits for an answer, and at the workers; raises nothing."""
     try:
         info: Any = server.info()
     except redis.RedisError as error:

@@ -18,7 +18,6 @@ from app import __version__
 from app.documents.job import Answer, Model, Timings
 from app.errors import CaptionerUnknown, JobFailure, OptionNotTaken, PromptNotTaken
 from app.jobs.options import CaptionOptions
-from app.pipeline.caption_plan import CaptionInputs, CaptionPlan
 from app.pipeline.engine_protocol import (
     EngineAnswer,
     EngineInfo,
@@ -26,7 +25,7 @@ from app.pipeline.engine_protocol import (
     SemanticVectors,
     ignore_progress,
 )
-from app.pipeline.loaded_captioners import LoadedCaptioners
+from app.pipeline.loaded_captioners import CaptionInputs, CaptionPlan, LoadedCaptioners
 from app.settings import Settings
 from extractors.engines.engine_choice import choose_device
 from extractors.features import Features, Footage, Frames
@@ -126,12 +125,7 @@ class Engine:
         return [answers[place] for place in range(len(videos))]
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
-        """Embeds pictures and sentences by the semantic embedding of the weights, None where there is none.
-
-        Args:
-            pictures: each a video of one frame.
-            sentences: of any words; those that it was not trained on count as unknown.
-        """
+        """Embeds pictures (each a video of one frame) and sentences; None without a semantic embedding."""
         space = self._captioners.semantic_space
         if space is None:
             return None

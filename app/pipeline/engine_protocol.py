@@ -83,9 +83,7 @@ class EngineInfo:
     def feature_basis(self, choice: CaptionerChoice | None) -> str | None:
         """Names all that decides the features that a video is captioned from, the video apart.
 
-        Returns:
-            The same text for captioners that share their streams; None where one of the writers looks at
-            frames itself, so that features are not enough.
+        Captioners that share their streams have one name; None where a writer looks at frames itself.
         """
         identities = self.feature_identities
         if choice is None or any(name not in identities for name in choice.writers):

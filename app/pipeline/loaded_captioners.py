@@ -1,11 +1,16 @@
-"""Holds the loaded captioners, alone or combined, and the streams that feed each."""
+"""Holds the loaded captioners, alone or combined, what feeds each, and the plans by which they caption.
+
+A plan captions from feature streams, from frames beside them in a fusion, or from frames alone. The engine
+computes the streams of all plans of a batch together, then each plan writes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
@@ -13,7 +18,6 @@ from app.errors import EngineStartFailed, InvalidMembers
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
-from app.pipeline.caption_plan import CaptionPlan, FramePlan, FusionPlan, StreamPlan
 from app.pipeline.installed_captioners import (
     captioner_info,
     combination_infos,
@@ -24,9 +28,11 @@ from app.pipeline.semantic_space import LoadedSemanticSpace
 from app.settings import Settings
 from extractors.engines.kept_models import prune_models
 from extractors.errors import PackageMissing, name_missing_packages
+from extractors.features import Frames, Stream
 from extractors.files import digest_of, sha256_of
 from extractors.media.request import DecodeRequest
 from extractors.pretrained.errors import WeightsMissing
+from models.caption import Caption
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import (
     Card,
@@ -43,11 +49,14 @@ from models.combining.caption_writers import (
     VocabulariesDiffer,
     Writer,
 )
+from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import (
     CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
+    StreamSource,
     build_feature_source,
+    describe_spread,
 )
 from models.feature_sources.stream_checks import (
     StreamMismatch,
@@ -58,10 +67,99 @@ from models.pretrained.errors import PretrainedError
 from models.pretrained.installed import PretrainedCard
 from models.stream_set import StreamSet
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # transformers takes seconds to import, and many have no such captioner
     from models.pretrained.load import AnyPretrainedCaptioner
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionInputs:
+    """Holds what one video is captioned from."""
+
+    frames: Frames
+    streams: Mapping[str, Stream]  #: those of its own captioners, by name
+
+
+@dataclass(frozen=True, eq=False)
+class StreamPlan:
+    """Captions from the streams of extractors: the papers' captioners, alone or combined.
+
+    A fusion with pretrained members looks at the frames, too.
+    """
+
+    choice: CaptionerChoice
+    writer: Writer
+    feature_source: StreamSource  #: computes the streams
+
+    def caption(
+        self,
+        videos: Sequence[CaptionInputs],
+        options: DecodingOptions,
+        prompt: str | None = None,  # noqa: ARG002 - refused before it comes here
+    ) -> list[list[Caption]]:
+        """Writes for each video its best captions, best first.
+
+        Args:
+            videos: together.
+            options: of the search.
+            prompt: none of these captioners takes one.
+        """
+        streams = [video.streams for video in videos]
+        if isinstance(self.writer, FusedWriter):
+            return self.writer.caption_frames([video.frames for video in videos], streams, options)
+        return self.writer.caption(streams, options)
+
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:
+        """Lists the name tag of each stream that was used, with how its frames were chosen.
+
+        The frames that each pretrained member was shown stand under "frames/NAME".
+        """
+        specs = {name: video.streams[name].spec for name in self.writer.streams if name in video.streams}
+        used = {
+            name: {**asdict(spec), "sampling": self.feature_source.sampling_of(name) or spec.sampling}
+            for name, spec in specs.items()
+        }
+        members = self.writer.pretrained if isinstance(self.writer, FusedWriter) else {}
+        return {**used, **{f"frames/{name}": _describe_shown(each) for name, each in members.items()}}
+
+
+@dataclass(frozen=True, eq=False)
+class FramePlan:
+    """Captions from frames: a pretrained captioner, which has its own image encoder."""
+
+    choice: CaptionerChoice
+    captioner: AnyPretrainedCaptioner
+    feature_source: None = None  #: no extractor runs
+
+    def caption(
+        self, videos: Sequence[CaptionInputs], options: DecodingOptions, prompt: str | None = None
+    ) -> list[list[Caption]]:
+        """Writes for each video its best captions, best first.
+
+        Args:
+            videos: together.
+            options: of the search.
+            prompt: what the captioner is asked, where it takes one.
+
+        Raises:
+            OptionRefused: the prompt cannot be taken.
+        """
+        return self.captioner.caption([video.frames for video in videos], options, prompt)
+
+    def provenance(self, video: CaptionInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike
+        """Names the model's class, and how many frames it was shown."""
+        return {"frames": _describe_shown(self.captioner)}
+
+
+CaptionPlan: TypeAlias = StreamPlan | FramePlan
+
+
+def _describe_shown(captioner: AnyPretrainedCaptioner) -> dict[str, str]:
+    sampling = captioner.sampling
+    rate = f"{sampling.fps} frames a second, at most {sampling.max_frames}"
+    chosen = describe_spread(sampling.count) if sampling.fps is None else rate
+    return {"network": captioner.info.architecture, "sampling": chosen}
 
 
 class LoadedCaptioners:
@@ -136,10 +234,7 @@ class LoadedCaptioners:
         """Returns one way to caption. Raises InvalidMembers."""
         if choice.captioner in self.pretrained:
             return FramePlan(choice, self.pretrained[choice.captioner])
-        writer, source = self.writer(choice), self.feature_source(choice)
-        if isinstance(writer, FusedWriter) and writer.pretrained:
-            return FusionPlan(choice, writer, source)
-        return StreamPlan(choice, writer, source)
+        return StreamPlan(choice, self.writer(choice), self.feature_source(choice))
 
     def writer(self, choice: CaptionerChoice) -> Writer:
         """Returns a choice's writer, made when it is first needed. Raises InvalidMembers."""
@@ -160,14 +255,16 @@ class LoadedCaptioners:
         stream_sets = [self._stream_sets[name] for name in choice.writers if name not in self.pretrained]
         if choice.captioner == FUSION:
             stream_sets.append(select_stream_set(self._embedding_of_fusion()[1]))
+        try:
+            return self._source_of(stream_sets)
+        except ValueError as error:
+            raise InvalidMembers(f"These captioners cannot be fed together: {error}.") from error
+
+    def _source_of(self, stream_sets: Sequence[StreamSet]) -> FeatureSource | CombinedFeatureSource:
         key = frozenset(stream_sets)
         if key not in self._feature_sources:
-            try:
-                self._feature_sources[key] = build_feature_source(
-                    list(dict.fromkeys(stream_sets)), self._pool, self._frames
-                )
-            except ValueError as error:
-                raise InvalidMembers(f"These captioners cannot be fed together: {error}.") from error
+            distinct = list(dict.fromkeys(stream_sets))
+            self._feature_sources[key] = build_feature_source(distinct, self._pool, self._frames)
         return self._feature_sources[key]
 
     def requests(self) -> Mapping[str, DecodeRequest]:
@@ -175,9 +272,7 @@ class LoadedCaptioners:
         requests = {name: self.feature_source(CaptionerChoice(name)).request for name in self.checkpoints}
         requests |= {name: captioner.request for name, captioner in self.pretrained.items()}
         if self._embedding is not None:
-            requests[FUSION] = build_feature_source(
-                [select_stream_set(self._embedding[1])], self._pool, self._frames
-            ).request
+            requests[FUSION] = self._source_of([select_stream_set(self._embedding[1])]).request
         return requests
 
     def feature_identities(self) -> Mapping[str, str]:
@@ -186,9 +281,7 @@ class LoadedCaptioners:
         """
         identities = {name: self.feature_source(CaptionerChoice(name)).identity for name in self.checkpoints}
         if self._embedding is not None:
-            identities[FUSION] = build_feature_source(
-                [select_stream_set(self._embedding[1])], self._pool, self._frames
-            ).identity
+            identities[FUSION] = self._source_of([select_stream_set(self._embedding[1])]).identity
         return identities
 
     def digest(self, choice: CaptionerChoice) -> str:

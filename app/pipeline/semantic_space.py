@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -23,43 +24,41 @@ WORD = re.compile(r"[\w']+")
 AT_ONCE = 16  #: pictures embedded together
 
 
+@dataclass(eq=False)
 class LoadedSemanticSpace:
-    """Embeds by a loaded embedding; the networks that look at pictures are loaded when the first one comes.
+    """Embeds by a loaded embedding; networks that look at pictures are loaded when the first one comes."""
 
-    Args:
-        embedding: its networks.
-        card: what its file says of them.
-        digest: sha256 of that file.
-        pool: of the extractors that look at pictures.
-    """
+    embedding: SemanticEmbedding  #: its networks
+    card: Card  #: what its file says of them
+    digest: str  #: sha256 of that file
+    pool: ExtractorPool  #: of the extractors that look at pictures
 
-    def __init__(self, embedding: SemanticEmbedding, card: Card, digest: str, pool: ExtractorPool) -> None:
-        self.digest = digest
-        self._embedding, self._stream_set, self._pool = embedding, select_stream_set(card), pool
+    def __post_init__(self) -> None:
+        self._stream_set = select_stream_set(self.card)
 
     def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
         """Embeds pictures uint8 (H, W, 3) of any sizes: unit vectors (N, D)."""
-        source = build_feature_source([self._stream_set], self._pool, frames=1)
+        source = build_feature_source([self._stream_set], self.pool, frames=1)
         vectors = []
         for begin in range(0, len(pictures), AT_ONCE):
             stills = [_still(picture) for picture in pictures[begin : begin + AT_ONCE]]
             with torch.inference_mode():
-                vectors.append(self._embedding.encode(source.extract(stills)).cpu().numpy())
+                vectors.append(self.embedding.encode(source.extract(stills)).cpu().numpy())
         return np.concatenate(vectors).astype(np.float32) if vectors else self._none()
 
     def sentences(self, sentences: Sequence[str]) -> NDArray[np.float32]:
         """Embeds sentences: unit vectors (N, D). Words that it was not trained on count as unknown."""
         if not sentences:
             return self._none()
-        rows = [[*self._embedding.vocabulary.encode(words_of(text)), EOS] for text in sentences]
+        rows = [[*self.embedding.vocabulary.encode(words_of(text)), EOS] for text in sentences]
         longest = max(map(len, rows))
         padded = [row + [-1] * (longest - len(row)) for row in rows]
-        ids = torch.tensor(padded, device=next(self._embedding.parameters()).device)
+        ids = torch.tensor(padded, device=next(self.embedding.parameters()).device)
         with torch.inference_mode():
-            return np.asarray(self._embedding.encode_sentences(ids).cpu().numpy(), np.float32)
+            return np.asarray(self.embedding.encode_sentences(ids).cpu().numpy(), np.float32)
 
     def _none(self) -> NDArray[np.float32]:
-        return np.zeros((0, self._embedding.config.joint), np.float32)
+        return np.zeros((0, self.embedding.config.joint), np.float32)
 
 
 def load_semantic_space(settings: Settings) -> LoadedSemanticSpace | None:

@@ -31,12 +31,7 @@ WIDTH = 2 * MARGIN + COLUMNS * TILE[0] + (COLUMNS - 1) * GAP
 
 
 def contact_sheet(words: str, found: Sequence[Found]) -> Image.Image:
-    """Draws tiles in rows, the best first.
-
-    Args:
-        words: what was looked for, for the headline.
-        found: in the order in which they are drawn; each one's picture is fetched.
-    """
+    """Draws tiles in rows, the best first, below the words that were looked for; fetches the pictures."""
     rows = [found[begin : begin + COLUMNS] for begin in range(0, len(found), COLUMNS)]
     headline = draw_paragraph(words, HEADLINE, INK, WIDTH)
     return stack_blocks([headline, *(_row(row, k * COLUMNS) for k, row in enumerate(rows))], WIDTH)

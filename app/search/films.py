@@ -30,8 +30,7 @@ def moments_of_film(film: Path, name: str, captioner: FilmCaptioner, decoder: De
         MediaError: its leaves.
         JobFailure: why the film cannot be captioned.
     """
-    for _ in captioner.caption(film):
-        pass
+    captioner.caption(film)
     for segment in captioner.known(film):
         yield _moment(film, name, segment, decoder)
 

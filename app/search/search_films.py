@@ -15,13 +15,11 @@ from app.search.contact_sheet import contact_sheet
 from app.search.films import moments_of_film
 from app.search.jobs import search_jobs
 from app.search.moments import Found, Moment, rank
-from app.segments.cutting import segment_options
 from app.segments.film_captioner import FilmCaptioner
-from app.segments.loading import load_film_captioner
+from app.segments.loading import load_film_captioner, segment_options
 from app.settings import Settings
-from app.terminal import clock, complain, print_table, printable_json
+from app.terminal import FailedFile, clock, complain, print_table, printable_json
 from extractors.decoder.decoder import Decoder
-from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 from extractors.media.errors import MediaError
 
@@ -64,16 +62,16 @@ def search_films(
         settings, CaptionOptions(attention=False), segment_options(request.segments)
     )
     moments: list[Moment] = []
-    failed: list[tuple[Path, ReelwordError]] = []
+    failed: list[FailedFile] = []
     with Decoder() as decoder:
         for film in films:
             try:
                 moments += moments_of_film(film.file, str(film.file), captioner, decoder)
             except (MediaError, JobFailure) as error:
-                failed.append((film.file, error))
+                failed.append(FailedFile.by(film.file, error))
         show(rank(request.words, moments, captioner.space, request.count), request)
-    for path, failure in failed:
-        complain(f"{path}: {failure.advice} [{failure.code}]")
+    for failure in failed:
+        complain(str(failure))
     return len(failed)
 
 

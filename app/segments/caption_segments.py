@@ -138,7 +138,7 @@ class _FilmReader:
         self, finished: Generator[SegmentFrames, None, Video]
     ) -> Generator[SegmentFrames, None, Video]:
         """Reads the same segments with frames that are decoded as if each were a film of its own."""
-        ended = _Ended(finished)
+        ended = Ended(finished)
         for each in ended:
             part = (each.segment.start, each.segment.end)
             decoded = self.second.decode(self.path, replace(self.request, part=part), self.limits)
@@ -150,7 +150,7 @@ class _FilmReader:
 def _captioned(
     frames: Generator[SegmentFrames, None, Video], engine: SegmentEngine, options: CaptionOptions, batch: int
 ) -> Generator[SegmentCaption, None, Video]:
-    ended = _Ended(frames)
+    ended = Ended(frames)
     for together in _growing_batches(ended, batch):
         videos = [each.footage for each in together]
         answers = engine.describe_and_caption(videos, [options] * len(videos), ignore_progress)
@@ -164,7 +164,7 @@ def _captioned(
 Item = TypeVar("Item")
 
 
-class _Ended(Iterator[Item]):
+class Ended(Iterator[Item]):
     """Iterates a generator and keeps what it returns as ``value``."""
 
     value: Video

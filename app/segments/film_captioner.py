@@ -1,4 +1,4 @@
-"""Captions whole films by their segments: goes on where another run ended, joins what is alike, sums up.
+"""Captions whole films by their segments: resumes where another run ended, joins what is alike, sums up.
 
 caption_segments    new segments, one after the other       app/segments/caption_segments.py
 FilmJournal         what is known already                   app/segments/journal.py
@@ -8,7 +8,7 @@ summarize           one line about the film                 app/segments/summary
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from app.documents.job import Media, Model, Note
 from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
-from app.segments.caption_segments import SegmentCaption, SegmentEngine, caption_segments
+from app.segments.caption_segments import Ended, SegmentCaption, SegmentEngine, caption_segments
 from app.segments.journal import FilmEnd, FilmJournal, KnownSegment, film_key, open_journal
 from app.segments.neighbours import SemanticSpace, join_alike
 from app.segments.summary import summarize
@@ -48,27 +48,21 @@ class FilmCaptioner:
     joined: bool = True  #: whether neighbours that are alike become one
     summary: bool = True  #: whether the film has one
 
-    def caption(self, film: Path) -> Generator[SegmentDocument, None, FilmDocument]:
-        """Yields segments as they are known, those from an earlier run first; returns the film's document.
+    def caption(self, film: Path, show: Callable[[SegmentDocument], object] = lambda _: None) -> FilmDocument:
+        """Captions what an earlier run has not, and returns the film's document, its neighbours joined.
 
-        A segment is in the journal once the next one is asked for.
+        ``show`` is called with each segment as it is known, those from an earlier run first, and before it is
+        kept: what it raises ends the run. What was known before an error stays in the journal.
 
-        Args:
-            film: a video file.
-
-        Returns:
-            The document, its neighbours joined where that was asked for.
-
-        Raises:
-            MediaError: its leaves. What was known before stays in the journal.
-            JobFailure: why the engine cannot caption.
-            UsageError: there is no such file.
+        Raises leaves of MediaError, JobFailure where the engine cannot caption, UsageError where there is no
+        such file.
         """
         with open_journal(self.settings.data / "segments", self._key(film)) as journal:
-            yield from (each.document for each in journal.segments)
+            for each in journal.segments:
+                show(each.document)
             if journal.end is None:
                 with Decoder(self.settings.decoder) as decoder:
-                    yield from self._go_on(film, journal, decoder)
+                    self._caption_rest(film, journal, decoder, show)
             assert journal.end is not None
             return self._document(film, journal, journal.end)
 
@@ -85,30 +79,28 @@ class FilmCaptioner:
         with open_journal(self.settings.data / "segments", self._key(film)) as journal:
             return journal.segments
 
-    def _go_on(
-        self, film: Path, journal: FilmJournal, decoder: Decoder
-    ) -> Generator[SegmentDocument, None, None]:
+    def _caption_rest(
+        self, film: Path, journal: FilmJournal, decoder: Decoder, show: Callable[[SegmentDocument], object]
+    ) -> None:
         model: Model | None = None
-        captions = caption_segments(
-            film,
-            self.engine,
-            self.options,
-            self.segments,
-            decoder,
-            start_after=journal.last_end,
-            limits=self.limits,
-            batch=self.settings.batch_jobs,
+        captions = Ended(
+            caption_segments(
+                film,
+                self.engine,
+                self.options,
+                self.segments,
+                decoder,
+                start_after=journal.last_end,
+                limits=self.limits,
+                batch=self.settings.batch_jobs,
+            )
         )
-        while True:
-            try:
-                each = next(captions)
-            except StopIteration as end:
-                journal.finish(self._end(film, journal, decoder, end.value, model))
-                return
+        for each in captions:
             model = each.answer.answer.model
             document = segment_document(each)
-            yield document  # before the first one waits for the networks of the embedding
+            show(document)  # before the first one waits for the networks of the embedding
             journal.append(KnownSegment(document, self._picture(each)))
+        journal.finish(self._end(film, journal, decoder, captions.value, model))
 
     def _picture(self, each: SegmentCaption) -> NDArray[np.float32] | None:
         return None if self.space is None else self.space.pictures([each.picture])[0]
@@ -173,28 +165,25 @@ def segment_document(each: SegmentCaption) -> SegmentDocument:
     )
 
 
-def segment_lines(film: Path, captioner: FilmCaptioner, name: str) -> Generator[str, None, FilmDocument]:
-    """Yields lines for people: of each segment as it is known, and at the end what the film is about.
+def follow_film(
+    film: Path, captioner: FilmCaptioner, name: str, say: Callable[[str], object]
+) -> FilmDocument:
+    """Captions a film and says so in lines for people: each segment as it is known, then what it is about.
 
     Args:
         film: a video file.
         captioner: captions it.
         name: stands before each line.
-
-    Returns:
-        The film's document.
+        say: is called with each line.
 
     Raises:
         MediaError, JobFailure, UsageError: as ``FilmCaptioner.caption``.
     """
-    reading = captioner.caption(film)
-    while True:
-        try:
-            segment = next(reading)
-        except StopIteration as end:
-            document: FilmDocument = end.value
-            break
-        yield printable(f"{name}{clock(segment.start)} {clock(segment.end)} {segment.caption}")
+
+    def show(segment: SegmentDocument) -> None:
+        say(printable(f"{name}{clock(segment.start)} {clock(segment.end)} {segment.caption}"))
+
+    document = captioner.caption(film, show)
     if document.summary and len(document.segments) > 1:
-        yield printable(f"{name}in short: {document.summary}")
+        say(printable(f"{name}in short: {document.summary}"))
     return document

@@ -85,12 +85,7 @@ class FilmJournal:
 
 @contextmanager
 def open_journal(folder: Path, key: str) -> Iterator[FilmJournal]:
-    """Opens the journal of a key, with what is in it; waits for another process that has it open.
-
-    Args:
-        folder: of all journals; made where it is missing.
-        key: of ``film_key``.
-    """
+    """Opens the journal of a ``film_key``; waits for another process that has it open."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{key}.jsonl"
     _remove_old(folder)
@@ -129,14 +124,9 @@ def _vector(text: str | None) -> NDArray[np.float32] | None:
 
 
 def film_key(film: Path, **settings: object) -> str:
-    """Names a journal by all that decides what is in it.
+    """Names a journal by all that decides what is in it: the file as it is now, and settings as JSON values.
 
-    Args:
-        film: the file; one that is changed has another journal.
-        settings: JSON values: the captioner's options, how the film is cut, which weights there are.
-
-    Raises:
-        OSError: the file cannot be looked at.
+    Raises OSError where the file cannot be looked at.
     """
     status = film.stat()
     content = [FORMAT, os.path.abspath(film), status.st_size, status.st_mtime_ns, settings]

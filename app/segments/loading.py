@@ -5,7 +5,8 @@ Models are loaded when the first film needs them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 
 from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
@@ -21,6 +22,36 @@ from extractors.files import sha256_of
 from extractors.shots.segment import SegmentOptions
 from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import CheckpointError, find_embedding
+
+
+@contextmanager
+def told_as_usage() -> Iterator[None]:
+    """Turns what is wrong with a command's captioner, weights or stream set into UsageError."""
+    try:
+        yield
+    except CaptionerUnknown as failure:  # which lists those that there are
+        raise UsageError(str(failure)) from failure
+    except JobFailure as failure:
+        raise UsageError(failure.advice) from failure
+    except (CheckpointError, UnknownStreamSet) as error:
+        raise UsageError(sentence(str(error))) from error
+
+
+def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> SegmentOptions:
+    """Reads how films are cut.
+
+    Args:
+        text: ``shots``, ``none``, ``auto`` or seconds.
+        shortest: seconds; a cut sooner than that after the last one is passed over.
+        longest: seconds; a longer shot is cut there.
+
+    Raises:
+        UsageError: the words mean nothing.
+    """
+    try:
+        return SegmentOptions.parse(text, shortest, longest)
+    except ValueError as error:
+        raise UsageError(sentence(str(error))) from error
 
 
 class LazyEngine:
@@ -45,10 +76,8 @@ class LazyEngine:
 
     @cached_property
     def _engine(self) -> Engine:
-        try:
+        with told_as_usage():
             return Engine(self._settings)
-        except UnknownStreamSet as error:
-            raise UsageError(sentence(str(error))) from error
 
 
 def load_film_captioner(
@@ -77,17 +106,11 @@ def load_film_captioner(
 
 def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:
     """Lists the captioner that will write, or its members, with digests, and what they look at."""
-    try:
+    with told_as_usage():
         choices = captioner_choices(settings)
         variants = dict.fromkeys((options, options.of_segments)) if choices.alone else ()
         names = dict.fromkeys(name for each in variants for name in choices.resolve(each).writers)
         infos = [*captioner_infos(settings.weights), *pretrained_infos(settings)]
-    except CaptionerUnknown as failure:  # which lists those that there are
-        raise UsageError(str(failure)) from failure
-    except JobFailure as failure:
-        raise UsageError(failure.advice) from failure
-    except CheckpointError as error:
-        raise UsageError(sentence(str(error))) from error
     digests = {info.name: info.weights_sha256 for info in infos}
     facts = [f"{name} {digests[name]}" for name in names]
     embedding = find_embedding(settings.weights)

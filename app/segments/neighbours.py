@@ -85,14 +85,9 @@ class JoinedSegment:
 
 
 def join_alike(segments: Sequence[KnownSegment], space: SemanticSpace | None) -> list[SegmentDocument]:
-    """Joins neighbours that are alike.
+    """Joins neighbours of one film that are alike, as far as ``space`` measures it.
 
-    Args:
-        segments: of one film, in their order.
-        space: what alikeness is measured in; None where there is none.
-
-    Returns:
-        Of each group the longest segment, lasting from the first one's start to the last one's end.
+    Returns of each group the longest segment, lasting from the first one's start to the last one's end.
     """
     captions = [segment.document.caption for segment in segments]
     sentences = space.sentences(captions) if space is not None and segments else [None] * len(segments)

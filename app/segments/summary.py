@@ -112,7 +112,7 @@ def _instant(request: DecodeRequest, time: float) -> DecodeRequest:
 
 
 def _as_a_clip(decoded: Sequence[Decoded]) -> Footage:
-    """Puts frames one behind the other, each in the middle of its second."""
+    """Puts frames one after the other, each in the middle of its second."""
     count = len(decoded)
     times = (np.arange(count, dtype=np.float64) + 0.5) * SECONDS_EACH
     pixels = np.concatenate([each.frames.pixels for each in decoded])

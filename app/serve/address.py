@@ -15,12 +15,7 @@ NAME = "address"
 
 @contextmanager
 def announce_address(data: Path, url: str) -> Iterator[None]:
-    """Writes the address into the data folder for as long as the block runs.
-
-    Args:
-        data: the data folder; made where it is missing.
-        url: of the API, as this machine reaches it.
-    """
+    """Writes the API's address on this machine into the data folder for as long as the block runs."""
     data.mkdir(parents=True, exist_ok=True)
     path = data / NAME
     with path.open("w") as file:

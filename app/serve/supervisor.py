@@ -174,7 +174,7 @@ class Supervisor:
         print(self._last_words(), flush=True)
 
     def _last_words(self) -> str:
-        """Returns how many jobs go on at the next start; the workers have handed back what they had."""
+        """Returns how many jobs continue at the next start; the workers have handed back what they had."""
         try:
             count = waiting(self._client, self._keys)
         except (QueueUnavailable, redis.RedisError):

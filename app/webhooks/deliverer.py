@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio.to_thread
 import structlog
@@ -46,11 +46,10 @@ class Schedule:
     wait: wait_base = wait_exponential(multiplier=5, exp_base=4, max=6 * 3600) + wait_random(0, 2)
 
     def pause_after(self, attempt: int, retry_after: float | None) -> float | None:
-        """Returns the seconds until the next attempt; None where there is none.
+        """Returns the seconds until the attempt after this one (counted from 1) that failed; None where there
+        is none.
 
-        Args:
-            attempt: number of the one that failed, from 1.
-            retry_after: seconds that the receiver asks for; more than a day is not granted.
+        Of the seconds that the receiver asks for no more than a day are granted.
         """
         if attempt >= self.attempts:
             return None
@@ -59,28 +58,17 @@ class Schedule:
         return max(self.wait(state), min(retry_after or 0.0, DAY))
 
 
+@dataclass(eq=False)
 class Deliverer:
-    """Delivers webhooks while it is entered, in an event loop.
+    """Delivers webhooks while it is entered, in an event loop."""
 
-    Args:
-        store: the deliveries.
-        jobs: the records of jobs; read in threads.
-        blobs: where long answers lie.
-        sender: sends; None where no secret is set up: ends are kept until there is one.
-        schedule: when is tried again.
-    """
+    store: DeliveryStore  #: the deliveries
+    jobs: Jobs  #: the records of jobs; read in threads
+    blobs: Blobs  #: where long answers lie
+    sender: Sender | None  #: sends; None where no secret is set up: ends are kept until there is one
+    schedule: Schedule = field(default_factory=Schedule)  #: when is tried again
 
-    def __init__(
-        self,
-        store: DeliveryStore,
-        jobs: Jobs,
-        blobs: Blobs,
-        sender: Sender | None,
-        schedule: Schedule | None = None,
-    ) -> None:
-        self.store, self.sender = store, sender
-        self._jobs, self._blobs = jobs, blobs
-        self._schedule = schedule or Schedule()
+    def __post_init__(self) -> None:
         self._under_way: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""  # that was logged last, and lasts
@@ -130,10 +118,10 @@ class Deliverer:
         """Reads the job that ended, and writes the message where it has a webhook."""
         state: State = ended.state  # type: ignore[assignment]
         try:
-            job = self._jobs.get(ended.job_id)
+            job = self.jobs.get(ended.job_id)
             if job is None or job.submission.webhook is None:
                 return None, None
-            return job, end_message(job, state, self._blobs)
+            return job, end_message(job, state, self.blobs)
         except JobError as error:
             if error.code == "record_unreadable":
                 log.error("no webhook: the job cannot be read", job=ended.job_id, reason=str(error))
@@ -165,5 +153,5 @@ class Deliverer:
     def _what_follows(self, begun: Begun, result: SendResult) -> tuple[DeliveryState, float]:
         if result.is_delivered:
             return "delivered", 0.0
-        pause = self._schedule.pause_after(begun.attempt, result.retry_after)
+        pause = self.schedule.pause_after(begun.attempt, result.retry_after)
         return ("failed", 0.0) if result.is_final or pause is None else ("pending", pause)

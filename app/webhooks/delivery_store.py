@@ -47,12 +47,9 @@ class Begun:
 
 
 class DeliveryStore:
-    """Reads and writes deliveries, in an event loop. Raises QueueUnavailable.
+    """Reads and writes deliveries, in an event loop; keeps those that are over ``keep_seconds``.
 
-    Args:
-        server: the connection to Redis.
-        keys: names in Redis.
-        keep_seconds: how long a delivery that is over is kept.
+    Raises QueueUnavailable.
     """
 
     def __init__(self, server: Redis, keys: Keys, keep_seconds: float) -> None:

@@ -35,12 +35,7 @@ class SendResult:
 
 
 class Sender:
-    """Sends signed requests to hosts that are allowed. Redirects are not followed, answers not read.
-
-    Args:
-        secrets: that sign.
-        hosts: which may be connected to.
-    """
+    """Sends signed requests to hosts that are allowed. Redirects are not followed, answers not read."""
 
     def __init__(self, secrets: Sequence[str], hosts: AllowedHosts) -> None:
         self._secrets, self._hosts = secrets, hosts
@@ -71,7 +66,7 @@ class Sender:
         except TimeoutError:
             return SendResult(_since(began), error=f"no answer within {SECONDS:g} seconds")
         except (httpx.HTTPError, OSError, ValueError) as error:
-            return SendResult(_since(began), error=_sentence(error))
+            return SendResult(_since(began), error=f"{type(error).__name__}: {error}"[:200])
         return _judged(response.status_code, response.headers, _since(began))
 
     async def close(self) -> None:
@@ -90,15 +85,7 @@ def _judged(status: int, headers: Mapping[str, str], seconds: float) -> SendResu
 
 
 def read_retry_after(text: str, now: float) -> float | None:
-    """Reads the seconds to wait from a Retry-After header, which has a number or a date.
-
-    Args:
-        text: the header's value.
-        now: seconds since 1970.
-
-    Returns:
-        None where it cannot be read.
-    """
+    """Reads Retry-After, a number or a date, as seconds from ``now`` (since 1970); None if unreadable."""
     if text.strip().isdecimal():
         return float(text.strip()[:9])
     try:
@@ -113,7 +100,3 @@ def _refused(began: float, reason: str) -> SendResult:
 
 def _since(began: float) -> float:
     return round(time.monotonic() - began, 3)
-
-
-def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]

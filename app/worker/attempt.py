@@ -172,7 +172,7 @@ class Attempt:
     contents: Contents = None  #: what is known of the video
     kept: KeptSegments | None = None  #: its finished segments, those of an earlier attempt at first
     fetched: float | None = None  #: seconds that fetching the video took; None where it was uploaded
-    stopped: Stop | None = None  #: why it is not to go on
+    stopped: Stop | None = None  #: why it is not to continue
     error: ReelwordError | None = None  #: why the job has failed
     clock: JobClock = field(default_factory=JobClock)
     turn: Turn = field(init=False)

@@ -27,12 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class FeatureReuse:
-    """Finds and keeps the features of a worker's jobs.
-
-    Args:
-        settings: of the cache, and which decoder reads videos.
-        blobs: where uploads lie.
-    """
+    """Finds and keeps the features of a worker's jobs."""
 
     def __init__(self, settings: Settings, blobs: Blobs) -> None:
         self._cache, self._blobs, self._decoder = FeatureCache(settings, blobs), blobs, settings.decoder
@@ -80,12 +75,7 @@ class FeatureReuse:
             attempt.contents = None
 
     def keep(self, clip: Clip, answer: EngineAnswer) -> None:
-        """Keeps what an answer was written from.
-
-        Args:
-            clip: that has been answered.
-            answer: has the packed streams, where they are to be kept.
-        """
+        """Keeps what an answer was written from, where it has the packed streams."""
         if clip.feature_key is not None and answer.packed_streams is not None:
             facts = clip.facts.model_copy(update={"timings": None})
             self._cache.keep(*clip.feature_key, KeptFeatures(facts, clip.stills, answer.packed_streams))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import redis
 import structlog
@@ -31,32 +32,20 @@ UNEXPECTED_PAUSE = 0.5  #: seconds before going on after an unexpected answer of
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class Intake:
-    """Takes jobs until ``stop``.
+    """Takes jobs until ``stop``."""
 
-    Args:
-        jobs: the records.
-        queue: that of this worker; no other thread uses it meanwhile.
-        blobs: where uploads lie; those of jobs that are refused are removed.
-        runner: gets the claims.
-        settings: how many jobs run together, and how often.
-        worker: its name.
-        between: is called before each look, for what comes round now and then.
-    """
+    jobs: Jobs  #: the records
+    queue: Queue  #: that of this worker; no other thread uses it meanwhile
+    blobs: Blobs  #: where uploads lie; those of jobs that are refused are removed
+    runner: JobRunner  #: gets the claims
+    settings: Settings  #: how many jobs run together, and how often
+    worker: str  #: its name
+    between: Callable[[], None]  #: is called before each look, for what comes round now and then
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        queue: Queue,
-        blobs: Blobs,
-        runner: JobRunner,
-        settings: Settings,
-        worker: str,
-        between: Callable[[], None],
-    ) -> None:
-        self._jobs, self._queue, self._blobs, self._runner = jobs, queue, blobs, runner
-        self._settings, self._worker, self._between = settings, worker, between
-        self._readers = settings.decoder_count
+    def __post_init__(self) -> None:
+        self._readers = self.settings.decoder_count
         self._pause = SHORTEST_PAUSE
         self._worked_at = time.monotonic()
         self._is_stopping = False
@@ -94,7 +83,7 @@ class Intake:
     def _take_all(self) -> None:
         while not self._is_stopping:
             try:
-                self._between()
+                self.between()
                 self._take()
             except QueueUnavailable as error:
                 log.warning("redis is away", reason=str(error))
@@ -103,22 +92,22 @@ class Intake:
                 log.exception("redis gave an unexpected answer; the worker continues")
                 time.sleep(UNEXPECTED_PAUSE)
             except Exception as error:
-                self._runner.hand.fail(error)
+                self.runner.hand.fail(error)
                 return
 
     def _take(self) -> None:
-        hand = self._runner.hand
+        hand = self.runner.hand
         moves, is_idle = hand.moves, len(hand) == hand.count("fetch")
         room = self._room(is_idle)
         if room == 0:
             hand.wait_for_move(moves, LONGEST_PAUSE)
-        elif self._begin(self._queue.take(room, is_ahead=not is_idle)):
+        elif self._begin(self.queue.take(room, is_ahead=not is_idle)):
             self._pause, self._worked_at = SHORTEST_PAUSE, time.monotonic()
         elif not is_idle:
             self._worked_at = time.monotonic()
             hand.wait_for_move(moves, self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        elif not len(hand) and self._runner.has_unmeasured and self._is_quiet:
+        elif not len(hand) and self.runner.has_unmeasured and self._is_quiet:
             self._let_main_thread_measure()
 
     @property
@@ -127,7 +116,7 @@ class Intake:
 
     def _room(self, is_idle: bool) -> int:
         """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""
-        hand, readers, batch = self._runner.hand, self._readers, self._settings.batch_jobs
+        hand, readers, batch = self.runner.hand, self._readers, self.settings.batch_jobs
         fetched = hand.count("fetch")
         if hand.has_last or hand.count("film") or fetched >= MOST_FETCHES:
             return 0
@@ -146,32 +135,32 @@ class Intake:
         claims = [self._claim(offer) for offer in offers if self._is_about_a_job(offer)]
         for offer, claim in claims:
             if isinstance(claim, Claim):
-                is_last = offer.is_recovered and 1 < self._settings.attempts <= claim.job.attempt
-                self._runner.begin(claim, is_last=is_last)
+                is_last = offer.is_recovered and 1 < self.settings.attempts <= claim.job.attempt
+                self.runner.begin(claim, is_last=is_last)
             else:
                 self._refuse(claim)
         return len(claims)
 
     def _claim(self, offer: Offer) -> tuple[Offer, Claim | Refusal]:
-        attempts = self._settings.attempts
+        attempts = self.settings.attempts
         cause = WorkerLost(f"The workers that ran the job fell silent, {attempts} times in all.")
-        claim = self._jobs.claim(
+        claim = self.jobs.claim(
             offer.job_id,
             offer.entry,
             offer.priority,
-            self._worker,
+            self.worker,
             cause=cause,
-            is_shared=self._settings.batch_jobs > 1,
+            is_shared=self.settings.batch_jobs > 1,
         )
         return offer, claim
 
     def _is_about_a_job(self, offer: Offer) -> bool:
         """Returns whether an entry names a job; one that does not becomes a dead letter."""
         if not offer.job_id:
-            self._jobs.bury("", offer.entry, offer.priority, "the entry names no job", offer.fields)
+            self.jobs.bury("", offer.entry, offer.priority, "the entry names no job", offer.fields)
         return bool(offer.job_id)
 
     def _refuse(self, refusal: Refusal) -> None:
         log.info("job not run", job=refusal.job_id, why=refusal.reason)
         if refusal.reason in ("canceled", "exhausted"):
-            remove_blob(self._blobs, f"uploads/{refusal.job_id}")
+            remove_blob(self.blobs, f"uploads/{refusal.job_id}")

@@ -1,6 +1,6 @@
 """Ends attempts on the record, with what they have found out in the blobs, or starts the next one.
 
-A job that shared the batch which died goes on within the attempt it had; one that was alone starts its next
+A job that shared the batch which died continues within the attempt it had; one that was alone starts its next
 attempt, or has failed where it had its last.
 """
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -42,45 +43,41 @@ ENDING_SECONDS = 60.0  #: that other threads have to let go of what is handed ba
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class JobRunner:
-    """Runs jobs with several decoders and one engine. The thread that calls ``turn`` has the engine.
+    """Runs jobs with several decoders and one engine. The thread that calls ``turn`` has the engine."""
 
-    Args:
-        jobs: the records.
-        blobs: where uploads and results lie.
-        decoders: read the videos, each in a thread of its own.
-        engine: captions them.
-        watch: keeps the leases meanwhile.
-        settings: limits of time and memory.
-        tracing: is told of each job's turn.
-    """
+    jobs: Jobs  #: the records
+    blobs: Blobs  #: where uploads and results lie
+    decoders: Sequence[Decoder]  #: read the videos, each in a thread of its own
+    engine: EngineProcess  #: captions them
+    watch: Watchdog  #: keeps the leases meanwhile
+    settings: Settings  #: limits of time and memory
+    tracing: Tracing = field(default_factory=Tracing)  #: is told of each job's turn
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        blobs: Blobs,
-        decoders: Sequence[Decoder],
-        engine: EngineProcess,
-        watch: Watchdog,
-        settings: Settings,
-        tracing: Tracing | None = None,
-    ) -> None:
-        self._watch, self._engine, self._settings = watch, engine, settings
-        self._tracing, self._blobs = tracing or Tracing(), blobs
+    def __post_init__(self) -> None:
         self._info: EngineInfo | None = None
         self._is_leaving = False
         self._taken: list[Attempt] = []  # in this turn
-        self.hand = JobsInHand(settings.read_ahead_bytes, self._let_go)
-        reuse = FeatureReuse(settings, blobs)
-        limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
-        keeps_uploads = settings.upload_seconds > 0
-        self._ends = JobEnds(jobs, blobs, watch, settings.job_seconds, keeps_uploads, reuse)
+        self.hand = JobsInHand(self.settings.read_ahead_bytes, self._let_go)
+        reuse = FeatureReuse(self.settings, self.blobs)
+        limits = Limits(seconds=self.settings.decode_seconds, memory=self.settings.decode_memory)
+        keeps_uploads = self.settings.upload_seconds > 0
+        self._ends = JobEnds(
+            self.jobs, self.blobs, self.watch, self.settings.job_seconds, keeps_uploads, reuse
+        )
         readers = [
-            VideoReader(decoder, blobs, watch, self._ends, reuse, self.hand, self._known_engine, limits)
-            for decoder in decoders
+            VideoReader(
+                decoder, self.blobs, self.watch, self._ends, reuse, self.hand, self._known_engine, limits
+            )
+            for decoder in self.decoders
         ]
-        self._ahead = ReadAhead(self.hand, readers, UrlFetches(blobs, watch, settings), self._ends)
-        self._films = FilmSegments(blobs, decoders[0], engine, watch, settings, limits)
+        self._ahead = ReadAhead(
+            self.hand, readers, UrlFetches(self.blobs, self.watch, self.settings), self._ends
+        )
+        self._films = FilmSegments(
+            self.blobs, self.decoders[0], self.engine, self.watch, self.settings, limits
+        )
         self._finishing = threading.Thread(target=self._finish_all, name="finish", daemon=True)
 
     def __enter__(self) -> Self:
@@ -97,7 +94,7 @@ class JobRunner:
 
     def start(self) -> None:
         """Has the engine ready, and each decoder its child. Raises EngineStartFailed."""
-        self._info = self._engine.start()
+        self._info = self.engine.start()
         self._ahead.wait_until_started()
 
     def leave(self) -> None:
@@ -107,7 +104,7 @@ class JobRunner:
     @property
     def has_unmeasured(self) -> bool:
         """Returns whether the engine has captioners whose seconds are not known yet."""
-        info = self._engine.info
+        info = self.engine.info
         return info is not None and bool(info.unmeasured)
 
     def _known_engine(self) -> EngineInfo:
@@ -116,32 +113,25 @@ class JobRunner:
         return self._info
 
     def begin(self, claim: Claim, *, is_last: bool = False) -> None:
-        """Takes a claimed job in hand; any thread may.
-
-        Args:
-            claim: the job.
-            is_last: whether no other job may be in hand meanwhile.
-        """
+        """Takes a claimed job in hand, in ``is_last`` with no other beside it; any thread may."""
         attempt = Attempt(claim, is_last=is_last)
-        self._watch.hold(attempt)
+        self.watch.hold(attempt)
         self._ahead.begin(attempt)
 
     def turn(self, patience: float) -> bool:
         """Captions what is ready, together; returns whether there was anything within ``patience`` seconds.
 
-        Raises:
-            QueueUnavailable: Redis stays away; the jobs run again once their leases lapse.
-            EngineStartFailed: the engine that died cannot be replaced; they are handed back.
-            Exception: any other error; they are handed back.
+        Raises QueueUnavailable where Redis stays away: the jobs run again once their leases lapse.
+        EngineStartFailed and any other error are raised once the jobs are handed back.
         """
         self._taken = []
-        if self._is_leaving and not self._engine.is_ready:
+        if self._is_leaving and not self.engine.is_ready:
             self.hand_back_all()
             self.hand.wait_for_move(self.hand.moves, patience)  # for what is being claimed at the moment
             return True
         try:
-            self._info = self._engine.start()
-            self._taken = self.hand.take_batch(self._settings.batch_jobs, patience)
+            self._info = self.engine.start()
+            self._taken = self.hand.take_batch(self.settings.batch_jobs, patience)
             batch = self._runnable(self._taken)
             if batch and batch[0].film is not None:
                 self._caption_film(batch[0], batch[0].film)
@@ -153,8 +143,8 @@ class JobRunner:
         return bool(self._taken)
 
     def hand_back_all(self) -> None:
-        """Leaves no job behind in a worker that cannot go on. Raises QueueUnavailable."""
-        self._watch.stop_all()
+        """Leaves no job in a worker that cannot continue. Raises QueueUnavailable."""
+        self.watch.stop_all()
         mine = [*self._taken, *self.hand.take_all()]
         try:
             for attempt in mine:
@@ -165,9 +155,7 @@ class JobRunner:
             self.hand.wait_until_empty(ENDING_SECONDS)
 
     def _runnable(self, taken: Sequence[Attempt]) -> list[Attempt]:
-        """Returns those that the engine can have: a stopped one ends, one that is not read goes to be
-        read.
-        """
+        """Returns those that the engine can have: a stopped one ends, one that is not read is put there."""
         runnable = []
         for attempt in taken:
             if self._ends.settle_if_stopped(attempt):
@@ -199,14 +187,14 @@ class JobRunner:
             for attempt in batch:
                 attempt.set_stage(stage, share)
 
-        self._engine.start()
+        self.engine.start()
         report("extract", 0.0)
         clips = [attempt.clip for attempt in batch]
         videos, options = [clip.video for clip in clips], [clip.options for clip in clips]
         keep = [place for place, clip in enumerate(clips) if clip.feature_key and not clip.is_cached]
         try:
-            with self._watch.guard(batch, self._engine.kill, self._settings.cancel_grace):
-                return self._engine.run(videos, options, report, keep)
+            with self.watch.guard(batch, self.engine.kill, self.settings.cancel_grace):
+                return self.engine.run(videos, options, report, keep)
         except EngineDied as death:
             log.warning("engine died", jobs=[attempt.claim.job.id for attempt in batch], how=str(death))
             return engine_failure(death)
@@ -214,7 +202,7 @@ class JobRunner:
             return engine_failure(fault)
 
     def _finish_all(self) -> None:
-        """Keeps results while the engine goes on: the store may be far away."""
+        """Keeps results while the engine works on: the store may be far away."""
         while (attempt := self.hand.take("finish")) is not None:
             move_on(attempt, self._finish, self.hand)
 
@@ -245,14 +233,14 @@ class JobRunner:
 
     def _read_film(self, film: Film, attempt: Attempt) -> None:
         """Captions the film's segments, and reads what sums it up."""
-        self._engine.start()
+        self.engine.start()
         attempt.set_stage("decode")
-        with self._blobs.local(attempt.claim.job.upload) as path:
+        with self.blobs.local(attempt.claim.job.upload) as path:
             self._films.caption(attempt, film, path)
 
     def _let_go(self, attempt: Attempt) -> None:
         """Ends the beats of a job that is out of hand, and tells of its turn."""
-        self._watch.release(attempt)
-        if self._tracing.is_on:
-            self._tracing.record(attempt.claim.job.submission.traceparent, spans_of(attempt))
+        self.watch.release(attempt)
+        if self.tracing.is_on:
+            self.tracing.record(attempt.claim.job.submission.traceparent, spans_of(attempt))
         attempt.close()

@@ -23,11 +23,10 @@ Place = Literal["fetch", "read", "caption", "film", "finish"]
 
 
 class JobsInHand:
-    """Holds attempts from the claim to their end. Any thread may call it.
+    """Holds attempts from the claim to their end, and at most so many bytes of frames that wait. Any thread
+    may call it.
 
-    Args:
-        most_bytes: of frames that wait; one job is always allowed.
-        on_end: is called with each attempt that has ended, by the thread that had it.
+    ``on_end`` is called with each attempt that has ended, by the thread that had it.
     """
 
     def __init__(self, most_bytes: int, on_end: Callable[[Attempt], None]) -> None:
@@ -89,18 +88,11 @@ class JobsInHand:
             return self._waiting[place].popleft() if self._waiting[place] else None
 
     def take_batch(self, most: int, patience: float) -> list[Attempt]:
-        """Waits for attempts to be captioned together.
+        """Waits ``patience`` seconds for attempts to be captioned together, ``most`` of them.
 
-        Args:
-            most: of them.
-            patience: seconds to wait for the first one, which then waits a moment for others, as long as
-                some are being read.
-
-        Returns:
-            Those that are ready; one that is alone by itself; a film where nothing else is in hand; none.
-
-        Raises:
-            BaseException: what another thread has met.
+        The first one waits a moment for others, as long as some are being read. Returns those that are ready;
+        one that is alone by itself; a film where nothing else is in hand; none. Raises what another thread
+        has met.
         """
         with self._changed:
             self._changed.wait_for(self._is_anything_ready, patience)

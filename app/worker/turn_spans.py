@@ -16,7 +16,7 @@ def spans_of(attempt: Attempt) -> list[FinishedSpan]:
         end,
         about | _outcome(attempt),
         children=_stages(attempt, end),
-        error=_fault(attempt),
+        error=None if attempt.error is None else f"{attempt.error.code}: {attempt.error}",
     )
     if attempt.turn.first_attempt > 1:
         return [turn]
@@ -49,7 +49,3 @@ def _end_of(attempt: Attempt) -> str:
     if attempt.stopped is not None:
         return attempt.stopped
     return "succeeded" if attempt.is_settled else "lost"
-
-
-def _fault(attempt: Attempt) -> str | None:
-    return None if attempt.error is None else f"{attempt.error.code}: {attempt.error}"

@@ -60,25 +60,16 @@ class _GuardedChild:
             attempt.stopped = attempt.stopped or "deadline"
 
 
+@dataclass(eq=False)
 class Watchdog:
-    """Renews the leases of attempts in hand, and can kill the children that work on those that it guards.
+    """Renews the leases of attempts in hand, and can kill the children that work on those that it guards."""
 
-    Args:
-        jobs: the records, on a connection of its own.
-        settings: times of leases, beats and jobs.
-        advertise: is called every two seconds.
-        show_life: is called at each beat, also while Redis is away.
-    """
+    jobs: Jobs  #: the records, on a connection of its own
+    settings: Settings  #: times of leases, beats and jobs
+    advertise: Callable[[], None]  #: is called every two seconds
+    show_life: Callable[[], None] = lambda: None  #: is called at each beat, also while Redis is away
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        settings: Settings,
-        advertise: Callable[[], None],
-        show_life: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._jobs, self._settings = jobs, settings
-        self._advertise, self._show_life = advertise, show_life
+    def __post_init__(self) -> None:
         self._guard = threading.RLock()
         self._held: dict[Attempt, tuple[Answer, KeptSegments | None]] = {}  # and what the record has of it
         self._children: list[_GuardedChild] = []
@@ -158,12 +149,12 @@ class Watchdog:
 
     def _watch(self) -> None:
         advertised = -ADVERTISE_SECONDS
-        while not self._over.wait(self._settings.beat_seconds):
+        while not self._over.wait(self.settings.beat_seconds):
             try:
-                self._show_life()
+                self.show_life()
                 self._tick()
                 if time.monotonic() - advertised >= ADVERTISE_SECONDS:
-                    self._advertise()
+                    self.advertise()
                     advertised = time.monotonic()
             except QueueUnavailable as error:
                 log.warning("no beat: redis is away", reason=str(error))
@@ -174,7 +165,7 @@ class Watchdog:
         with self._guard:
             # in this order, so that a child is killed in the tick in which its last attempt is stopped
             for child in self._children:
-                child.check_time(self._settings.job_seconds)
+                child.check_time(self.settings.job_seconds)
             self._check_leaving()
             for child in self._children:
                 child.kill_if_all_stopped()
@@ -186,7 +177,7 @@ class Watchdog:
         # by identity: facts are replaced, never changed, and writing the answer at every beat would be dear
         news = None if current[0] is reported[0] and current[1] is reported[1] else attempt.record()
         has_gained = attempt.film is not None and attempt.film.has_gained
-        pulse = self._jobs.beat(attempt.claim, attempt.stage, attempt.progress, news, has_gained=has_gained)
+        pulse = self.jobs.beat(attempt.claim, attempt.stage, attempt.progress, news, has_gained=has_gained)
         if pulse == "go":
             if attempt in self._held:
                 self._held[attempt] = current
@@ -194,7 +185,7 @@ class Watchdog:
         attempt.stopped = pulse
         log.info("job stopped", job=attempt.claim.job.id, why=pulse, stage=attempt.stage)
         if pulse == "canceled":  # recorded at once: the child may take its grace to end
-            self._jobs.stop(attempt.claim)
+            self.jobs.stop(attempt.claim)
 
     def _check_leaving(self) -> None:
         if self._leave_at is not None and time.monotonic() >= self._leave_at:

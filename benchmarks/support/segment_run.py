@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from app.documents.job import Answer
+from app.documents.segments import SegmentDocument
 from app.errors import JobFailure
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionOptions
@@ -55,15 +56,12 @@ def main(film: Path, data: Path, captions: str, shortest: float) -> None:
     captioner = _captioner(data, captions == "captions", shortest)
     kept = len(captioner.known(film))
     loaded = time.perf_counter()
-    reading = captioner.caption(film)
-    while True:
-        try:
-            segment = next(reading)
-        except StopIteration as end:
-            document = end.value.model_dump(mode="json")
-            break
+
+    def show(segment: SegmentDocument) -> None:
         line = {"seconds": time.perf_counter() - loaded, "start": segment.start, "caption": segment.caption}
         print(json.dumps(line), flush=True)
+
+    document = captioner.caption(film, show).model_dump(mode="json")
     print(json.dumps({"loaded": loaded - began, "known": kept, "document": document}), flush=True)
 
 

@@ -7,17 +7,20 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 from httpx_sse import connect_sse
 from tenacity import Retrying
 
-from reelword import calls, event_stream
+from reelword import calls, event_stream, exchanges
 from reelword.calls import Call, CaptionsKind, Options, Video
-from reelword.documents import Attention, Batch, Event, Job, JobPage, JobSummary, Models
-from reelword.errors import JobFailed, NotFinished, Refused, Unreachable
-from reelword.retries import TryAgain, check, policy
+from reelword.documents import Attention, Batch, Event, Job, JobSummary, Models
+from reelword.errors import Unreachable
+from reelword.exchanges import Exchange, Pause, id_of, read, read_job, send
+from reelword.retries import TryAgain, check, policy, refuse
+
+Value = TypeVar("Value")
 
 
 class Client:
@@ -68,12 +71,9 @@ class Client:
 
         Raises:
             JobFailed: the job ended without a caption.
-            NotFinished: it was not over in time, and goes on.
+            NotFinished: it was not over in time, and continues.
         """
-        job = self.wait(self.submit(video, **options), timeout=timeout)
-        if job.state != "succeeded":
-            raise JobFailed(job)
-        return job
+        return self._run(exchanges.caption(video, options, timeout))
 
     def submit(self, video: Video, *, idempotency_key: str | None = None, **options: Unpack[Options]) -> Job:
         """Sends a video and returns its job, which waits or runs.
@@ -83,65 +83,52 @@ class Client:
             idempotency_key: names the request: sent again, it is the same job. Random by default.
             options: of the job.
         """
-        return self._job(self._send(calls.submit(video, options, idempotency_key)))
+        return self._run(read_job(calls.submit(video, options, idempotency_key)))
 
     def job(self, job: Job | str) -> Job:
         """Reads a job."""
-        return self._job(self._send(calls.job(_id(job))))
+        return self._run(read_job(calls.job(id_of(job))))
 
     def wait(self, job: Job | str, *, timeout: float | None = None) -> Job:
         """Waits until a job is over, failed or not; the service answers when it changes, so none is polled.
 
         Raises NotFinished after ``timeout`` seconds.
         """
-        began = time.monotonic()
-        current = self.job(job) if isinstance(job, str) or job.etag is None else job
-        while not current.is_over:
-            left = event_stream.seconds_left(began, timeout)
-            if left <= 0:
-                raise NotFinished(current, timeout or 0.0)
-            response = self._send(calls.job(current.id, current.etag, min(left, calls.LONG_POLL)))
-            current = current if response.status_code == 304 else self._job(response)
-            if current.etag is None:  # a service that holds no requests
-                time.sleep(min(left, event_stream.POLL_SECONDS))
-        return current
+        return self._run(exchanges.wait(job, timeout))
 
     def events(self, job: Job | str, *, after: str | None = None) -> Iterator[Event]:
-        """Yields a job's events as they happen, to its end; goes on where a connection broke.
+        """Yields a job's events as they happen, to its end; resumes where a connection broke.
 
         Args:
             job: or its id.
-            after: id of an event: those behind it.
+            after: id of an event: those after it.
         """
-        call = calls.job_part(_id(job), "events")
-        breaks = event_stream.Breaks(self._attempts)
+        following = event_stream.Following(self._attempts, after)
+        path = calls.job_part(id_of(job), "events").path
         while True:
-            headers = {} if after is None else {"Last-Event-ID": after}
             try:
-                with connect_sse(self._http, "GET", call.path, headers=headers) as source:
+                with connect_sse(self._http, "GET", path, headers=following.headers) as source:
                     if source.response.is_error:
                         source.response.read()
-                    _refuse(check(source.response))
+                    refuse(check(source.response))
                     for sent in source.iter_sse():
-                        breaks.reset()
-                        event = event_stream.read(sent)
-                        after = event.id or after
+                        event = following.take(sent)
                         yield event
                         if event.kind == "end":
                             return
             except (httpx.TransportError, TryAgain) as error:
-                breaks.count(error)
-            time.sleep(breaks.pause)
+                following.note_break(error)
+            time.sleep(following.pause)
 
     def recaption(
         self, job: Job | str, *, idempotency_key: str | None = None, **options: Unpack[Options]
     ) -> Job:
         """Captions the film of a job again, by another captioner or other options."""
-        return self._job(self._send(calls.recaption(_id(job), options, idempotency_key)))
+        return self._run(read_job(calls.recaption(id_of(job), options, idempotency_key)))
 
     def cancel(self, job: Job | str) -> Job:
         """Cancels a job; deletes the result of one that is over."""
-        return self._job(self._send(calls.cancel(_id(job))))
+        return self._run(read_job(calls.cancel(id_of(job))))
 
     def jobs(self, **filters: Any) -> Iterator[JobSummary]:
         """Yields jobs, newest first, a page at a time.
@@ -150,69 +137,69 @@ class Client:
         """
         cursor: str | None = None
         while True:
-            page = JobPage.model_validate(self._send(calls.jobs(filters, cursor)).json())
+            page = self._run(exchanges.page_of_jobs(filters, cursor))
             yield from page.jobs
-            cursor = page.next
-            if cursor is None:
+            if (cursor := page.next) is None:
                 return
 
     def batch(
         self, videos: Iterable[Video], *, idempotency_key: str | None = None, **options: Unpack[Options]
     ) -> Batch:
         """Sends many videos with the same options; all are accepted, or none."""
-        return Batch.model_validate(self._send(calls.submit_batch(videos, options, idempotency_key)).json())
+        return self._run(exchanges.submit_batch(videos, options, idempotency_key))
 
     def get_batch(self, batch: Batch | str) -> Batch:
         """Reads a batch."""
-        return Batch.model_validate(self._send(calls.batch(_id(batch))).json())
+        return self._run(read(Batch, calls.batch(id_of(batch))))
 
     def cancel_batch(self, batch: Batch | str) -> Batch:
         """Cancels those jobs of a batch that are not over."""
-        return Batch.model_validate(self._send(calls.cancel_batch(_id(batch))).json())
+        return self._run(read(Batch, calls.cancel_batch(id_of(batch))))
 
     def wait_batch(self, batch: Batch | str, *, timeout: float | None = None) -> Iterator[Job]:
         """Waits until all jobs of a batch are over, then yields them. Raises TimeoutError."""
-        began = time.monotonic()
-        while not (current := self.get_batch(batch)).is_over:
-            left = event_stream.seconds_left(began, timeout)
-            if left <= 0:
-                raise TimeoutError(f"Batch {current.id} is not over after {timeout:g} seconds.")
-            time.sleep(min(left, event_stream.POLL_SECONDS))
-        yield from self.batch_results(current)
+        yield from self.batch_results(self._run(exchanges.wait_batch(batch, timeout)))
 
     def batch_results(self, batch: Batch | str) -> Iterator[Job]:
         """Yields the jobs of a batch that are over."""
-        call = calls.batch_results(_id(batch))
-        with self._http.stream("GET", call.path) as response:
+        with self._http.stream("GET", calls.batch_results(id_of(batch)).path) as response:
             if response.is_error:
                 response.read()
-            _refuse(response)
+            refuse(response)
             for line in response.iter_lines():
                 if line.strip():
                     yield Job.model_validate(json.loads(line))
 
     def models(self) -> Models:
         """Lists the captioners that live workers have, and the options."""
-        return Models.model_validate(self._send(calls.models()).json())
+        return self._run(read(Models, calls.models()))
 
     def attention(self, job: Job | str) -> Attention:
         """Returns where the captioner looked for each word."""
-        return Attention.model_validate(self._send(calls.job_part(_id(job), "attention")).json())
+        return self._run(read(Attention, calls.job_part(id_of(job), "attention")))
 
     def attention_png(self, job: Job | str) -> bytes:
         """Draws the same as a picture."""
-        return self._send(calls.job_part(_id(job), "attention.png")).content
+        return self._run(send(calls.job_part(id_of(job), "attention.png"))).content
 
     def captions(self, job: Job | str, kind: CaptionsKind = "vtt") -> str:
         """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON."""
-        return self._send(calls.job_part(_id(job), f"captions.{kind}")).text
+        return self._run(send(calls.job_part(id_of(job), f"captions.{kind}"))).text
 
-    def _job(self, response: httpx.Response) -> Job:
-        """Reads a job; an answer to an upload names it only, and is asked for."""
-        document = response.json()
-        if response.status_code == 202 and "progress" not in document:
-            return self.job(document["id"])
-        return Job.model_validate({**document, "etag": response.headers.get("ETag")})
+    def _run(self, exchange: Exchange[Value]) -> Value:
+        """Sends what an exchange yields, and returns what it comes to."""
+        answer: httpx.Response | None = None
+        while True:
+            try:
+                step = exchange.send(answer)
+            except StopIteration as end:
+                value: Value = end.value
+                return value
+            if isinstance(step, Pause):
+                time.sleep(step.seconds)
+                answer = None
+            else:
+                answer = self._send(step)
 
     def _send(self, call: Call) -> httpx.Response:
         attempts = self._attempts if call.is_repeatable else 1
@@ -224,14 +211,4 @@ class Client:
             response = refusal.response
         except httpx.TransportError as error:
             raise Unreachable(f"{self._http.base_url} does not answer: {error!r}") from error
-        return _refuse(response)
-
-
-def _refuse(response: httpx.Response) -> httpx.Response:
-    if response.is_error:
-        raise Refused(response)
-    return response
-
-
-def _id(thing: Job | Batch | str) -> str:
-    return thing if isinstance(thing, str) else thing.id
+        return refuse(response)

@@ -1,10 +1,8 @@
-"""Reads server-sent events, and decides how a reader resumes after its connection broke."""
+"""Follows a job's events: which one came last, and when a stream that broke resumes."""
 
 from __future__ import annotations
 
 import json
-import math
-import time
 
 import httpx
 from httpx_sse import ServerSentEvent
@@ -13,37 +11,34 @@ from reelword.documents import Event
 from reelword.errors import Refused, Unreachable
 from reelword.retries import TryAgain
 
-POLL_SECONDS = 1.0  #: between two looks, where the service does not hold requests
 
+class Following:
+    """Follows one job over as many connections as it takes; at most so many may break in a row."""
 
-def read(sent: ServerSentEvent) -> Event:
-    """Makes an Event of what was sent."""
-    return Event(kind=sent.event, id=sent.id or None, data=json.loads(sent.data or "{}"))
+    def __init__(self, most_breaks: int, after: str | None) -> None:
+        self._most, self._breaks, self._after = most_breaks, 0, after
 
-
-def seconds_left(began: float, timeout: float | None) -> float:
-    """Counts what is left of ``timeout`` seconds since ``began`` (of time.monotonic); None has no end."""
-    return math.inf if timeout is None else began + timeout - time.monotonic()
-
-
-class Breaks:
-    """Counts connections that broke in a row. pause: seconds before the next one is opened."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._count = most, 0
+    @property
+    def headers(self) -> dict[str, str]:
+        """Makes the headers of the next connection: it resumes after the last event."""
+        return {} if self._after is None else {"Last-Event-ID": self._after}
 
     @property
     def pause(self) -> float:
-        return float(min(0.2 * 2**self._count, 10.0))
+        """Returns the seconds before the next connection is opened."""
+        return float(min(0.2 * 2**self._breaks, 10.0))
 
-    def reset(self) -> None:
-        self._count = 0
+    def take(self, sent: ServerSentEvent) -> Event:
+        """Reads an event that was sent."""
+        event = Event(kind=sent.event, id=sent.id or None, data=json.loads(sent.data or "{}"))
+        self._breaks, self._after = 0, event.id or self._after
+        return event
 
-    def count(self, error: httpx.TransportError | TryAgain) -> None:
-        """Notes one. Raises Unreachable, or Refused where the service refused last, after too many."""
-        self._count += 1
-        if self._count < self._most:
+    def note_break(self, error: httpx.TransportError | TryAgain) -> None:
+        """Counts a connection that broke. Raises Unreachable, or what the service refused, after too many."""
+        self._breaks += 1
+        if self._breaks < self._most:
             return
         if isinstance(error, TryAgain):
             raise Refused(error.response) from error
-        raise Unreachable(f"The service's events broke off {self._count} times: {error!r}") from error
+        raise Unreachable(f"The service's events broke off {self._breaks} times: {error!r}") from error

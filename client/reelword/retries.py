@@ -5,6 +5,8 @@ from __future__ import annotations
 import httpx
 from tenacity import RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from reelword.errors import Refused
+
 LONGEST_PAUSE = 30.0  #: seconds, whatever a service asks for
 #: The service is busy, restarts, or still receives the first request of the same key.
 AGAIN = frozenset({408, 409, 425, 429, 502, 503, 504})
@@ -25,6 +27,13 @@ def check(response: httpx.Response) -> httpx.Response:
     if response.status_code == 409 and "idempotency_in_progress" not in response.text:
         return response
     raise TryAgain(response)
+
+
+def refuse(response: httpx.Response) -> httpx.Response:
+    """Passes an answer on. Raises Refused for one that refuses."""
+    if response.is_error:
+        raise Refused(response)
+    return response
 
 
 def _is_worth_it(error: BaseException) -> bool:

@@ -18,10 +18,10 @@ from itertools import pairwise
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from app.api.problems import RequestError
 from app.api.receiving.bodies import CaptionForm
 from app.api.receiving.form import MultipartForm, boundary_of
 from app.api.receiving.upload import VideoSink
+from app.api.refusals import RequestError
 from app.jobs.options import FORM_FIELDS
 
 CONTENT_TYPE = "multipart/form-data; boundary=b0"

@@ -21,11 +21,3 @@ def test_each_leaf_is_complete(leaf: type[errors.JobError]) -> None:
         "message": "It happened.",
         "hint": leaf.hint,
     }
-
-
-def test_the_tree_is_drawn_in_the_docstring() -> None:
-    assert errors.__doc__ is not None
-    for leaf in LEAVES:
-        line = next(line for line in errors.__doc__.splitlines() if f" {leaf.__name__} " in line)
-        assert line.split(leaf.__name__)[1].split()[:2] == [leaf.code, str(leaf.status)]
-    assert len({leaf.code for leaf in LEAVES}) == len(LEAVES)

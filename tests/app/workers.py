@@ -22,7 +22,7 @@ from app.jobs.options import CaptionOptions
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 
-PROGRAM = "from app.cli.service.worker import worker; worker()"
+PROGRAM = "from app.cli.service.run import worker; worker()"
 
 
 class Service:

@@ -31,7 +31,7 @@ EXPLAINED_ELSEWHERE = {
     "app.cli.service.keys.add",
     "app.cli.videos.caption.caption",
     "app.cli.videos.search.search",
-    "app.pipeline.caption_plan.caption",
+    "app.pipeline.loaded_captioners.caption",
     "app.segments.loading.describe_and_caption",
     "app.worker.reading.film_segments.describe_and_caption",
     "app.cli.training.train.train",

@@ -1,56 +1,24 @@
-"""Makes a job of what a request has brought: its file becomes a blob, what it asks for a record.
-
-A request that is sent again with its ``Idempotency-Key`` is answered by the job of the first one.
-"""
+"""Makes a job of what a request has brought: its file becomes a blob, what it asks for a record."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, TypeVar
+from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-import anyio
-import anyio.to_thread
-from fastapi import Header
-
-from app.api import problems
+from app.api import refusals
+from app.api.accepting.repeated_request import RepeatedRequest
 from app.api.dependencies import ApiDependencies, Caller
 from app.api.receiving.fields import CaptionRequest
 from app.api.receiving.upload import Upload, displayable
 from app.errors import QueueUnavailable
 from app.jobs.blobs import BlobMissingError
-from app.jobs.idempotency import (
-    RENEW_SECONDS,
-    IdempotencyKeys,
-    KeptAnswer,
-    KeyTaken,
-    Reservation,
-    fingerprint_of,
-)
+from app.jobs.idempotency import Reservation, fingerprint_of
 from app.jobs.job import Job, Submission
 from app.jobs.options import CaptionOptions
-
-REPLAYED = {
-    "Idempotency-Replayed": {
-        "description": "`true` where the answer is that of an earlier request with the same key.",
-        "schema": {"type": "string", "enum": ["true"]},
-    }
-}
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        max_length=255,
-        pattern=r"^[!-~]([ -~]*[!-~])?$",
-        description="Any text of the client's own, e.g. a UUID. Sent again with it, the same request is "
-        "answered by the first one's job, as long as that job's result is kept.",
-    ),
-]
-Held = Reservation | KeptAnswer | None
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -61,26 +29,22 @@ class Acceptance:
     caller: Caller  #: who sends them
 
     def accept_once(
-        self, request: CaptionRequest, upload: Upload, key: str, key_state: Held
+        self, request: CaptionRequest, upload: Upload, repeated: RepeatedRequest
     ) -> tuple[Job, bool]:
         """Makes a job, or finds the one that an earlier request with the same idempotency key has made.
 
         Args:
             request: what is asked for.
             upload: the file, or none where the worker is to fetch one.
-            key: as the client sent it, empty for none.
-            key_state: the key's reservation, or what it stands for.
+            repeated: the request's key.
 
         Returns:
             The job, and whether it is an earlier one's.
 
         Raises:
-            RequestError, QueueError: as ``make_once`` and ``accept``.
+            RequestError, QueueError: as ``RepeatedRequest.make_once`` and ``accept``.
         """
-        return make_once(
-            self.service,
-            self.caller,
-            (key, key_state),
+        return repeated.make_once(
             lambda: fingerprint_of([as_told(request), upload.sha256]),
             lambda reservation: self.accept(request, upload, reservation),
             self.service.jobs.get,
@@ -124,7 +88,7 @@ class Acceptance:
             except BlobMissingError as error:
                 has_features = sha256 is not None and self.service.features.has(sha256)
                 if earlier.state != "succeeded" or not has_features:
-                    raise problems.UploadGone(f"The video of job {earlier.id} is not kept.") from error
+                    raise refusals.UploadGone(f"The video of job {earlier.id} is not kept.") from error
 
         submission = request.submission.model_copy(update={"sha256": sha256, "recaption_of": earlier.id})
         return self._submit(request, submission, earlier.filename, place)
@@ -162,123 +126,6 @@ class Acceptance:
             raise
 
 
-def make_once(
-    service: ApiDependencies,
-    caller: Caller,
-    idempotency: tuple[str, Held],
-    fingerprint: Callable[[], str],
-    make: Callable[[Reservation | None], Made],
-    find: Callable[[str], Made | None],
-) -> tuple[Made, bool]:
-    """Makes what a request asks for, or finds what an earlier one with the same idempotency key has made.
-
-    Args:
-        service: what routes need.
-        caller: who sends the request.
-        idempotency: the key as the client sent it, empty for none, and its reservation, or what it stands
-            for.
-        fingerprint: names all that the request has and brings.
-        make: makes it, for which the reservation stands from then on.
-        find: finds what is there by its id.
-
-    Returns:
-        What was asked for, and whether it is an earlier request's.
-
-    Raises:
-        IdempotencyMismatch: the earlier request was another.
-        IdempotencyInProgress: another request with the key has overtaken this one.
-    """
-    key, key_state = idempotency
-    if key_state is None:
-        return make(None), False
-    digest = fingerprint()
-    if isinstance(key_state, Reservation):
-        try:
-            return make(key_state.of(digest)), False
-        except KeyTaken:
-            key_state = reserve(service, key, caller.owner)
-    if isinstance(key_state, KeptAnswer):
-        check_same(key_state, digest)
-        if (earlier := find(key_state.id)) is not None:
-            return earlier, True
-    raise problems.IdempotencyInProgress
-
-
-@asynccontextmanager
-async def reserved(service: ApiDependencies, key: str | None, owner: str | None) -> AsyncIterator[Held]:
-    """Holds a key while a request comes in, and frees it again where nothing comes of that.
-
-    Args:
-        service: what routes need.
-        key: as the client sent it, None where it sent none.
-        owner: id of the key of the API that it sent.
-
-    Yields:
-        The reservation, or what the key stands for already; None without a key.
-
-    Raises:
-        IdempotencyInProgress: the first request with the key still comes in.
-    """
-    key_state: Held = None
-    if key is not None:
-        key_state = await anyio.to_thread.run_sync(reserve, service, key, owner)
-    try:
-        yield key_state
-    except BaseException as error:
-        # Of a job that was made and of which Redis could not tell, the key is the only trace.
-        if isinstance(key_state, Reservation) and not isinstance(error, QueueUnavailable):
-            with anyio.CancelScope(shield=True), suppress(QueueUnavailable):
-                await anyio.to_thread.run_sync(_keys(service).release, key_state)
-        raise
-
-
-def reserve(service: ApiDependencies, key: str, owner: str | None) -> Reservation | KeptAnswer:
-    """Reserves a key, or finds what it stands for.
-
-    Args:
-        service: what routes need.
-        key: as the client sent it.
-        owner: id of the key of the API that it sent.
-
-    Raises:
-        IdempotencyInProgress: another request holds it.
-    """
-    key_state = _keys(service).reserve(key, owner)
-    if key_state is None:
-        raise problems.IdempotencyInProgress
-    return key_state
-
-
-def check_same(kept: KeptAnswer, fingerprint: str) -> None:
-    """Raises IdempotencyMismatch where a key's first request asked for something else."""
-    if kept.fingerprint != fingerprint:
-        raise problems.IdempotencyMismatch(
-            "The first request with this key had another video or other fields."
-        )
-
-
-async def renewed(
-    service: ApiDependencies, key_state: Held, body: AsyncIterator[bytes]
-) -> AsyncIterator[bytes]:
-    """Passes a body on, and keeps the key reserved as long as it comes.
-
-    Args:
-        service: what routes need.
-        key_state: the reservation; anything else needs no renewal.
-        body: the request's bytes as they arrive.
-    """
-    renewed_at = anyio.current_time()
-    async for piece in body:
-        if isinstance(key_state, Reservation) and anyio.current_time() - renewed_at > RENEW_SECONDS:
-            await anyio.to_thread.run_sync(_keys(service).renew, key_state)
-            renewed_at = anyio.current_time()
-        yield piece
-
-
-def _keys(service: ApiDependencies) -> IdempotencyKeys:
-    return IdempotencyKeys(service.jobs.server, service.jobs.keys)
-
-
 def as_told(request: CaptionRequest) -> dict[str, Any]:
     """Lists all that a request has beside its video, for comparing two."""
     return {
@@ -288,12 +135,31 @@ def as_told(request: CaptionRequest) -> dict[str, Any]:
     }
 
 
+def check_room(service: ApiDependencies, caller: Caller, announced: int, most: int) -> None:
+    """Refuses jobs that could not be kept, before a body is read.
+
+    Args:
+        service: what routes need.
+        caller: who sends them.
+        announced: bytes of the body, as its header has it.
+        most: that are taken; a larger body is refused for its size in a moment.
+
+    Raises:
+        StorageFull, BacklogFull, TooManyJobs: there is no room on the disk, in the queue, or for the caller.
+    """
+    if announced <= most:
+        service.room.check(announced)
+    if service.waiting() >= service.settings.max_backlog:
+        raise refusals.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
+    service.jobs.check_concurrency(caller.owner, caller.limits)
+
+
 def check_submission(service: ApiDependencies, submission: Submission) -> None:
     """Checks a job's fields beside its options. Raises UrlNotSupported, WebhooksOff."""
     if submission.source_url is not None and service.settings.urls == "off":
-        raise problems.UrlNotSupported("The request has a url.")
+        raise refusals.UrlNotSupported("The request has a url.")
     if submission.webhook is not None and service.webhooks.sender is None:
-        raise problems.WebhooksOff("The request has a webhook.")
+        raise refusals.WebhooksOff("The request has a webhook.")
 
 
 def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:

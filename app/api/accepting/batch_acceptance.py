@@ -13,15 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from app.api import problems
+from app.api import refusals
 from app.api.accepting.acceptance import (
-    Held,
     as_told,
     check_submission,
     choose_captioner,
     filename_of,
-    make_once,
 )
+from app.api.accepting.repeated_request import RepeatedRequest
 from app.api.dependencies import ApiDependencies, Caller
 from app.api.receiving.batch_body import BatchUpload
 from app.api.receiving.fields import CaptionRequest, read_request
@@ -40,45 +39,25 @@ class BatchAcceptance:
     service: ApiDependencies  #: what routes need
     caller: Caller  #: who sends them
 
-    def accept_once(self, upload: BatchUpload, key: str, key_state: Held) -> tuple[JobBatch, bool]:
+    def accept_once(self, upload: BatchUpload, repeated: RepeatedRequest) -> tuple[JobBatch, bool]:
         """Makes a batch, or finds the one that an earlier request with the same idempotency key has made.
 
-        Args:
-            upload: what came.
-            key: as the client sent it, empty for none.
-            key_state: the key's reservation, or what it stands for.
-
-        Returns:
-            The batch, and whether it is an earlier one's.
-
-        Raises:
-            RequestError, QueueError: as ``make_once`` and ``accept``.
+        Returns it, and whether it is an earlier one's. Raises what ``make_once`` and ``accept`` raise.
         """
 
         def fingerprint() -> str:
             pairs = zip(_read(upload), upload.items, strict=True)
             return fingerprint_of([[as_told(request), item.sha256] for request, item in pairs])
 
-        return make_once(
-            self.service,
-            self.caller,
-            (key, key_state),
-            fingerprint,
-            lambda reservation: self.accept(upload, reservation),
-            self.service.batches.get,
+        return repeated.make_once(
+            fingerprint, lambda reservation: self.accept(upload, reservation), self.service.batches.get
         )
 
     def accept(self, upload: BatchUpload, reservation: Reservation | None = None) -> JobBatch:
         """Makes blobs of a batch's files and jobs of all of it; where that fails, nothing is left.
 
-        Args:
-            upload: what came.
-            reservation: the idempotency key that stands for the batch from now on.
-
-        Raises:
-            RequestError: leaves of it, where one of the videos cannot be taken as asked.
-            QueueError: leaves of it, where the jobs cannot be kept.
-            KeyTaken: the key stands for something else.
+        Raises leaves of RequestError and QueueError, and KeyTaken where the reserved key stands for something
+        else.
         """
         service, requests = self.service, _read(upload)
         for request in requests:
@@ -127,7 +106,7 @@ def _read(upload: BatchUpload) -> list[CaptionRequest]:
 def _check_backlog(service: ApiDependencies, items: int) -> None:
     limit, waiting = service.settings.max_backlog, service.waiting()
     if waiting + items > limit:
-        raise problems.BacklogFull(f"{waiting} jobs are waiting, and {items} more make more than {limit}.")
+        raise refusals.BacklogFull(f"{waiting} jobs are waiting, and {items} more make more than {limit}.")
 
 
 def _new_job(

@@ -122,12 +122,7 @@ class FollowedJob:
 
 
 class JobChanges:
-    """Reads changes, in an event loop. Raises QueueUnavailable.
-
-    Args:
-        server: the connection to Redis.
-        keys: names in Redis.
-    """
+    """Reads changes, in an event loop. Raises QueueUnavailable."""
 
     def __init__(self, server: Redis, keys: Keys) -> None:
         self._server, self._keys = server, keys
@@ -180,19 +175,17 @@ class JobChanges:
         return dict(zip(job_ids, states, strict=True))
 
 
+@dataclass(eq=False)
 class EventReader:
-    """Follows jobs for many clients. Enter it in the event loop that they are in.
+    """Follows jobs for many clients. Enter it in the event loop that they are in."""
 
-    Args:
-        server: the connection to Redis; it is closed at the end.
-        keys: names in Redis.
-        positions: where jobs stand in the queue.
-        most: clients that may follow at once.
-    """
+    server: Redis  #: the connection to Redis; it is closed at the end
+    keys: Keys  #: names in Redis
+    positions: QueuePositions  #: where jobs stand in the queue
+    most: int  #: clients that may follow at once
 
-    def __init__(self, server: Redis, keys: Keys, positions: QueuePositions, most: int) -> None:
-        self.changes = JobChanges(server, keys)
-        self._server, self._positions, self._most = server, positions, most
+    def __post_init__(self) -> None:
+        self.changes = JobChanges(self.server, self.keys)
         self._followed: dict[str, FollowedJob] = {}
         self._has_work = asyncio.Event()
         self.closing = anyio.Event()  # set when the server is stopped: those who follow are to end
@@ -200,7 +193,7 @@ class EventReader:
 
     @property
     def is_full(self) -> bool:
-        return sum(each.followers for each in self._followed.values()) >= self._most
+        return sum(each.followers for each in self._followed.values()) >= self.most
 
     async def __aenter__(self) -> EventReader:
         works = ((self._read, 0.0), (self._place, PLACES_SECONDS), (self._look_after, RECORDS_SECONDS))
@@ -215,7 +208,7 @@ class EventReader:
 
     async def __aexit__(self, *exception: object) -> None:
         await end_tasks(self._tasks)
-        await self._server.aclose()
+        await self.server.aclose()
 
     @asynccontextmanager
     async def follow(self, job: Job, last: str, *, has_place: bool = True) -> AsyncIterator[FollowedJob]:
@@ -298,7 +291,7 @@ class EventReader:
     async def _place(self) -> None:
         queued = [each for each in self._followed.values() if each.is_queued and each.has_place]
         if queued:
-            snapshot = await anyio.to_thread.run_sync(self._positions.snapshot)
+            snapshot = await anyio.to_thread.run_sync(self.positions.snapshot)
             for each in queued:
                 if each.is_queued:
                     each.move(snapshot.position_of(each.job))

@@ -8,6 +8,7 @@ A client without an id, or with one that is kept no more, is sent the present st
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import anyio.to_thread
 import redis
@@ -29,42 +30,29 @@ ALL = 10**9  #: more segments than any film has
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class JobEvents:
-    """Sends one client the events of a job.
+    """Sends one client the events of a job."""
 
-    Args:
-        reader: reads what is new.
-        positions: where jobs stand in the queue.
-        blobs: where segments and long answers lie.
-        job: as it stands.
-        last: id of the change that it stands at.
-        after: the event behind which the client goes on; None: from the present.
-    """
+    reader: EventReader  #: reads what is new
+    positions: QueuePositions  #: where jobs stand in the queue
+    blobs: Blobs  #: where segments and long answers lie
+    job: Job  #: as it stands
+    last: str  #: id of the change that it stands at
+    after: EventId | None  #: the event after which the client resumes; None: from the present
 
-    def __init__(
-        self,
-        reader: EventReader,
-        positions: QueuePositions,
-        blobs: Blobs,
-        job: Job,
-        last: str,
-        after: EventId | None,
-    ) -> None:
-        self._reader, self._positions, self._blobs = reader, positions, blobs
-        self._job, self._last, self._after = job, last, after
-        self._at = after.change if after else last
+    def __post_init__(self) -> None:
+        self._at = self.after.change if self.after else self.last
         self._told: QueuePosition | None = None
         self._has_ended = False
 
     async def stream(self) -> AsyncIterator[ServerSentEvent]:
-        """Yields events until the job's end. Where Redis is away or the server stops it ends early: the
-        client comes back.
-        """
+        """Yields events until the job's end; earlier where Redis is away or the server stops."""
         try:
-            async with self._reader.follow(self._job, self._last) as followed:
+            async with self.reader.follow(self.job, self.last) as followed:
                 async for event in self._begin():
                     yield event
-                while not self._has_ended and not self._reader.closing.is_set():
+                while not self._has_ended and not self.reader.closing.is_set():
                     wake = followed.wake
                     is_quiet = True
                     async for event in self._news(followed):
@@ -73,14 +61,14 @@ class JobEvents:
                     if is_quiet:
                         await wake.wait()
         except (redis.RedisError, JobError, OSError) as error:
-            log.warning("events end early", job=self._job.id, reason=str(error))
+            log.warning("events end early", job=self.job.id, reason=str(error))
 
     async def _begin(self) -> AsyncIterator[ServerSentEvent]:
         """Yields what the client has missed, or the present."""
-        missed = None if self._after is None else await self._missed(self._after)
+        missed = None if self.after is None else await self._missed(self.after)
         if missed is None:
-            if self._after is not None:
-                yield _event("lost", LostEvent(id=self._job.id), self._after)
+            if self.after is not None:
+                yield _event("lost", LostEvent(id=self.job.id), self.after)
             async for event in self._present():
                 yield event
             return
@@ -89,12 +77,10 @@ class JobEvents:
                 yield event
 
     async def _missed(self, after: EventId) -> list[tuple[JobChange, range]] | None:
-        """Reads the changes after an event, each with the numbers of the segments to be sent.
-
-        Returns:
-            None where some are kept no more.
+        """Reads the changes after an event, each with the numbers of its segments; None where some are kept
+        no more.
         """
-        changes = await self._reader.changes.since(self._job.id, after.change)
+        changes = await self.reader.changes.since(self.job.id, after.change)
         rest = [(each, each.segments) for each in changes]
         if after.change == "0-0":
             return rest if changes and changes[0].is_first else None
@@ -106,14 +92,14 @@ class JobEvents:
 
     async def _present(self) -> AsyncIterator[ServerSentEvent]:
         """Yields the segments that are done, then the state or the end, as the job's record has them."""
-        job, self._at = await self._reader.changes.now(self._job.id)
-        self._job = job or self._job
+        job, self._at = await self.reader.changes.now(self.job.id)
+        self.job = job or self.job
         async for event in self._segments(self._at, range(ALL)):
             yield event
-        if self._job.is_over:
-            yield await self._end(self._job.state)
+        if self.job.is_over:
+            yield await self._end(self.job.state)
         else:
-            yield await self._state(_standing(self._job, self._at))
+            yield await self._state(_standing(self.job, self._at))
 
     async def _news(self, followed: FollowedJob) -> AsyncIterator[ServerSentEvent]:
         """Yields what has happened since the last event, if anything."""
@@ -125,14 +111,14 @@ class JobEvents:
             return
         if followed.is_over:
             await self._read_job()
-            yield await self._end(self._job.state)
+            yield await self._end(self.job.state)
         elif followed.is_queued and self._has_moved(followed.position):
             yield self._queued(followed.position)
 
     async def _changes(self, followed: FollowedJob) -> list[JobChange]:
         at = entry_number(self._at)
         if at < followed.floor:
-            changes = await self._reader.changes.since(self._job.id, self._at)
+            changes = await self.reader.changes.since(self.job.id, self._at)
         else:
             changes = list(followed.recent)
         return [change for change in changes if change.number > at]
@@ -148,16 +134,16 @@ class JobEvents:
     async def _segments(self, change_id: str, numbers: range) -> AsyncIterator[ServerSentEvent]:
         if not numbers:
             return
-        lines = await anyio.to_thread.run_sync(segment_lines, self._job, self._blobs, numbers)
+        lines = await anyio.to_thread.run_sync(segment_lines, self.job, self.blobs, numbers)
         for number, line in zip(numbers, lines, strict=False):
             segment = SegmentEvent(number=number, **line.model_dump())
             yield _event("segment", segment, EventId(change_id, number))
 
     async def _state(self, change: JobChange) -> ServerSentEvent:
         if change.state == "queued":
-            return self._queued(await anyio.to_thread.run_sync(self._positions.of, self._job))
+            return self._queued(await anyio.to_thread.run_sync(self.positions.of, self.job))
         state = StateEvent(
-            id=self._job.id,
+            id=self.job.id,
             state=change.state,
             stage=change.stage,
             progress=change.progress,
@@ -169,10 +155,10 @@ class JobEvents:
     def _queued(self, position: QueuePosition) -> ServerSentEvent:
         self._told = position
         state = StateEvent(
-            id=self._job.id,
+            id=self.job.id,
             state="queued",
-            progress=self._job.progress,
-            attempt=self._job.attempt,
+            progress=self.job.progress,
+            attempt=self.job.attempt,
             place=position.place,
             estimated_seconds=position.estimated_seconds,
             workers=position.workers,
@@ -187,13 +173,13 @@ class JobEvents:
 
     async def _end(self, state: State) -> ServerSentEvent:
         self._has_ended = True
-        document = await anyio.to_thread.run_sync(document_of, self._job, self._blobs)
-        end = EndEvent(id=self._job.id, state=state, caption=document.caption, error=document.error)
+        document = await anyio.to_thread.run_sync(document_of, self.job, self.blobs)
+        end = EndEvent(id=self.job.id, state=state, caption=document.caption, error=document.error)
         return _event("end", end, EventId(self._at))
 
     async def _read_job(self) -> None:
         """Reads the record as it is now; the last one is kept where it is gone."""
-        self._job = (await self._reader.changes.now(self._job.id))[0] or self._job
+        self.job = (await self.reader.changes.now(self.job.id))[0] or self.job
 
 
 def _standing(job: Job, change_id: str) -> JobChange:

@@ -20,15 +20,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import cookie_parser
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access import keys
 from app.access.keys import ApiKey
 from app.access.rates import RateState
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller
-from app.errors import QueueError
+from app.errors import ServiceError
 from app.settings import EVERYWHERE, Settings
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -71,10 +70,6 @@ def what_it_needs(method: str, path: str, *, is_metrics_open: bool) -> Need:
 class CheckAccess:
     """Refuses a foreign Host by 400, a foreign Origin of a writing request by 403, and where keys are needed
     a request without one that allows it, or beyond its rate (ASGI middleware).
-
-    Args:
-        app: what is behind it.
-        service: keys, rates, settings, metrics.
     """
 
     def __init__(self, app: ASGIApp, service: ApiDependencies) -> None:
@@ -95,27 +90,21 @@ class CheckAccess:
             if rate is not None:
                 send = _with_headers(send, rate)
                 _check_rate(scope["state"]["caller"].key, rate)
-        except problems.RequestError as error:
-            await self._refuse(error.code, problems.response(error, scope["path"]), scope, receive, send)
-        except QueueError as error:
-            await self._refuse(
-                error.code, problems.queue_response(error, scope["path"]), scope, receive, send
-            )
+        except ServiceError as error:
+            await self._refuse(error, scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
     async def _check(self, scope: Scope) -> RateState | None:
         """Checks a request, and counts it for its key's rate; None where it has none.
 
-        Raises:
-            HostNotAllowed, OriginNotAllowed, KeyMissing, KeyWrong, KeyScopeTooSmall: it may not ask.
-            QueueUnavailable: keys cannot be read.
+        Raises what says that it may not be answered, and QueueUnavailable.
         """
         headers = Headers(scope=scope)
         if not await self._is_trusted(scope, headers):
             raise self._refuse_name(_host_detail(headers))
         if scope["method"] not in READING and not self._is_same_origin(headers):
-            raise problems.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
+            raise refusals.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
         if not self._needs_key:
             return None
         need = what_it_needs(scope["method"], scope["path"], is_metrics_open=self._is_metrics_open)
@@ -124,24 +113,24 @@ class CheckAccess:
         key = await find_key(self._service, headers)
         scope.setdefault("state", {})["caller"] = Caller(key)
         if not key.allows(need):
-            raise problems.KeyScopeTooSmall(f"The key {key.name} has no scope {need}.")
+            raise refusals.KeyScopeTooSmall(f"The key {key.name} has no scope {need}.")
         is_writing = scope["method"] not in READING
         if key.rate_of(is_writing=is_writing) is None:
             return None
         return await anyio.to_thread.run_sync(lambda: self._service.rates.take(key, is_writing=is_writing))
 
-    def _refuse_name(self, detail: str) -> problems.HostNotAllowed:
+    def _refuse_name(self, detail: str) -> refusals.HostNotAllowed:
         """Logs the first name that is refused with what lets it in; the audit has the others."""
-        refusal = problems.HostNotAllowed(detail)
+        refusal = refusals.HostNotAllowed(detail)
         if not self._has_refused_a_name:
             self._has_refused_a_name = True
             log.warning("name refused", why=detail, hint=refusal.operator_hint)
         return refusal
 
-    async def _refuse(self, code: str, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-        self._service.metrics.refused.labels(code).inc()
-        scope.setdefault("state", {})["problem"] = code
-        await answer(scope, receive, send)
+    async def _refuse(self, error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
+        self._service.metrics.refused.labels(error.code).inc()
+        scope.setdefault("state", {})["problem"] = error.code
+        await problems.response(error, scope["path"])(scope, receive, send)
 
     async def _is_trusted(self, scope: Scope, headers: Headers) -> bool:
         """Asks Starlette, which decides; its answer, which is no problem document, goes nowhere."""
@@ -172,9 +161,7 @@ class CheckAccess:
 
 
 def trusted_hosts(settings: Settings) -> list[str]:
-    """Lists the names that this service answers to: loopback's, the address it listens on, and those of the
-    settings.
-    """
+    """Lists the names that this service answers to: loopback's, its own address, those of the settings."""
     bound = [] if settings.host in EVERYWHERE else [settings.host]
     names = [*bound, *settings.host_names, *settings.peer_host_names]
     return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, names)]))
@@ -217,7 +204,7 @@ def _check_rate(key: ApiKey, rate: RateState) -> None:
     """Raises RateLimited."""
     if not rate.is_within:
         detail = f"The key {key.name} has {rate.amount} such requests in {rate.window} seconds."
-        raise problems.RateLimited(detail, retry_after=rate.reset)
+        raise refusals.RateLimited(detail, retry_after=rate.reset)
 
 
 def _with_headers(send: Send, rate: RateState) -> Send:
@@ -232,10 +219,7 @@ def _with_headers(send: Send, rate: RateState) -> Send:
 async def find_key(service: ApiDependencies, headers: Headers) -> ApiKey:
     """Finds the key that a request was sent with: by its Authorization, else by the page's cookie.
 
-    Raises:
-        KeyMissing: it has none.
-        KeyWrong: it is unknown, revoked or expired.
-        QueueUnavailable: keys cannot be read.
+    Raises KeyMissing, KeyWrong (unknown, revoked or expired), and QueueUnavailable.
     """
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if token:
@@ -243,9 +227,9 @@ async def find_key(service: ApiDependencies, headers: Headers) -> ApiKey:
     elif cookie := session_cookie(headers):
         key = await service.keys.find_by_session(cookie)
     else:
-        raise problems.KeyMissing
+        raise refusals.KeyMissing
     if key is None:
-        raise problems.KeyWrong
+        raise refusals.KeyWrong
     return key
 
 

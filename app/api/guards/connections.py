@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.receiving.upload import PACE, STALL_SECONDS
 
 HEADER_SECONDS = 10.0  #: from a connection's begin, or a request's first byte, to the end of its headers
@@ -65,9 +65,9 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._served = self.app
         if len(self.connections) > self.limit * 3 // 2:  # no time for more than a word
-            self._refuse(problems.TooManyConnections())
+            self._refuse(refusals.TooManyConnections())
         elif self._count_of_address() > self.limit // 4:
-            self._refuse(problems.TooManyConnections("They come from your address."))
+            self._refuse(refusals.TooManyConnections("They come from your address."))
         else:
             self._end_in(HEADER_SECONDS, self._headers_late)
 
@@ -99,7 +99,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_BYTES:
                 self._refuse(
-                    problems.HeadersTooLarge(f"They have more than {problems.in_units(HEADER_BYTES)}.")
+                    refusals.HeadersTooLarge(f"They have more than {refusals.in_units(HEADER_BYTES)}.")
                 )
 
     def on_message_begin(self) -> None:
@@ -130,20 +130,20 @@ class LimitedProtocol(HttpToolsProtocol):
         elif self.cycle.response_started:
             self.transport.abort()
         else:
-            least = problems.in_units(PACE)
-            self._refuse(problems.UploadStalled(f"Fewer than {least} have come in {BODY_SECONDS:g} seconds."))
+            least = refusals.in_units(PACE)
+            self._refuse(refusals.UploadStalled(f"Fewer than {least} have come in {BODY_SECONDS:g} seconds."))
 
     def _end_flood(self) -> None:
         if self.cycle.response_started:
             self.transport.abort()
         else:
             self._refuse(
-                problems.HeadersTooLarge(f"Its trailers have more than {problems.in_units(HEADER_BYTES)}.")
+                refusals.HeadersTooLarge(f"Its trailers have more than {refusals.in_units(HEADER_BYTES)}.")
             )
 
     def on_headers_complete(self) -> None:
         self._unread_bytes = 0
-        if self.transport.is_closing():  # the parser goes on to the end of its chunk
+        if self.transport.is_closing():  # the parser reads to the end of its chunk
             return
         if len(self.pipeline) >= PIPELINED:
             self.transport.abort()
@@ -189,11 +189,11 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _headers_late(self) -> None:
         if self._has_begun:
-            self._refuse(problems.RequestStalled(f"Its headers took longer than {HEADER_SECONDS:g} seconds."))
+            self._refuse(refusals.RequestStalled(f"Its headers took longer than {HEADER_SECONDS:g} seconds."))
         else:
             self.transport.abort()
 
-    def _refuse(self, error: problems.RequestError) -> None:
+    def _refuse(self, error: refusals.RequestError) -> None:
         """Answers outside of the application, which has seen no request, and hangs up."""
         answer = problems.response(error, "")
         answer.headers["Connection"] = "close"
@@ -214,6 +214,6 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
-    answer = problems.response(problems.TooManyConnections(), scope["path"])
+    answer = problems.response(refusals.TooManyConnections(), scope["path"])
     answer.raw_headers.append(CLOSE_HEADER)
     await answer(scope, receive, send)

@@ -57,26 +57,23 @@ class _Answer:
     location: str | None = None  #: of the job that was made
 
 
+@dataclass(eq=False)
 class WatchRequests:
     """Watches requests.
 
     A route that has much to send finds ``without_body`` in its scope where HEAD was asked, and need not read
     it.
-
-    Args:
-        app: what is behind it.
-        metrics: count answers by route template, never by path, which has job ids.
-        tracing: spans the answering of requests, where traces are sent.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing) -> None:
-        self._app, self._metrics, self._tracing = app, metrics, tracing
+    app: ASGIApp  #: that it passes requests to
+    metrics: Metrics  #: count answers by route template, never by path, which has job ids
+    tracing: Tracing  #: spans the answering of requests, where traces are sent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
-        scope.setdefault("state", {})  # made here, so that all who are behind write into the same one
+        scope.setdefault("state", {})  # made here, so that all that come after write into the same one
         is_head, answer, began = scope["method"] == "HEAD", _Answer(), time.perf_counter()
         inner = {**scope, "method": "GET", "without_body": True} if is_head else scope
 
@@ -93,23 +90,23 @@ class WatchRequests:
 
         with self._spanned(scope["method"], inner, answer):
             try:
-                await self._app(inner, receive, watch)
+                await self.app(inner, receive, watch)
             finally:
                 self._count(inner, answer.status, time.perf_counter() - began)
                 _audit(inner, answer)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "none")
-        self._metrics.requests.labels(scope["method"], route, status).inc()
-        self._metrics.request_seconds.labels(scope["method"], route).observe(seconds)
+        self.metrics.requests.labels(scope["method"], route, status).inc()
+        self.metrics.request_seconds.labels(scope["method"], route).observe(seconds)
 
     @contextmanager
     def _spanned(self, method: str, scope: Scope, answer: _Answer) -> Iterator[None]:
         """Spans the answering of a request, where traces are sent and it is one that is traced."""
-        if not self._tracing.is_on or scope["path"] in NOT_TRACED:
+        if not self.tracing.is_on or scope["path"] in NOT_TRACED:
             yield
             return
-        with self._tracing.serve(method, Headers(scope=scope).get("traceparent")) as notes:
+        with self.tracing.serve(method, Headers(scope=scope).get("traceparent")) as notes:
             try:
                 yield
             finally:

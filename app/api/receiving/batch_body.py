@@ -6,16 +6,16 @@ there. The limit of the whole, like that of each video, ends the reading at the 
 
 from __future__ import annotations
 
-import errno
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from app.api import problems
-from app.api.receiving.bodies import FORM, JSON, OptionSink, kind_of, read_json
+from app.api import refusals
+from app.api.receiving.bodies import kind_of
 from app.api.receiving.fields import REQUEST_FIELDS
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
+from app.api.receiving.option_body import FORM, JSON, FieldSink, FormFields, read_json
 from app.api.receiving.upload import (
     STALL_SECONDS,
     Room,
@@ -23,6 +23,7 @@ from app.api.receiving.upload import (
     VideoSink,
     displayable,
     flush,
+    full_disk_named,
     in_pieces,
     unstalled,
 )
@@ -45,7 +46,7 @@ class BatchTurns:
     def take(self) -> Iterator[None]:
         """Takes a turn as long as it is entered. Raises TooManyBatches where all are taken."""
         if self._taken >= AT_ONCE:
-            raise problems.TooManyBatches(f"{AT_ONCE} batches are being received already.")
+            raise refusals.TooManyBatches(f"{AT_ONCE} batches are being received already.")
         self._taken += 1
         try:
             yield
@@ -79,28 +80,23 @@ class BatchForm:
     room: Room  #: of the disk that they are staged on
     stack: ExitStack  #: closes, and removes, what is opened
     videos: list[BatchVideoSink] = field(default_factory=list)
-    urls: list[OptionSink] = field(default_factory=list)
+    urls: list[FieldSink] = field(default_factory=list)
     video_bytes: int = 0
-    _options: dict[str, OptionSink] = field(default_factory=dict)
+    fields: FormFields = field(default_factory=lambda: FormFields(COMMON_FIELDS, BATCH_NAMES))
 
     def open_part(self, part: FormPart) -> Sink:
         """Begins a part. Raises leaves of RequestError for one that is not wanted, or not again."""
-        if part.name in ("video", "url"):
-            check_count(len(self.videos) + len(self.urls) + 1)
+        if part.name not in ("video", "url"):
+            return self.fields.open_part(part)
+        check_count(len(self.videos) + len(self.urls) + 1)
         if part.name == "video":
             return self._open_video(part)
-        if part.name == "url":
-            self.urls.append(OptionSink("url"))
-            return self.urls[-1]
-        if part.name not in COMMON_FIELDS:
-            raise problems.UnknownField(f"The form has a field called {part.name[:64]}.", known=BATCH_NAMES)
-        if part.name in self._options:
-            raise problems.InvalidOption(f"{part.name} is given more than once.")
-        return self._options.setdefault(part.name, OptionSink(part.name))
+        self.urls.append(FieldSink("url"))
+        return self.urls[-1]
 
     def _open_video(self, part: FormPart) -> Sink:
         if part.filename is None:
-            raise problems.VideoMissing("A field video holds text, not a file.")
+            raise refusals.VideoMissing("A field video holds text, not a file.")
         file = self.stack.enter_context(self.blobs.staged())
         output = self.stack.enter_context(self.room.open(file))
         upload = Upload(file, 0, {}, displayable(part.filename))
@@ -120,12 +116,12 @@ class BatchForm:
         """
         items = [*(video.upload() for video in self.videos), *(_at(sink.value) for sink in self.urls)]
         if not items:
-            raise problems.VideoMissing("The form has no field called video, and none called url.")
-        return BatchUpload(items, {name: sink.value for name, sink in self._options.items()})
+            raise refusals.VideoMissing("The form has no field called video, and none called url.")
+        return BatchUpload(items, self.fields.values)
 
 
 class BatchVideoSink(VideoSink):
-    """Writes one of a batch's videos; flushes and closes its file behind the last byte."""
+    """Writes one of a batch's videos; flushes and closes its file after the last byte."""
 
     def __init__(self, output: BinaryIO, upload: Upload, batch: BatchForm) -> None:
         super().__init__(output, batch.limits.video_bytes)
@@ -138,7 +134,7 @@ class BatchVideoSink(VideoSink):
     def close(self) -> None:
         if self.size == 0:
             named = self._upload.filename or f"number {len(self._batch.videos)}"
-            raise problems.VideoEmpty(f"The file {named} has no bytes.")
+            raise refusals.VideoEmpty(f"The file {named} has no bytes.")
         flush(self._file)
         self._file.close()
         super().close()
@@ -173,13 +169,13 @@ async def receive_batch(
     if kind == JSON:
         return _from_json(await read_json(body, OVERHEAD))
     if kind != FORM:
-        raise problems.NotMultipart(f"The body is {kind[:100]}, and a batch is a form or JSON.")
+        raise refusals.NotMultipart(f"The body is {kind[:100]}, and a batch is a form or JSON.")
     boundary = boundary_of(headers.get("content-type"))
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limits.batch_bytes + OVERHEAD:
         raise too_large(limits.batch_bytes)
     parts = BatchForm(limits, blobs, room, stack)
-    with _full_disk_named():
+    with full_disk_named():
         await _receive_form(unstalled(body, STALL_SECONDS), boundary, parts)
     return parts.upload()
 
@@ -193,7 +189,7 @@ async def _receive_form(body: AsyncIterator[bytes], boundary: bytes, parts: Batc
         total += len(piece)
         form.feed(piece)
         if total - parts.video_bytes > OVERHEAD:
-            raise problems.MalformedForm(f"More than {problems.in_units(OVERHEAD)} of the form is no video.")
+            raise refusals.MalformedForm(f"More than {refusals.in_units(OVERHEAD)} of the form is no video.")
 
     await in_pieces(body, feed)
     form.finish()
@@ -203,11 +199,11 @@ def _from_json(fields: dict[str, Any]) -> BatchUpload:
     """Takes the addresses out of an object. Raises VideoMissing, InvalidOption, TooManyItems."""
     urls = fields.pop("urls", None)
     if urls is None or urls == []:
-        raise problems.VideoMissing("The JSON has no addresses in its member urls.")
+        raise refusals.VideoMissing("The JSON has no addresses in its member urls.")
     if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
-        raise problems.InvalidOption("urls is no list of addresses.")
+        raise refusals.InvalidOption("urls is no list of addresses.")
     if "url" in fields:
-        raise problems.UnknownField(
+        raise refusals.UnknownField(
             "A batch has no member url: its addresses are in urls.", known=("urls", *COMMON_FIELDS)
         )
     check_count(len(urls))
@@ -221,21 +217,10 @@ def _at(url: str) -> Upload:
 def check_count(items: int) -> None:
     """Raises TooManyItems."""
     if items > MOST_ITEMS:
-        raise problems.TooManyItems(f"A batch has at most {MOST_ITEMS} videos.")
+        raise refusals.TooManyItems(f"A batch has at most {MOST_ITEMS} videos.")
 
 
-def too_large(limit: int) -> problems.BatchTooLarge:
-    return problems.BatchTooLarge(
-        f"The batch's videos are together larger than {problems.in_units(limit)}, the most that is taken."
+def too_large(limit: int) -> refusals.BatchTooLarge:
+    return refusals.BatchTooLarge(
+        f"The batch's videos are together larger than {refusals.in_units(limit)}, the most that is taken."
     )
-
-
-@contextmanager
-def _full_disk_named() -> Iterator[None]:
-    """Turns the disk's own refusal into StorageFull."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise problems.StorageFull from error
-        raise

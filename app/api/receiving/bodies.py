@@ -10,19 +10,18 @@ apart is in form.py; here is where its parts go.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import anyio.to_thread
-import pydantic_core
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import QueryParams
 
-from app.api import problems
-from app.api.receiving.fields import FIELD_LIMIT, LARGER_FIELDS, REQUEST_FIELDS, read_request
+from app.api import refusals
+from app.api.receiving.fields import REQUEST_FIELDS, read_request
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
+from app.api.receiving.option_body import FORM, JSON, FormFields, check_names, read_json
 from app.api.receiving.upload import (
     FORM_OVERHEAD,
     STALL_SECONDS,
@@ -39,29 +38,8 @@ from app.api.receiving.upload import (
 )
 
 FORM_NAMES = ("video", *REQUEST_FIELDS)
-FORM, JSON = "multipart/form-data", "application/json"
 RAW = ("application/octet-stream",)
 RAW_KINDS = ("video/", "image/")
-
-
-class OptionSink:
-    """Keeps the value of one field."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._limit = name, LARGER_FIELDS.get(name, FIELD_LIMIT)
-        self._bytes = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self._bytes += data
-        if len(self._bytes) > self._limit:
-            raise problems.InvalidOption(f"{self._name} is longer than {problems.in_units(self._limit)}.")
-
-    def close(self) -> None:
-        pass
-
-    @property
-    def value(self) -> str:
-        return self._bytes.decode("utf-8", "replace").strip()
 
 
 class CaptionForm:
@@ -70,27 +48,21 @@ class CaptionForm:
     def __init__(self, video: VideoSink) -> None:
         self.video = video
         self.filename: str | None = None  # None: there was no video yet
-        self._options: dict[str, OptionSink] = {}
+        self._fields = FormFields(REQUEST_FIELDS, FORM_NAMES)
 
     @property
     def fields(self) -> dict[str, str]:
-        return {name: self._options[name].value for name in REQUEST_FIELDS if name in self._options}
+        return self._fields.values
 
     def open_part(self, part: FormPart) -> Sink:
         """Begins a part. Raises leaves of RequestError for one that is not wanted, or not again."""
-        if part.name == "video":
-            return self._open_video(part)
-        if part.name not in REQUEST_FIELDS:
-            raise problems.UnknownField(f"The form has a field called {part.name[:64]}.", known=FORM_NAMES)
-        if part.name in self._options:
-            raise problems.InvalidOption(f"{part.name} is given more than once.")
-        return self._options.setdefault(part.name, OptionSink(part.name))
+        return self._open_video(part) if part.name == "video" else self._fields.open_part(part)
 
     def _open_video(self, part: FormPart) -> Sink:
         if self.filename is not None:
-            raise problems.SeveralVideos("The form has more than one field called video.")
+            raise refusals.SeveralVideos("The form has more than one field called video.")
         if part.filename is None:  # curl's -F video=clip.mp4, its @ forgotten, sends the name as text
-            raise problems.VideoMissing("The field video holds text, not a file.")
+            raise refusals.VideoMissing("The field video holds text, not a file.")
         self.filename = part.filename
         return self.video
 
@@ -98,11 +70,11 @@ class CaptionForm:
         """Checks a form that has been read to its end. Raises VideoMissing, SeveralVideos, VideoEmpty."""
         has_url = bool(self.fields.get("url"))
         if self.filename is None and not has_url:
-            raise problems.VideoMissing("The form has no field called video, and none called url.")
+            raise refusals.VideoMissing("The form has no field called video, and none called url.")
         if self.filename is not None and has_url:
-            raise problems.SeveralVideos("The form has a file in the field video, and a url.")
+            raise refusals.SeveralVideos("The form has a file in the field video, and a url.")
         if self.filename is not None and self.video.size == 0:
-            raise problems.VideoEmpty("The file in the field video has no bytes.")
+            raise refusals.VideoEmpty("The file in the field video has no bytes.")
 
 
 def kind_of(headers: Mapping[str, str]) -> str:
@@ -115,7 +87,7 @@ def kind_of(headers: Mapping[str, str]) -> str:
     if kind in (FORM, JSON, *RAW) or kind.startswith(RAW_KINDS):
         return kind
     fault = f"The content type is {content_type[:100] or 'none'}"
-    raise problems.NotMultipart(f"{fault}, and neither a form's nor a video's nor that of JSON.")
+    raise refusals.NotMultipart(f"{fault}, and neither a form's nor a video's nor that of JSON.")
 
 
 async def receive_body(
@@ -131,7 +103,7 @@ async def receive_body(
     Args:
         body: the request's bytes as they arrive.
         headers: the request's.
-        query: what stands behind the address: fields, where the body is the video alone.
+        query: of the address: fields, where the body is the video alone.
         file: takes the video; it is removed where the body is refused.
         max_video_bytes: most bytes of the video.
         room: of the disk, and what must stay free of it; by default nothing.
@@ -189,7 +161,11 @@ async def _receive(
         nonlocal total
         total += len(piece)
         form.feed(piece)
-        _check_overhead(total - parts.video.size)
+        # preamble, headers, options and epilogue together are small in any real form
+        if total - parts.video.size > FORM_OVERHEAD:
+            raise refusals.MalformedForm(
+                f"More than {refusals.in_units(FORM_OVERHEAD)} of the form is not its video."
+            )
 
     await in_pieces(_bounded(body, max_video_bytes), feed)
     _check_complete(form, parts)
@@ -209,20 +185,9 @@ async def _bounded(body: AsyncIterator[bytes], max_video_bytes: int) -> AsyncIte
         yield chunk
 
 
-def _check_overhead(size: int) -> None:
-    """Limits what is no video.
-
-    Raises MalformedForm: preamble, headers, options and epilogue together are small in any real form.
-    """
-    if size > FORM_OVERHEAD:
-        raise problems.MalformedForm(
-            f"More than {problems.in_units(FORM_OVERHEAD)} of the form is not its video."
-        )
-
-
 def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:
     if parts.filename is not None and not parts.video.is_complete:
-        raise problems.MalformedForm("The form ends in the middle of the video.")
+        raise refusals.MalformedForm("The form ends in the middle of the video.")
     form.finish()
     parts.check()
 
@@ -231,32 +196,15 @@ def refuse_query(query: QueryParams) -> None:
     """Raises OptionInQuery: an option that is not read must not be passed over."""
     if query:
         names = ", ".join(dict.fromkeys(query))
-        raise problems.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
+        raise refusals.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
 
 
 async def receive_json(body: AsyncIterator[bytes]) -> Upload:
     """Reads a JSON object of fields. Raises MalformedJson; VideoMissing where it has no url."""
     fields = await read_json(body)
     if fields.get("url") is None:
-        raise problems.VideoMissing("The JSON has no member url.")
+        raise refusals.VideoMissing("The JSON has no member url.")
     return Upload(None, 0, fields, is_json=True)
-
-
-async def read_json(body: AsyncIterator[bytes], most_bytes: int = FORM_OVERHEAD) -> dict[str, Any]:
-    """Reads a body that is one JSON object of at most so many bytes. Raises MalformedJson."""
-    text = bytearray()
-    async for chunk in unstalled(body, STALL_SECONDS):
-        text += chunk
-        if len(text) > most_bytes:
-            raise problems.MalformedJson(f"The body has more than {most_bytes:,} bytes.")
-    try:
-        value = pydantic_core.from_json(bytes(text), allow_inf_nan=False)
-        json.dumps(value, allow_nan=False)  # 1e400 is read as infinity
-    except ValueError as error:
-        raise problems.MalformedJson(f"The body is no JSON: {str(error)[:100]}.") from error
-    if not isinstance(value, dict):
-        raise problems.MalformedJson("The body is JSON, but no object.")
-    return value
 
 
 async def _receive_raw(
@@ -275,18 +223,17 @@ async def _receive_raw(
         video = VideoSink(output, max_video_bytes)
         await in_pieces(unstalled(body, STALL_SECONDS), video.write)
         if video.size == 0:
-            raise problems.VideoEmpty("The body has no bytes.")
+            raise refusals.VideoEmpty("The body has no bytes.")
         await anyio.to_thread.run_sync(flush, output)
     return Upload(file, video.size, fields, displayable(filename), video.sha256)
 
 
 def _query_fields(query: QueryParams) -> tuple[dict[str, str], str]:
     """Reads fields and the file's name. Raises InvalidOption, SeveralVideos."""
-    fields = dict(query)
-    if twice := next((name for name in fields if len(query.getlist(name)) > 1), None):
-        raise problems.InvalidOption(f"{twice[:64]} is given more than once.")
+    names, fields = [name for name, _ in query.multi_items()], dict(query)
+    check_names(names, names)  # read_request says which is not known
     if "url" in fields:
-        raise problems.SeveralVideos("The body is a video, and the address has a url as well.")
+        raise refusals.SeveralVideos("The body is a video, and the address has a url as well.")
     filename = fields.pop("filename", "")
     return fields, filename
 

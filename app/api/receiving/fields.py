@@ -22,7 +22,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from app.api import problems
+from app.api import refusals
 from app.fetching.addresses import LONGEST, read_web_address
 from app.jobs.job import Priority, Submission
 from app.jobs.options import (
@@ -140,7 +140,7 @@ def read_request(fields: Mapping[str, Any], *, is_json: bool = False) -> Caption
         InvalidOption: names the first that is wrong.
     """
     if unknown := next((name for name in fields if name not in REQUEST_FIELDS), None):
-        raise problems.UnknownField(f"There is no field called {unknown[:64]}.", known=REQUEST_FIELDS)
+        raise refusals.UnknownField(f"There is no field called {unknown[:64]}.", known=REQUEST_FIELDS)
     present = {name: value for name, value in fields.items() if value is not None}
     beside = _validated(JobFields, {k: v for k, v in present.items() if k in JobFields.model_fields}, is_json)
     options = _validated(CaptionOptions, {k: v for k, v in present.items() if k in FORM_FIELDS}, is_json)
@@ -155,20 +155,31 @@ def _validated(model: type[ModelT], fields: Mapping[str, Any], is_json: bool) ->
         raise _invalid(error, fields) from error
 
 
-def _invalid(error: ValidationError, fields: Mapping[str, Any]) -> problems.InvalidOption:
+def _invalid(error: ValidationError, fields: Mapping[str, Any]) -> refusals.InvalidOption:
     first = error.errors(include_url=False)[0]
     name, fault = str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
     if not name:
-        return problems.InvalidOption(f"{fault}.")
+        return refusals.InvalidOption(f"{fault}.")
     names = BOOLEANS if first["type"].startswith("bool") or name == "validate_only" else None
     value = fields[name]
     shown = value[:64] if isinstance(value, str) else value
-    return problems.InvalidOption(f"{name} is {repr(shown)[:66]}: {fault}.", known=names)
+    return refusals.InvalidOption(f"{name} is {repr(shown)[:66]}: {fault}.", known=names)
 
 
 def _compact(value: object) -> str:
     """Writes JSON. Raises ValueError for what is none, or cannot be sent."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def object_schema(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Makes the JSON Schema of an object with these properties and no others."""
+    return {"type": "object", "properties": properties, "additionalProperties": False, **more}
+
+
+def body_schema(schemas: Mapping[str, Any], *, is_required: bool = True) -> dict[str, Any]:
+    """Describes a route's bodies, by content type, for OpenAPI: they are read by hand."""
+    content = {kind: {"schema": schema} for kind, schema in schemas.items()}
+    return {"requestBody": {"required": is_required, "content": content}}
 
 
 def fields_schema(*, is_json: bool = False) -> dict[str, dict[str, Any]]:

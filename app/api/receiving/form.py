@@ -2,7 +2,7 @@
 
 python-multipart splits the bytes; this module bounds what it is given, hands each part's data to a sink,
 and turns all that can be wrong with a form into ``MalformedForm``. Text before the first boundary (a
-preamble) and behind the last one is legal (RFC 2046) and skipped.
+preamble) and after the last one is legal (RFC 2046) and skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from app.api.problems import MalformedForm, NotMultipart, RequestError
+from app.api.refusals import MalformedForm, NotMultipart, RequestError
 
 HEADER_BYTES = 8 * 1024  #: of all headers of one part
 HEADER_COUNT = 8  #: headers of one part

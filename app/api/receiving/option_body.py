@@ -1,19 +1,22 @@
-"""Reads a body that holds fields and no video: a form of either kind, a JSON object, or nothing."""
+"""Reads the fields of a form, and bodies that have nothing else: a form of either kind, JSON, or nothing."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+import json
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
+import pydantic_core
 from python_multipart.multipart import parse_options_header
 
-from app.api import problems
-from app.api.receiving.bodies import FORM, JSON, OptionSink, read_json
+from app.api import refusals
+from app.api.receiving.fields import FIELD_LIMIT, LARGER_FIELDS
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.api.receiving.upload import FORM_OVERHEAD, STALL_SECONDS, unstalled
 
+FORM, JSON = "multipart/form-data", "application/json"
 PLAIN_FORM = "application/x-www-form-urlencoded"
 
 
@@ -25,21 +28,45 @@ class OptionBody:
     is_json: bool = False  #: fields are values of their own types; else they are texts
 
 
-class OptionForm:
-    """Takes the parts of a form that has nothing but fields of these names."""
+class FieldSink:
+    """Keeps the value of one field."""
 
-    def __init__(self, known: Collection[str]) -> None:
-        self._known = known
-        self._options: dict[str, OptionSink] = {}
+    def __init__(self, name: str) -> None:
+        self._name, self._limit = name, LARGER_FIELDS.get(name, FIELD_LIMIT)
+        self._bytes = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self._bytes += data
+        if len(self._bytes) > self._limit:
+            raise refusals.InvalidOption(f"{self._name} is longer than {refusals.in_units(self._limit)}.")
+
+    def close(self) -> None:
+        pass
 
     @property
-    def fields(self) -> dict[str, str]:
-        return {name: sink.value for name, sink in self._options.items()}
+    def value(self) -> str:
+        return self._bytes.decode("utf-8", "replace").strip()
+
+
+class FormFields:
+    """Takes the parts of a form that are fields, each once and of a known name.
+
+    ``listed`` is what the form may have in all, for who sends another one; the same by default.
+    """
+
+    def __init__(self, known: Collection[str], listed: Sequence[str] = ()) -> None:
+        self._known, self._listed = known, listed or list(known)
+        self._sinks: dict[str, FieldSink] = {}
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Returns what came, in the order of the known names."""
+        return {name: self._sinks[name].value for name in self._known if name in self._sinks}
 
     def open_part(self, part: FormPart) -> Sink:
         """Begins a part. Raises InvalidOption for one that comes again, UnknownField for another's."""
-        _check_names([*self._options, part.name], self._known)
-        return self._options.setdefault(part.name, OptionSink(part.name))
+        check_names([*self._sinks, part.name], self._known, self._listed)
+        return self._sinks.setdefault(part.name, FieldSink(part.name))
 
 
 async def receive_options(
@@ -65,7 +92,7 @@ async def receive_options(
     kind = parse_options_header(headers.get("content-type") or "")[0].decode("latin-1")
     if kind == JSON:
         fields = await read_json(body)
-        _check_names(list(fields), known)
+        check_names(list(fields), known)
         return OptionBody({name: value for name, value in fields.items() if value is not None}, is_json=True)
     data = await _read(body)
     if not data:
@@ -73,20 +100,47 @@ async def receive_options(
     if kind == PLAIN_FORM:
         return OptionBody(_from_plain_form(data, known))
     if kind != FORM:
-        raise problems.NotMultipart(f"The content type is {kind[:100] or 'none'}, and no form's nor JSON's.")
-    options = OptionForm(known)
-    form = MultipartForm(boundary_of(headers.get("content-type")), options.open_part)
+        raise refusals.NotMultipart(f"The content type is {kind[:100] or 'none'}, and no form's nor JSON's.")
+    fields_sent = FormFields(known)
+    form = MultipartForm(boundary_of(headers.get("content-type")), fields_sent.open_part)
     form.feed(data)
     form.finish()
-    return OptionBody(options.fields)
+    return OptionBody(fields_sent.values)
 
 
-def _check_names(names: list[str], known: Collection[str]) -> None:
-    """Raises UnknownField for the first that is not known, InvalidOption for one that comes twice."""
+def check_names(names: Sequence[str], known: Collection[str], listed: Sequence[str] = ()) -> None:
+    """Checks the names of fields.
+
+    Args:
+        names: those that came.
+        known: those that there are.
+        listed: for who sends another one; those that there are by default.
+
+    Raises:
+        UnknownField: one is not known.
+        InvalidOption: one comes twice.
+    """
     if unknown := next((name for name in names if name not in known), None):
-        raise problems.UnknownField(f"There is no field called {unknown[:64]}.", known=list(known))
+        raise refusals.UnknownField(f"There is no field called {unknown[:64]}.", known=listed or list(known))
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise problems.InvalidOption(f"{twice} is given more than once.")
+        raise refusals.InvalidOption(f"{twice[:64]} is given more than once.")
+
+
+async def read_json(body: AsyncIterator[bytes], most_bytes: int = FORM_OVERHEAD) -> dict[str, Any]:
+    """Reads a body that is one JSON object of at most so many bytes. Raises MalformedJson."""
+    text = bytearray()
+    async for chunk in unstalled(body, STALL_SECONDS):
+        text += chunk
+        if len(text) > most_bytes:
+            raise refusals.MalformedJson(f"The body has more than {most_bytes:,} bytes.")
+    try:
+        value = pydantic_core.from_json(bytes(text), allow_inf_nan=False)
+        json.dumps(value, allow_nan=False)  # 1e400 is read as infinity
+    except ValueError as error:
+        raise refusals.MalformedJson(f"The body is no JSON: {str(error)[:100]}.") from error
+    if not isinstance(value, dict):
+        raise refusals.MalformedJson("The body is JSON, but no object.")
+    return value
 
 
 async def _read(body: AsyncIterator[bytes]) -> bytes:
@@ -94,7 +148,7 @@ async def _read(body: AsyncIterator[bytes]) -> bytes:
     async for piece in unstalled(body, STALL_SECONDS):
         data += piece
         if len(data) > FORM_OVERHEAD:
-            raise problems.MalformedForm(f"The body has more than {FORM_OVERHEAD:,} bytes.")
+            raise refusals.MalformedForm(f"The body has more than {FORM_OVERHEAD:,} bytes.")
     return bytes(data)
 
 
@@ -102,6 +156,6 @@ def _from_plain_form(data: bytes, known: Collection[str]) -> dict[str, str]:
     try:
         pairs = parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=2 * len(known))
     except ValueError as error:
-        raise problems.MalformedForm("The form cannot be read.") from error
-    _check_names([name for name, _ in pairs], known)
+        raise refusals.MalformedForm("The form cannot be read.") from error
+    check_names([name for name, _ in pairs], known)
     return {name: value.strip() for name, value in pairs}

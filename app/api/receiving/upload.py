@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import anyio
 import anyio.to_thread
 
-from app.api import problems
+from app.api import refusals
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -82,9 +82,7 @@ class VideoSink:
 
 
 def displayable(filename: str) -> str:
-    """Cleans a sender's file name: without its folders and without what a terminal or a page could trip
-    over.
-    """
+    """Cleans a sender's file name of its folders and of what a terminal or a page could trip over."""
     name = re.split(r"[/\\]", filename)[-1].strip()
     return "".join(_displayable_letter(letter) for letter in name[:FILENAME_LENGTH])
 
@@ -107,23 +105,32 @@ async def opened(file: Path, headers: Mapping[str, str], room: Room | None = Non
     Raises:
         StorageFull: the disk is.
     """
+    room = room or Room(file.parent, min_free=0)
     try:
-        room = room or Room(file.parent, min_free=0)
-        with await anyio.to_thread.run_sync(room.open, file, announced_bytes(headers)) as output:
+        with (
+            full_disk_named(),
+            await anyio.to_thread.run_sync(room.open, file, announced_bytes(headers)) as output,
+        ):
             yield output
-    except OSError as error:
-        file.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise problems.StorageFull from error
-        raise
     except BaseException:
         file.unlink(missing_ok=True)
         raise
 
 
-def too_large(limit: int) -> problems.UploadTooLarge:
-    return problems.UploadTooLarge(
-        f"The video is larger than {problems.in_units(limit)}, the most that is taken."
+@contextmanager
+def full_disk_named() -> Iterator[None]:
+    """Turns the disk's own refusal into StorageFull."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise refusals.StorageFull from error
+        raise
+
+
+def too_large(limit: int) -> refusals.UploadTooLarge:
+    return refusals.UploadTooLarge(
+        f"The video is larger than {refusals.in_units(limit)}, the most that is taken."
     )
 
 
@@ -152,8 +159,8 @@ async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator
         except StopAsyncIteration:
             return
         except TimeoutError as error:
-            raise problems.UploadStalled(
-                f"Fewer than {problems.in_units(PACE)} have come in {seconds:g} seconds."
+            raise refusals.UploadStalled(
+                f"Fewer than {refusals.in_units(PACE)} have come in {seconds:g} seconds."
             ) from error
         left, missing = left - (anyio.current_time() - began), missing - len(piece)
         if missing <= 0:
@@ -178,33 +185,28 @@ def flush(output: BinaryIO) -> None:
     os.fsync(output.fileno())
 
 
+@dataclass(eq=False)
 class Room:
-    """Watches the room on the disk of ``folder``, of which ``min_free`` bytes stay free.
+    """Watches the room on the disk of ``folder``, of which ``min_free`` bytes stay free."""
 
-    Args:
-        folder: where files arrive.
-        min_free: bytes.
-        make_room: removes what can be done without, until what it is given tells that no bytes are
-            missing; says whether there is room then.
-    """
-
-    def __init__(
-        self, folder: Path, min_free: int, make_room: Callable[[Callable[[], int]], bool] | None = None
-    ) -> None:
-        self._folder, self._min_free, self._make_room = folder, min_free, make_room
+    folder: Path  #: where files arrive
+    min_free: int
+    #: Removes what can be done without, until what it is given tells that no bytes are missing; returns
+    #: whether there is room then.
+    make_room: Callable[[Callable[[], int]], bool] | None = None
 
     def check(self, needed: int) -> None:
         """Checks that there is room, and makes some where there is none.
 
         Raises StorageFull where ``needed`` bytes more would go below the floor all the same.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
 
         def missing() -> int:
-            return self._min_free + needed - shutil.disk_usage(self._folder).free
+            return self.min_free + needed - shutil.disk_usage(self.folder).free
 
-        if missing() > 0 and not (self._make_room and self._make_room(missing)):
-            raise problems.StorageFull("The disk that uploads arrive on is almost full.")
+        if missing() > 0 and not (self.make_room and self.make_room(missing)):
+            raise refusals.StorageFull("The disk that uploads arrive on is almost full.")
 
     def open(self, file: Path, announced: int = 0) -> ReservedFile:
         """Opens a new file for writing, with room for what was announced. Raises StorageFull."""
@@ -243,7 +245,7 @@ class Room:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Waits for its turn: between looking at what is free and taking it no other upload may look."""
-        handle = os.open(self._folder, os.O_RDONLY)
+        handle = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Annotated, Any
 
@@ -11,19 +11,20 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from app.api import problems
-from app.api.accepting.acceptance import REPLAYED, IdempotencyKey, renewed, reserved
+from app.api import problems, refusals
+from app.api.accepting.acceptance import check_room
 from app.api.accepting.batch_acceptance import BatchAcceptance
+from app.api.accepting.repeated_request import REPLAYED, IdempotencyKey, RepeatedRequest
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_batch
-from app.api.receiving.bodies import FORM, JSON, kind_of, refuse_query
-from app.api.receiving.fields import fields_schema
+from app.api.receiving.bodies import kind_of, refuse_query
+from app.api.receiving.fields import body_schema, fields_schema, object_schema
+from app.api.receiving.option_body import FORM, JSON
 from app.api.receiving.upload import UNLIMITED, announced_bytes
 from app.documents.batch import BatchDocument, batch_document_of
 from app.documents.job import document_of
 from app.errors import RecordUnreadable
 from app.jobs.batches import BATCH_ID, MOST_ITEMS, JobBatch
-from app.jobs.idempotency import KeptAnswer
 
 JSONL = "application/jsonl"
 BatchId = Annotated[str, Path(description="The id that POST /batches answered with.")]
@@ -33,22 +34,20 @@ router = APIRouter(prefix="/batches", tags=["batches"])
 
 
 def _body_schema() -> dict[str, Any]:
-    """Describes the bodies for OpenAPI: they are read by hand, so nothing can derive it."""
+    form, members = (
+        {name: schemas[name] for name in COMMON_FIELDS}
+        for schemas in (fields_schema(), fields_schema(is_json=True))
+    )
     many = {"type": "array", "minItems": 1, "maxItems": MOST_ITEMS}
     videos = {**many, "items": {"type": "string", "format": "binary"}, "description": "The files."}
     urls = {**many, "items": fields_schema()["url"], "description": "Where videos are fetched from."}
-    form = _object({"video": videos, "url": urls, **_common(fields_schema())})
-    form["anyOf"] = [{"required": ["video"]}, {"required": ["url"]}]
-    members = {**_object({"urls": urls, **_common(fields_schema(is_json=True))}), "required": ["urls"]}
-    return {"requestBody": {"required": True, "content": {FORM: {"schema": form}, JSON: {"schema": members}}}}
-
-
-def _common(schemas: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: schemas[name] for name in COMMON_FIELDS}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "additionalProperties": False}
+    some = [{"required": ["video"]}, {"required": ["url"]}]
+    return body_schema(
+        {
+            FORM: object_schema({"video": videos, "url": urls, **form}, anyOf=some),
+            JSON: object_schema({"urls": urls, **members}, required=["urls"]),
+        }
+    )
 
 
 @router.post(
@@ -60,16 +59,16 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     responses={
         202: {"headers": LOCATION | REPLAYED | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            *problems.OF_SUBMISSIONS,
-            problems.UploadTooLarge,
-            problems.BatchTooLarge,
-            problems.TooManyItems,
-            problems.VideoMissing,
-            problems.VideoEmpty,
-            problems.UrlNotSupported,
-            problems.IdempotencyMismatch,
-            problems.IdempotencyInProgress,
-            problems.TooManyBatches,
+            *refusals.OF_SUBMISSIONS,
+            refusals.UploadTooLarge,
+            refusals.BatchTooLarge,
+            refusals.TooManyItems,
+            refusals.VideoMissing,
+            refusals.VideoEmpty,
+            refusals.UrlNotSupported,
+            refusals.IdempotencyMismatch,
+            refusals.IdempotencyInProgress,
+            refusals.TooManyBatches,
         ),
     },
 )
@@ -85,15 +84,14 @@ async def submit_batch(
     most = caller.upload_limit(service.settings.max_upload_bytes)
     limits = BatchLimits(most, service.settings.max_batch_bytes)
     accept = BatchAcceptance(service, caller).accept_once
-    async with reserved(service, idempotency_key, caller.owner) as key_state:
-        if not isinstance(key_state, KeptAnswer):
-            await anyio.to_thread.run_sync(_check_room, service, caller, request.headers)
+    async with RepeatedRequest(service.idempotency, idempotency_key, caller.owner).held() as repeated:
+        if repeated.is_first:
+            announced = announced_bytes(request.headers)
+            await anyio.to_thread.run_sync(check_room, service, caller, announced, limits.batch_bytes)
         with service.batch_turns.take(), ExitStack() as stack:
-            body = renewed(service, key_state, request.stream())
+            body = repeated.renewed(request.stream())
             upload = await receive_batch(body, request.headers, limits, service.blobs, service.room, stack)
-            batch, is_replayed = await anyio.to_thread.run_sync(
-                accept, upload, idempotency_key or "", key_state
-            )
+            batch, is_replayed = await anyio.to_thread.run_sync(accept, upload, repeated)
     document = await anyio.to_thread.run_sync(_document, service, batch)
     headers = {"Location": document.urls.self, "Retry-After": "1"}
     if is_replayed:
@@ -101,21 +99,12 @@ async def submit_batch(
     return JSONResponse(document.model_dump(mode="json"), 202, headers)
 
 
-def _check_room(service: ApiDependencies, caller: Caller, headers: Mapping[str, str]) -> None:
-    needed = announced_bytes(headers)
-    if needed <= service.settings.max_batch_bytes:  # else refused for its size in a moment
-        service.room.check(needed)
-    if service.waiting() >= service.settings.max_backlog:
-        raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
-    service.jobs.check_concurrency(caller.owner, caller.limits)
-
-
 @router.get(
     "/{batch_id}",
     response_model=BatchDocument,
     responses={
         200: {"headers": problems.RETRY_AFTER, "description": "With `Retry-After` while it is not over."},
-        **problems.openapi_responses(problems.UnknownBatch),
+        **problems.openapi_responses(refusals.UnknownBatch),
     },
 )
 def batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
@@ -133,7 +122,7 @@ def batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response
             "description": "Some of its jobs run; their workers have been told to stop.",
             "headers": problems.RETRY_AFTER,
         },
-        **problems.openapi_responses(problems.UnknownBatch),
+        **problems.openapi_responses(refusals.UnknownBatch),
     },
 )
 def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
@@ -155,7 +144,7 @@ def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> R
     response_class=StreamingResponse,
     responses={
         200: {"content": {JSONL: {}}, "description": "A job a line, as `GET /jobs/{job_id}` has it."},
-        **problems.openapi_responses(problems.UnknownBatch),
+        **problems.openapi_responses(refusals.UnknownBatch),
     },
 )
 def batch_results(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
@@ -190,7 +179,7 @@ def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBa
     """
     batch = service.batches.get(batch_id) if BATCH_ID.fullmatch(batch_id) else None
     if batch is None or (caller.only is not None and batch.owner != caller.only):
-        raise problems.UnknownBatch(f"There is no batch {batch_id[:64]}.")
+        raise refusals.UnknownBatch(f"There is no batch {batch_id[:64]}.")
     return batch
 
 

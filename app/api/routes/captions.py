@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Response
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
-from app.api.routes.jobs import KEEP, JobId, find, how_it_ended
+from app.api.routes.jobs import KEEP, JobId, find, how_it_ended, read_blob
 from app.documents.job import document_of, kept_segments
 from app.documents.segments import film_of
 from app.documents.subtitles import FORMATS
-from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 from app.jobs.keeping.kept_segments import attention_key, frame_key
 from models.caption import AttentionDocument
@@ -31,7 +30,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
     response_class=Response,
     responses={
         200: {"content": FILES, "description": "The file; of a job that runs, as far as it is."},
-        **problems.openapi_responses(problems.UnknownJob, problems.JobHasNoCaptions, problems.JobNotFinished),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.JobHasNoCaptions, refusals.JobNotFinished),
     },
 )
 def captions(job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep) -> Response:
@@ -49,17 +48,15 @@ def captions(job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep) 
     "/segments/{number}/attention",
     response_model=AttentionDocument,
     responses=problems.openapi_responses(
-        problems.UnknownJob, problems.UnknownSegment, problems.JobHasNoAttention
+        refusals.UnknownJob, refusals.UnknownSegment, refusals.JobHasNoAttention
     ),
 )
 def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
     """Returns where the captioner looked for each word of a segment's best caption, on the film's clock."""
     job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)
-    try:
-        data = service.blobs.read(attention_key(folder, number))
-    except BlobMissingError as error:
-        raise problems.JobHasNoAttention("The job was sent with attention=false.") from error
+    missing = refusals.JobHasNoAttention("The job was sent with attention=false.")
+    data = read_blob(service, attention_key(folder, number), missing)
     return Response(data, media_type="application/json", headers=_caching(job))
 
 
@@ -68,17 +65,15 @@ def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller
     response_class=Response,
     responses={
         200: {"content": {"image/jpeg": {}}, "description": "The frame, its long side at most 480 pixels."},
-        **problems.openapi_responses(problems.UnknownJob, problems.UnknownSegment),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.UnknownSegment),
     },
 )
 def segment_frame(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
     """Shows the frame that stands for a segment: the one at `representative`."""
     job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)
-    try:
-        data = service.blobs.read(frame_key(folder, number))
-    except BlobMissingError as error:
-        raise problems.UnknownSegment(f"Segment {number} is kept no more.") from error
+    missing = refusals.UnknownSegment(f"Segment {number} is kept no more.")
+    data = read_blob(service, frame_key(folder, number), missing)
     return Response(data, media_type="image/jpeg", headers=_caching(job))
 
 
@@ -86,21 +81,21 @@ def _segment_folder(job: Job, number: int, service: ApiDependencies) -> str:
     """Finds where a segment's files lie. Raises UnknownSegment."""
     kept = kept_segments(job, service.blobs)
     if kept is None or number >= kept.done:
-        raise problems.UnknownSegment(f"The job has {0 if kept is None else kept.done} segments so far.")
+        raise refusals.UnknownSegment(f"The job has {0 if kept is None else kept.done} segments so far.")
     return kept.folder
 
 
 def _check_is_captioned(job: Job, service: ApiDependencies) -> None:
     """Raises JobNotFinished where a job has no caption yet, JobHasNoCaptions where it never will."""
     if job.submission.validate_only:
-        raise problems.JobHasNoCaptions("The job was sent with validate_only=true.")
+        raise refusals.JobHasNoCaptions("The job was sent with validate_only=true.")
     if job.state == "succeeded":
         return
     if document_of(job, service.blobs).segments:
         return
     if job.is_over:
-        raise problems.JobHasNoCaptions(f"The job has {how_it_ended(job)}, so it has no captions.")
-    raise problems.JobNotFinished(f"The job is {job.state}, and nothing of it is captioned yet.")
+        raise refusals.JobHasNoCaptions(f"The job has {how_it_ended(job)}, so it has no captions.")
+    raise refusals.JobNotFinished(f"The job is {job.state}, and nothing of it is captioned yet.")
 
 
 def _caching(job: Job) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
 from app.api.following.job_events import JobEvents
 from app.api.guards.connections import STUCK_SECONDS
@@ -37,7 +37,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
     responses={
         200: {"content": {MEDIA_TYPE: {}}, "description": "Events `state`, `segment`, `end`, `lost`."},
         204: {"description": "The event named is the job's end: nothing follows, do not connect again."},
-        **problems.openapi_responses(problems.UnknownJob, problems.TooManyFollowers),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.TooManyFollowers),
     },
 )
 async def events(
@@ -49,11 +49,11 @@ async def events(
     after: After = None,
 ) -> Response:
     """Sends the job's events as they happen, to its end: how it stands, each segment of a film that is done,
-    and how it ended. With the id of the last known event, goes on behind it.
+    and how it ended. With the id of the last known event, resumes after it.
     """
     job, last = await service.events.changes.now(job_id) if JOB_ID.fullmatch(job_id) else (None, "")
     if job is None or not caller.sees(job):
-        raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
+        raise refusals.UnknownJob(f"There is no job {job_id[:64]}.")
     last_seen = last_event_id or after
     begin = EventId.parse(last_seen) if last_seen else None
     if job.is_over and begin == EventId(last):
@@ -61,7 +61,7 @@ async def events(
     if "without_body" in request.scope:
         return Response(media_type=MEDIA_TYPE)
     if service.events.is_full:
-        raise problems.TooManyFollowers()
+        raise refusals.TooManyFollowers()
     stream = JobEvents(service.events, service.positions, service.blobs, job, last, begin).stream()
     return EventSourceResponse(
         stream,

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
 from app.documents.job_list import JobList, summary_of
 from app.errors import InvalidCursor
@@ -40,7 +40,7 @@ States = Annotated[str, WithJsonSchema({"type": "string", "pattern": STATES_PATT
 
 
 class JobListQuery(BaseModel):
-    """Holds what stands behind the address; anything else there is refused."""
+    """Holds the query of the address; anything else there is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -91,9 +91,9 @@ def _read_states(value: str | None) -> list[State]:
         return []
     names = value.split(",")
     if wrong := next((name for name in names if name not in STATES), None):
-        raise problems.InvalidOption(f"state: there is no state called {wrong[:64]}.", known=STATES)
+        raise refusals.InvalidOption(f"state: there is no state called {wrong[:64]}.", known=STATES)
     if "" in names:
-        raise problems.InvalidOption("state: a name is missing before or behind a comma.", known=STATES)
+        raise refusals.InvalidOption("state: a name is missing before or behind a comma.", known=STATES)
     return [state for state in STATES if state in names]
 
 
@@ -109,11 +109,11 @@ def _read_states(value: str | None) -> list[State]:
                 }
             },
         },
-        **problems.openapi_responses(InvalidCursor, problems.InvalidOption),
+        **problems.openapi_responses(InvalidCursor, refusals.InvalidOption),
     },
 )
 def list_jobs(query: Annotated[JobListQuery, Query()], service: ServiceDep, caller: CallerDep) -> Response:
-    """Lists jobs, newest first, a page at a time: go on with `next` as `cursor` until it is null.
+    """Lists jobs, newest first, a page at a time: continue with `next` as `cursor` until it is null.
 
     A job that was there when the first page was read comes exactly once, however many are sent meanwhile.
     With a key that is no administrator's, the jobs of that key alone are listed.

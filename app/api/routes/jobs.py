@@ -14,7 +14,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from PIL import Image
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.routes.submit import preferred_wait
 from app.attention_picture.poster import draw_poster
@@ -38,7 +38,7 @@ LongPoll = Annotated[
     ),
 ]
 PosterWord = Annotated[str, Query(max_length=64, description="A word of the caption, to be lit.")]
-NO_ATTENTION = (problems.UnknownJob, problems.JobHasNoAttention, problems.JobNotFinished)
+NO_ATTENTION = (refusals.UnknownJob, refusals.JobHasNoAttention, refusals.JobNotFinished)
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
@@ -52,7 +52,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
             "description": "With `Retry-After` while it is not over.",
         },
         304: {"headers": problems.RETRY_AFTER | ETAG, "description": "It is as `If-None-Match` knows it."},
-        **problems.openapi_responses(problems.UnknownJob),
+        **problems.openapi_responses(refusals.UnknownJob),
     },
 )
 async def job(
@@ -86,7 +86,7 @@ async def _change(
             shown, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
             if shown.is_over or is_last or not _is_known(response, etags):
                 return _unless_known(response, etags)
-    raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
+    raise refusals.UnknownJob(f"There is no job {job_id[:64]}.")
 
 
 def _show(service: ApiDependencies, job_id: str, caller: Caller) -> tuple[Job, Response]:
@@ -116,7 +116,7 @@ def _unless_known(response: Response, etags: list[str]) -> Response:
             "description": "It runs; its worker has been told to stop.",
             "headers": problems.RETRY_AFTER,
         },
-        **problems.openapi_responses(problems.UnknownJob),
+        **problems.openapi_responses(refusals.UnknownJob),
     },
 )
 def delete(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
@@ -178,18 +178,18 @@ def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Resp
     response_class=Response,
     responses={
         200: {"content": {"image/png": {}}, "description": "The picture, 1200 × 630."},
-        **problems.openapi_responses(problems.UnknownJob, problems.JobNotFinished, problems.UnknownFrame),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.JobNotFinished, refusals.UnknownFrame),
     },
 )
 def poster(job_id: JobId, service: ServiceDep, caller: CallerDep, word: PosterWord = "") -> Response:
     """Draws one frame with the caption on it and one word's place lit: what chats show of the job's page."""
     job = find(service, job_id, caller)
     if job.state != "succeeded":
-        raise problems.JobNotFinished(f"The job has {how_it_ended(job)}: there is no caption to draw.")
+        raise refusals.JobNotFinished(f"The job has {how_it_ended(job)}: there is no caption to draw.")
     document, frames = document_of(job, service.blobs), _frames(service, job)
     try:
         shown: AttentionDocument | None = _read_attention(_attention(service, job))
-    except problems.JobHasNoAttention:
+    except refusals.JobHasNoAttention:
         shown = None
     picture = draw_poster(document.caption or "", frames, document.sampled or [0.0], shown, word)
     out = io.BytesIO()
@@ -202,17 +202,29 @@ def poster(job_id: JobId, service: ServiceDep, caller: CallerDep, word: PosterWo
     response_class=Response,
     responses={
         200: {"content": {"image/jpeg": {}}, "description": "The frame, its long side at most 480 pixels."},
-        **problems.openapi_responses(problems.UnknownJob, problems.UnknownFrame),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.UnknownFrame),
     },
 )
 def frame(job_id: JobId, number: int, service: ServiceDep, caller: CallerDep) -> Response:
     """Shows a frame that the captioner saw, counted from 0 in the order of `sampled`."""
     job = find(service, job_id, caller)
-    try:
-        data = service.blobs.read(f"{job.results}/frames/{number}.jpg")
-    except BlobMissingError as error:
-        raise problems.UnknownFrame(f"The job has no frame {number}.") from error
+    missing = refusals.UnknownFrame(f"The job has no frame {number}.")
+    data = read_blob(service, f"{job.results}/frames/{number}.jpg", missing)
     return Response(data, media_type="image/jpeg", headers=KEEP)
+
+
+def read_blob(service: ApiDependencies, key: str, missing: refusals.RequestError) -> bytes:
+    """Reads what a route sends.
+
+    Args:
+        service: where blobs are.
+        key: of the blob.
+        missing: is raised where it is not there.
+    """
+    try:
+        return service.blobs.read(key)
+    except BlobMissingError as error:
+        raise missing from error
 
 
 def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
@@ -228,7 +240,7 @@ def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
     """
     job = service.jobs.get(job_id) if JOB_ID.fullmatch(job_id) else None
     if job is None or not caller.sees(job):
-        raise problems.UnknownJob(f"There is no job {job_id[:64]}.")
+        raise refusals.UnknownJob(f"There is no job {job_id[:64]}.")
     return job
 
 
@@ -247,14 +259,12 @@ def _tag(document: dict[str, Any]) -> str:
 def _attention(service: ApiDependencies, job: Job) -> bytes:
     """Reads the attention document as the engine wrote it."""
     if not job.is_over:
-        raise problems.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
+        raise refusals.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
     if job.state != "succeeded":
-        raise problems.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
-    try:
-        return service.blobs.read(f"{job.results}/attention.json")
-    except BlobMissingError as error:
-        option = "validate_only=true" if job.submission.validate_only else "attention=false"
-        raise problems.JobHasNoAttention(f"The job was sent with {option}.") from error
+        raise refusals.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
+    option = "validate_only=true" if job.submission.validate_only else "attention=false"
+    missing = refusals.JobHasNoAttention(f"The job was sent with {option}.")
+    return read_blob(service, f"{job.results}/attention.json", missing)
 
 
 def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
@@ -276,7 +286,7 @@ def _frames(service: ApiDependencies, job: Job) -> list[Image.Image]:
     try:
         return [Image.open(io.BytesIO(service.blobs.read(key))) for key in keys]
     except BlobMissingError as error:
-        raise problems.UnknownFrame("The job's frames are kept no more.") from error
+        raise refusals.UnknownFrame("The job's frames are kept no more.") from error
 
 
 def how_it_ended(job: Job) -> str:

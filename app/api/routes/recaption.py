@@ -12,12 +12,19 @@ from typing import Any
 import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 
-from app.api import problems
-from app.api.accepting.acceptance import Acceptance
+from app.api import problems, refusals
+from app.api.accepting.acceptance import Acceptance, check_room
 from app.api.dependencies import CallerDep, ServiceDep
-from app.api.receiving.bodies import FORM, JSON, refuse_query
-from app.api.receiving.fields import REQUEST_FIELDS, CaptionRequest, fields_schema, read_request
-from app.api.receiving.option_body import PLAIN_FORM, OptionBody, receive_options
+from app.api.receiving.bodies import refuse_query
+from app.api.receiving.fields import (
+    REQUEST_FIELDS,
+    CaptionRequest,
+    body_schema,
+    fields_schema,
+    object_schema,
+    read_request,
+)
+from app.api.receiving.option_body import FORM, JSON, PLAIN_FORM, OptionBody, receive_options
 from app.api.receiving.upload import UNLIMITED
 from app.api.routes.jobs import JobId, find
 from app.api.routes.submit import (
@@ -25,7 +32,6 @@ from app.api.routes.submit import (
     LOCATION,
     Prefer,
     answer,
-    check_room,
     preferred_wait,
 )
 from app.documents.job import Accepted, JobDocument
@@ -41,18 +47,11 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
 
 def _body_schema() -> dict[str, Any]:
-    """Describes the body for OpenAPI: it is read by hand, so nothing can derive it."""
     form, document = (
-        {
-            "type": "object",
-            "properties": {name: schemas[name] for name in FIELDS},
-            "additionalProperties": False,
-        }
+        object_schema({name: schemas[name] for name in FIELDS})
         for schemas in (fields_schema(), fields_schema(is_json=True))
     )
-    kinds = {JSON: document, FORM: form, PLAIN_FORM: form}
-    content = {kind: {"schema": schema} for kind, schema in kinds.items()}
-    return {"requestBody": {"required": False, "content": content}}
+    return body_schema({JSON: document, FORM: form, PLAIN_FORM: form}, is_required=False)
 
 
 @router.post(
@@ -69,9 +68,9 @@ def _body_schema() -> dict[str, Any]:
         },
         202: {"headers": LOCATION | APPLIED | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            problems.UnknownJob,
-            problems.UploadGone,
-            *problems.OF_SUBMISSIONS,
+            refusals.UnknownJob,
+            refusals.UploadGone,
+            *refusals.OF_SUBMISSIONS,
         ),
     },
 )
@@ -84,24 +83,16 @@ async def recaption(
     refuse_query(request.query_params)
     job = await anyio.to_thread.run_sync(find, service, job_id, caller)
     body = await receive_options(request.stream(), request.headers, FIELDS)
-    await anyio.to_thread.run_sync(check_room, service, {})
+    await anyio.to_thread.run_sync(check_room, service, caller, 0, 0)
     accept = Acceptance(service, caller).accept_again
     again = await anyio.to_thread.run_sync(accept, request_over(job, body), job)
     return await answer(request, service, again, preferred_wait(prefer))
 
 
 def request_over(job: Job, body: OptionBody) -> CaptionRequest:
-    """Changes what a job was asked for by what is given.
+    """Changes what a job was asked for (options, metadata, priority) by the fields that are given.
 
-    Args:
-        job: whose options, metadata and priority count where nothing is given.
-        body: the fields that are given.
-
-    Returns:
-        The request; what belongs to a captioner is the job's only where no other captioner is to write.
-
-    Raises:
-        InvalidOption: names the first field that is wrong.
+    What belongs to a captioner is kept only where no other one is to write. Raises InvalidOption.
     """
     inherited: Mapping[str, Any] = {
         **job.options.model_dump(include=set(FORM_FIELDS), exclude_defaults=True),

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
 from app.access.keys import ApiKey
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, ServiceDep
 from app.api.guards.access import COOKIE, find_key, session_cookie
 from app.api.receiving.upload import UNLIMITED
@@ -60,7 +60,7 @@ async def session(request: Request, service: ServiceDep) -> SessionDocument:
         return SessionDocument.of(service, None)
     try:
         return SessionDocument.of(service, await find_key(service, request.headers))
-    except (problems.KeyMissing, problems.KeyWrong):
+    except (refusals.KeyMissing, refusals.KeyWrong):
         return SessionDocument.of(service, None)
 
 
@@ -69,7 +69,7 @@ async def session(request: Request, service: ServiceDep) -> SessionDocument:
     max_body_size=UNLIMITED,
     openapi_extra=_form_schema(),
     response_model=SessionDocument,
-    responses=problems.openapi_responses(problems.KeyMissing, problems.KeyWrong, problems.MalformedForm),
+    responses=problems.openapi_responses(refusals.KeyMissing, refusals.KeyWrong, refusals.MalformedForm),
 )
 async def sign_in(request: Request, service: ServiceDep) -> JSONResponse:
     """Takes a key in a form and sets the page's cookie, for a week. Where no key is needed it sets none."""
@@ -110,8 +110,8 @@ async def _read_key(request: Request) -> str:
     async for chunk in request.stream():
         body += chunk
         if len(body) > FORM_BYTES:
-            raise problems.MalformedForm(f"It has more than {problems.in_units(FORM_BYTES)}.")
+            raise refusals.MalformedForm(f"It has more than {refusals.in_units(FORM_BYTES)}.")
     keys = parse_qs(body.decode("utf-8", "replace")).get("key", [])
     if len(keys) != 1:
-        raise problems.KeyMissing("The form has no field called key, or several.")
+        raise refusals.KeyMissing("The form has no field called key, or several.")
     return keys[0].strip()

@@ -11,14 +11,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from app.api import metrics, problems
+from app.api import metrics, problems, refusals
 from app.api.compression import answer_compressed
 from app.api.dependencies import ServiceDep
 from app.errors import QueueError
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
 from app.jobs.options import form_schema
 from app.operations.service_figures import ServiceFigures, read_figures
-from app.operations.service_health import Trouble, examine_service
+from app.operations.service_health import examine_service
 
 log = structlog.get_logger(__name__)
 router = APIRouter(tags=["status"])
@@ -110,18 +110,14 @@ async def livez() -> Alive:
     return Alive()
 
 
-@router.get("/readyz", responses=problems.openapi_responses(problems.NotReady))
+@router.get("/readyz", responses=problems.openapi_responses(refusals.NotReady))
 def readyz(service: ServiceDep) -> Ready:
     """Reports whether jobs can be taken and run, and if not what is wrong with Redis or the workers."""
     health = examine_service(service.jobs.server, service.registry)
     if health.blocking:
         log.warning("not ready", causes=[f"{trouble.code}: {trouble.advice}" for trouble in health.blocking])
-        raise problems.NotReady(causes=[_cause(trouble) for trouble in health.blocking])
-    return Ready(workers=health.ready, warnings=[_cause(trouble) for trouble in health.warnings])
-
-
-def _cause(trouble: Trouble) -> problems.Cause:
-    return problems.Cause(code=trouble.code, message=trouble.message, hint=trouble.hint)
+        raise refusals.NotReady(causes=health.blocking)
+    return Ready(workers=health.ready, warnings=[problems.Cause.of(trouble) for trouble in health.warnings])
 
 
 @router.get("/metrics", response_class=Response)

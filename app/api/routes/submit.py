@@ -7,7 +7,6 @@ the job is on Redis's disk before its 202.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
 
@@ -15,14 +14,15 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 
-from app.api import problems
-from app.api.accepting.acceptance import REPLAYED, Acceptance, IdempotencyKey, renewed, reserved
+from app.api import problems, refusals
+from app.api.accepting.acceptance import Acceptance, check_room
+from app.api.accepting.repeated_request import REPLAYED, IdempotencyKey, RepeatedRequest
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
-from app.api.receiving.bodies import FORM, JSON, RAW, kind_of, receive_body
-from app.api.receiving.fields import fields_schema, read_request
+from app.api.receiving.bodies import RAW, kind_of, receive_body
+from app.api.receiving.fields import body_schema, fields_schema, object_schema, read_request
+from app.api.receiving.option_body import FORM, JSON
 from app.api.receiving.upload import UNLIMITED, announced_bytes
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
-from app.jobs.idempotency import KeptAnswer
 from app.jobs.job import Job
 
 LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
@@ -31,20 +31,14 @@ router = APIRouter(tags=["caption"])
 
 
 def _body_schema() -> dict[str, Any]:
-    """Describes the bodies for OpenAPI: they are read by hand, so nothing can derive it."""
     file = {"type": "string", "format": "binary", "description": "The file."}
-    form = _object({"video": file, **fields_schema()})
-    form["oneOf"] = [{"required": ["video"]}, {"required": ["url"]}]
-    members = fields_schema(is_json=True)
-    members["url"] = fields_schema()["url"]
-    kinds = {FORM: form, JSON: {**_object(members), "required": ["url"]}}
-    kinds |= dict.fromkeys(("video/*", "image/*", *RAW), file)
-    content = {kind: {"schema": schema} for kind, schema in kinds.items()}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "additionalProperties": False}
+    form, members = fields_schema(), fields_schema(is_json=True)
+    either = [{"required": ["video"]}, {"required": ["url"]}]
+    schemas = {
+        FORM: object_schema({"video": file, **form}, oneOf=either),
+        JSON: object_schema({**members, "url": form["url"]}, required=["url"]),
+    }
+    return body_schema(schemas | dict.fromkeys(("video/*", "image/*", *RAW), file))
 
 
 LOCATION = {"Location": {"description": "The job's address.", "schema": {"type": "string"}}}
@@ -77,14 +71,14 @@ Prefer = Annotated[
         },
         202: {"headers": LOCATION | APPLIED | REPLAYED | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            *problems.OF_SUBMISSIONS,
-            problems.UploadTooLarge,
-            problems.VideoMissing,
-            problems.VideoEmpty,
-            problems.SeveralVideos,
-            problems.UrlNotSupported,
-            problems.IdempotencyMismatch,
-            problems.IdempotencyInProgress,
+            *refusals.OF_SUBMISSIONS,
+            refusals.UploadTooLarge,
+            refusals.VideoMissing,
+            refusals.VideoEmpty,
+            refusals.SeveralVideos,
+            refusals.UrlNotSupported,
+            refusals.IdempotencyMismatch,
+            refusals.IdempotencyInProgress,
         ),
     },
 )
@@ -103,20 +97,18 @@ async def caption(
     """
     kind_of(request.headers)
     limit = caller.upload_limit(service.settings.max_upload_bytes)
-    async with reserved(service, idempotency_key, caller.owner) as key_state:
-        if not isinstance(key_state, KeptAnswer):
-            await anyio.to_thread.run_sync(check_room, service, request.headers)
-            await anyio.to_thread.run_sync(service.jobs.check_concurrency, caller.owner, caller.limits)
+    async with RepeatedRequest(service.idempotency, idempotency_key, caller.owner).held() as repeated:
+        if repeated.is_first:
+            announced, most = announced_bytes(request.headers), service.settings.max_upload_bytes
+            await anyio.to_thread.run_sync(check_room, service, caller, announced, most)
         with service.blobs.staged() as file:
-            body = renewed(service, key_state, request.stream())
+            body = repeated.renewed(request.stream())
             upload = await receive_body(
                 body, request.headers, request.query_params, file, limit, service.room
             )
             submission = read_request(upload.fields, is_json=upload.is_json)
             accept = Acceptance(service, caller).accept_once
-            job, is_replayed = await anyio.to_thread.run_sync(
-                accept, submission, upload, idempotency_key or "", key_state
-            )
+            job, is_replayed = await anyio.to_thread.run_sync(accept, submission, upload, repeated)
     response = await answer(request, service, job, preferred_wait(prefer))
     if is_replayed:
         response.headers["Idempotency-Replayed"] = "true"
@@ -131,14 +123,6 @@ def preferred_wait(prefer: str | None) -> float | None:
     """
     match = re.search(r'(?:^|[,;])\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])', prefer or "", re.IGNORECASE)
     return None if match is None else min(float(match[1]), LONGEST_WAIT)
-
-
-def check_room(service: ApiDependencies, headers: Mapping[str, str]) -> None:
-    needed = announced_bytes(headers)
-    if needed <= service.settings.max_upload_bytes:  # else refused for its size in a moment
-        service.room.check(needed)
-    if service.waiting() >= service.settings.max_backlog:
-        raise problems.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
 
 
 async def answer(request: Request, service: ApiDependencies, job: Job, wait: float | None) -> Response:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.responses import Response
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.routes.jobs import JobId, find, how_it_ended
 from app.documents.verdict import NewVerdict, Verdict, keep_verdict, verdicts_of
@@ -29,13 +29,13 @@ Shape = Annotated[
     "/jobs/{job_id}/verdicts",
     status_code=201,
     response_model=Verdict,
-    responses=problems.openapi_responses(problems.UnknownJob, problems.JobNotFinished),
+    responses=problems.openapi_responses(refusals.UnknownJob, refusals.JobNotFinished),
 )
 def add_verdict(job_id: JobId, judgement: NewVerdict, service: ServiceDep, caller: CallerDep) -> Verdict:
     """Keeps what a person says of the job's caption: right, partly or wrong, and what it should be."""
     job = find(service, job_id, caller)
     if job.state != "succeeded":
-        raise problems.JobNotFinished(f"The job has {how_it_ended(job)}: there is no caption to judge.")
+        raise refusals.JobNotFinished(f"The job has {how_it_ended(job)}: there is no caption to judge.")
     return keep_verdict(job, judgement, service.blobs)
 
 

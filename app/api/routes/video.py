@@ -15,7 +15,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
 from app.api.routes.jobs import KEEP, JobId, find
 from app.jobs.blobs import BlobMissingError
@@ -86,7 +86,7 @@ class ByteRange:
             "description": "The part that `Range` asks for.",
             "headers": PART_HEADERS,
         },
-        **problems.openapi_responses(problems.UnknownJob, problems.VideoNotKept, problems.RangeNotSatisfied),
+        **problems.openapi_responses(refusals.UnknownJob, refusals.VideoNotKept, refusals.RangeNotSatisfied),
     },
 )
 def video(
@@ -105,7 +105,7 @@ def video(
         size = service.blobs.size(job.upload)
         kind = media_type(service.blobs.read_part(job.upload, 0, HEAD_BYTES))
     except BlobMissingError as error:
-        raise problems.VideoNotKept(_why_there_is_none(job)) from error
+        raise refusals.VideoNotKept(_why_there_is_none(job)) from error
     tag = f'"{job.id}"'
     header = range if if_range in (None, tag) else None
     part = requested_part(header, size)
@@ -143,18 +143,10 @@ def media_type(head: bytes) -> str:
 
 
 def requested_part(header: str | None, size: int) -> ByteRange | None:
-    """Reads a Range header (RFC 9110).
+    """Reads a Range header (RFC 9110) for a file of ``size`` bytes.
 
-    Args:
-        header: its value, None where there is none.
-        size: bytes of the file.
-
-    Returns:
-        The part, None for all of it: where the header cannot be read or asks for several parts it is passed
-        over, as the RFC allows.
-
-    Raises:
-        RangeNotSatisfied: the file has none of the bytes.
+    None is all of the file: one that cannot be read or asks for several parts is passed over, as the RFC
+    allows. Raises RangeNotSatisfied where the file has none of the bytes.
     """
     match = re.fullmatch(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", header or "", re.IGNORECASE)
     if match is None or not (match[1] or match[2]):
@@ -166,16 +158,15 @@ def requested_part(header: str | None, size: int) -> ByteRange | None:
             return None
         part = ByteRange(int(match[1]), min(int(match[2]) + 1, size) if match[2] else size)
     if part.start >= size:
-        raise problems.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
+        raise refusals.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
     return part
 
 
 def disposition(filename: str, *, is_shown: bool) -> str:
-    """Makes a Content-Disposition header (RFC 6266), whose file name may have any letters (RFC 5987).
+    """Makes a Content-Disposition header (RFC 6266), whose file name may have any letters (RFC 5987), or be
+    empty.
 
-    Args:
-        filename: as it was sent; empty for none.
-        is_shown: a browser may show the file, rather than save it.
+    ``is_shown``: a browser may show the file, rather than save it.
     """
     kind = "inline" if is_shown else "attachment"
     if not filename:

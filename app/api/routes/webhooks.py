@@ -9,7 +9,7 @@ import anyio.to_thread
 from fastapi import APIRouter
 from pydantic import AfterValidator, BaseModel, ConfigDict, WithJsonSchema
 
-from app.api import problems
+from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
 from app.api.receiving.fields import ADDRESS_PATTERN
 from app.api.routes.jobs import JobId, find
@@ -35,7 +35,7 @@ class WebhookTest(BaseModel):
 @router.get(
     "/jobs/{job_id}/deliveries",
     response_model=Deliveries,
-    responses=problems.openapi_responses(problems.UnknownJob),
+    responses=problems.openapi_responses(refusals.UnknownJob),
 )
 async def deliveries(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Deliveries:
     """Lists what was done to tell the job's webhook of its end: attempts, answers, when the next one is."""
@@ -46,13 +46,13 @@ async def deliveries(job_id: JobId, service: ServiceDep, caller: CallerDep) -> D
 @router.post(
     "/webhooks/test",
     response_model=TestedWebhook,
-    responses=problems.openapi_responses(problems.WebhooksOff),
+    responses=problems.openapi_responses(refusals.WebhooksOff),
 )
 async def try_webhook(asked: WebhookTest, service: ServiceDep) -> TestedWebhook:
     """Sends a signed message of the type `webhook.test` once, and returns how it was answered."""
     sender = service.webhooks.sender
     if sender is None:
-        raise problems.WebhooksOff()
+        raise refusals.WebhooksOff()
     message = trial_message(f"msg_{uuid.uuid4().hex}")
     result = await sender.send(asked.url, message.id, message.body)
     return TestedWebhook(

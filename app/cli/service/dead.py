@@ -15,32 +15,27 @@ from app.errors import RecordUnreadable
 from app.terminal import complain
 
 if TYPE_CHECKING:
-    from app.jobs.blobs import Blobs
+    from app.cli.service.job_records import JobRecords
     from app.jobs.dead_letters import DeadLetter
     from app.jobs.job_store import Jobs
 
-PATIENCE = 2.0  #: seconds of trying again while Redis is away
 Names = Annotated[list[str], typer.Argument(metavar="NAME", help="As dead list has it.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 dead = typer.Typer(no_args_is_help=True)
 
 
-def _open() -> tuple[Jobs, Blobs]:
-    from app.jobs.blobs import Blobs
-    from app.jobs.job_store import Jobs
-    from app.jobs.redis_client import connect, redis_url
+def _open() -> JobRecords:
+    from app.cli.service.job_records import JobRecords
     from app.settings import load_settings
 
-    settings = load_settings()
-    jobs = Jobs.from_settings(connect(redis_url(settings), PATIENCE), settings)
-    return jobs, Blobs(settings.blob_url, settings.staging)
+    return JobRecords.connect(load_settings())
 
 
 @dead.command("list")
 def list_letters(as_json: AsJson = False) -> None:
     """List the dead letters, oldest first: when, what, and why it could not be read."""
-    letters = _open()[0].dead.all()
+    letters = _open().jobs.dead.all()
     if as_json:
         typer.echo(json.dumps([letter.model_dump() for letter in letters]))
         return
@@ -54,7 +49,7 @@ def list_letters(as_json: AsJson = False) -> None:
 @dead.command()
 def show(name: Annotated[str, typer.Argument(help="As dead list has it.")], as_json: AsJson = False) -> None:
     """Show a dead letter with the values that could not be read."""
-    jobs, _ = _open()
+    jobs = _open().jobs
     letter = _find(jobs, name)
     document = {**letter.model_dump(), "value": jobs.dead.value(letter)}
     if as_json:
@@ -67,7 +62,7 @@ def show(name: Annotated[str, typer.Argument(help="As dead list has it.")], as_j
 @dead.command()
 def requeue(names: Names) -> None:
     """Put jobs into their queues again, with all their attempts."""
-    (jobs, _), failed = _open(), 0
+    jobs, failed = _open().jobs, 0
     for name in names:
         try:
             jobs.requeue(_find(jobs, name))
@@ -81,13 +76,13 @@ def requeue(names: Names) -> None:
 @dead.command()
 def drop(names: Names) -> None:
     """Remove dead letters for good, with the record and the upload of their jobs."""
-    jobs, blobs = _open()
+    records = _open()
     for name in names:
-        letter = _find(jobs, name)
-        jobs.dead.drop(letter)
-        jobs.index.reindex([letter.name])
+        letter = _find(records.jobs, name)
+        records.jobs.dead.drop(letter)
+        records.jobs.index.reindex([letter.name])
         if letter.kind == "job" and name.replace("-", "").replace("_", "").isalnum():
-            blobs.remove(f"uploads/{name}")
+            records.blobs.remove(f"uploads/{name}")
         typer.echo(f"{name} is dropped.")
 
 

@@ -5,18 +5,17 @@ It works while no API runs, and sees the jobs of all clients.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.documents.job import document_of, rfc3339
+from app.errors import JobNotRequeued, RecordUnreadable
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, State
 from app.jobs.job_index import JobFilter
 from app.jobs.job_store import Jobs
-from app.jobs.redis_client import connect, redis_url
-from app.operations.job_actions import JobActions
+from app.jobs.redis_client import LuaScript, connect, redis_url, unavailable_if_away
 from app.settings import Settings
 from extractors.errors import ReelwordError
 
@@ -25,6 +24,7 @@ PATIENCE = 2.0  #: seconds of trying again while Redis is away
 PAGE = 200  #: jobs read at a time
 #: What an asked-for cancel came to, after the job's name.
 ENDINGS = {"done": "is canceled.", "asked": "is told to stop.", "lost": "is gone."}
+REVIVED = ("failed", "canceled")  #: states of jobs that may be put into their queue again
 
 
 class NoSuchJob(ReelwordError):
@@ -36,21 +36,19 @@ class NoSuchJob(ReelwordError):
 
 @dataclass(frozen=True)
 class JobRecords:
-    """Holds what the commands act on."""
+    """Acts on jobs of one service. Raises QueueUnavailable, and RecordUnreadable of a damaged record."""
 
     jobs: Jobs
-    blobs: Blobs
-    actions: JobActions
+    blobs: Blobs  #: uploads and results
 
     @classmethod
     def connect(cls, settings: Settings) -> JobRecords:
         """Makes the clients by the settings. Raises RedisMissing where no server is named or runs."""
         jobs = Jobs.from_settings(connect(redis_url(settings), PATIENCE), settings)
-        blobs = Blobs(settings.blob_url, settings.staging)
-        return cls(jobs, blobs, JobActions(jobs, blobs))
+        return cls(jobs, Blobs(settings.blob_url, settings.staging))
 
     def summaries(
-        self, states: Sequence[State], captioner: str | None, batch: str | None
+        self, states: Sequence[State], captioner: str | None = None, batch: str | None = None
     ) -> Iterator[Summary]:
         """Yields what jobs are, newest first, a page at a time.
 
@@ -59,8 +57,12 @@ class JobRecords:
             captioner: who writes, or wrote; None for any.
             batch: that they belong to; None for any.
         """
-        for job in self._walk(JobFilter(states=states, captioner=captioner, batch=batch)):
-            yield _summarise(job)
+        job_filter, cursor = JobFilter(states=states, captioner=captioner, batch=batch), None
+        while True:
+            page = self.jobs.index.page(job_filter, PAGE, cursor)
+            yield from map(_summarise, page.jobs)
+            if (cursor := page.next) is None:
+                return
 
     def show(self, name: str) -> Summary:
         """Returns the job's document, with ``record``: what it does not tell, for the operator.
@@ -72,48 +74,60 @@ class JobRecords:
         return {**document, "record": self._describe(job)}
 
     def requeue(self, name: str) -> None:
-        """Puts a job or a dead letter into its queue again. Raises JobNotRequeued, RecordUnreadable."""
-        self.actions.requeue(name)
+        """Puts a job that failed or was canceled, or that is a dead letter, into its queue again.
+
+        It has all its attempts, and what it had found out is forgotten. Raises JobNotRequeued where there is
+        no such job, it is in another state, or its upload is gone.
+        """
+        if (letter := self.jobs.dead.find(name)) is not None:
+            try:
+                self.jobs.requeue(letter)
+            except RecordUnreadable as error:
+                raise JobNotRequeued(str(error)) from error
+            return
+        if (job := self.jobs.get(name)) is None:
+            raise JobNotRequeued(f"There is no job {name[:64]}.")
+        if job.state in REVIVED and job.submission.source_url is None and not self.blobs.exists(job.upload):
+            raise JobNotRequeued(f"The upload of job {name} is not kept any more.")
+        if self._revive(job) != "queued" or job.state not in REVIVED:
+            raise JobNotRequeued(f"Job {name} is {job.state}: only failed and canceled jobs are put back.")
+
+    def _revive(self, job: Job) -> str:
+        keys, script = self.jobs.keys, LuaScript(self.jobs.server, "revive")
+        names = [keys.job(job.id), keys.stream(job.priority), keys.expiry, keys.events(job.id)]
+        with unavailable_if_away():
+            return str(script([*names, keys.clock, keys.dead], [job.id, self.jobs.lease_ms]))
 
     def cancel(self, name: str) -> str:
-        """Cancels a job; returns what came of it, as a sentence goes on after its name. Raises NoSuchJob."""
-        job = self._find(name)
-        return {**ENDINGS, "over": f"is over already: it has {job.state}."}[self.actions.cancel(job.id)]
+        """Cancels a job as ``DELETE /jobs/{id}`` does, but leaves the result of one that is over.
 
-    def purge(
-        self, names: Sequence[str], states: Sequence[State], age: float, *, is_dry: bool
-    ) -> Iterator[Summary]:
-        """Deletes results and uploads of jobs that are over, and yields what each held.
-
-        Args:
-            names: of jobs; all jobs where there is none.
-            states: those that are purged; all where there is none.
-            age: seconds since they ended, at least.
-            is_dry: deletes nothing.
-
-        Raises:
-            NoSuchJob: there is no job of a name.
+        Returns what came of it, to follow the job's name in a sentence. Raises NoSuchJob.
         """
-        jobs = map(self._find, names) if names else self._walk(JobFilter(states=states))
-        for job in jobs:
-            if _is_due(job, age, states):
-                size = self.actions.size(job)
-                if not is_dry:
-                    self.actions.purge(job)
-                yield {"id": job.id, "state": job.state, "bytes": size, "purged": not is_dry}
+        job = self._find(name)
+        ending = self.jobs.cancel(job.id)
+        if ending == "done":
+            self.blobs.remove(job.upload)
+        return {**ENDINGS, "over": f"is over already: it has {job.state}."}[ending]
+
+    def purge(self, name: str) -> None:
+        """Deletes the result and the upload of a job that is over. Raises NoSuchJob."""
+        job = self._find(name)
+        if job.state != "canceled":
+            self.jobs.expire(job.id)
+        self.blobs.remove(job.upload)
+        self.blobs.remove(f"results/{job.id}")
+
+    def size(self, name: str) -> int:
+        """Adds up the bytes that ``purge`` would free. Raises NoSuchJob."""
+        job = self._find(name)
+        upload = self.blobs.sizes(f"uploads/{job.id}") if self.blobs.exists(job.upload) else {}
+        return sum(upload.values()) + sum(self.blobs.sizes(f"results/{job.id}").values())
 
     def _find(self, name: str) -> Job:
         job = self.jobs.get(name)
         if job is None:
             raise NoSuchJob(f"There is no job {name}.")
         return job
-
-    def _walk(self, wanted: JobFilter) -> Iterator[Job]:
-        page = self.jobs.index.page(wanted, PAGE)
-        yield from page.jobs
-        while page.next is not None:
-            page = self.jobs.index.page(wanted, PAGE, page.next)
-            yield from page.jobs
 
     def _describe(self, job: Job) -> Summary:
         return {
@@ -124,13 +138,6 @@ class JobRecords:
             "upload": job.upload, "upload_kept": self.blobs.exists(job.upload),
             "results": job.results if job.state == "succeeded" else None,
         }  # fmt: skip
-
-
-def _is_due(job: Job, age: float, states: Sequence[State]) -> bool:
-    """Returns whether a job is over, in one of the states, for long enough; expired ones have nothing."""
-    if not job.is_over or job.state == "expired" or (states and job.state not in states):
-        return False
-    return time.time() - (job.ended_at or job.created_at) >= age
 
 
 def _summarise(job: Job) -> Summary:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 STATES: tuple[State, ...] = ("queued", "running", "succeeded", "failed", "canceled", "expired")
+PURGED = ("succeeded", "failed", "canceled")  #: states of jobs that may have something to be deleted
 #: Of a job's document, what is shown first.
 SHOWN = ("id", "state", "stage", "filename", "created_at", "started_at", "ended_at", "caption")
 
@@ -134,12 +135,26 @@ def purge(
     if not names and state is None and older_than is None:
         raise UsageError("Say what is to be purged: name jobs, or give --state or --older-than.")
     age = 0.0 if older_than is None else _seconds(older_than)
-    freed, count = 0, 0
-    for line in _open(service).purge(names or [], _states(state), age, is_dry=dry_run):
-        freed, count = freed + (line["bytes"] or 0), count + 1
-        typer.echo(json.dumps(line) if as_json else f"{line['id']}  {line['state']}  {_size(line['bytes'])}")
+    freed, count, records, states = 0, 0, _open(service), _states(state)
+    for job in map(records.show, names) if names else records.summaries(states):
+        if not _is_due(job, age, states):
+            continue
+        size = records.size(job["id"])
+        if not dry_run:
+            records.purge(job["id"])
+        freed, count = freed + (size or 0), count + 1
+        line = {"id": job["id"], "state": job["state"], "bytes": size, "purged": not dry_run}
+        typer.echo(json.dumps(line) if as_json else f"{line['id']}  {line['state']}  {_size(size)}")
     if not as_json:
         typer.echo(f"{count} {'would be' if dry_run else 'are'} purged, {_size(freed)}.")
+
+
+def _is_due(job: dict[str, Any], age: float, states: Sequence[State]) -> bool:
+    """Returns whether a job is over, in one of the states, for long enough; expired ones have nothing."""
+    if job["state"] not in PURGED or (states and job["state"] not in states):
+        return False
+    ended = datetime.fromisoformat(job["ended_at"] or job["created_at"]).timestamp()
+    return time.time() - ended >= age
 
 
 def _states(text: str | None) -> Sequence[State]:

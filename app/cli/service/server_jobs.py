@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 from app.cli.server import Server
@@ -15,16 +13,14 @@ OVER = ("succeeded", "failed", "canceled")
 
 
 class ServerJobs:
-    """Does by HTTP what JobRecords does by Redis; all methods raise ServiceUnreachable and ServiceRefused.
-
-    Args:
-        server: the service that is asked.
-    """
+    """Does by HTTP what JobRecords does by Redis; all methods raise ServiceUnreachable and ServiceRefused."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def summaries(self, states: Sequence[str], captioner: str | None, batch: str | None) -> Iterator[Summary]:
+    def summaries(
+        self, states: Sequence[str], captioner: str | None = None, batch: str | None = None
+    ) -> Iterator[Summary]:
         """Yields what jobs are, newest first, a page at a time.
 
         Args:
@@ -53,28 +49,15 @@ class ServerJobs:
         )
 
     def cancel(self, name: str) -> str:
-        """Cancels a job; returns what came of it, as a sentence goes on after its name."""
+        """Cancels a job; returns what came of it, to follow its name in a sentence."""
         state = self._server.get(f"/jobs/{name}").json()["state"]
         if state in OVER:
             return f"is over already: it has {state}."
         return "is canceled." if self._server.delete(f"/jobs/{name}")["state"] in OVER else "is told to stop."
 
-    def purge(
-        self, names: Sequence[str], states: Sequence[str], age: float, *, is_dry: bool
-    ) -> Iterator[Summary]:
-        """Deletes results and uploads of jobs that are over, and yields them; their sizes are not known.
+    def purge(self, name: str) -> None:
+        """Deletes the result and the upload of a job that is over."""
+        self._server.delete(f"/jobs/{name}")
 
-        Args:
-            names: of jobs; all jobs where there is none.
-            states: those that are purged; all where there is none.
-            age: seconds since they ended, at least.
-            is_dry: deletes nothing.
-        """
-        for job in map(self.show, names) if names else list(self.summaries(states, None, None)):
-            if job["state"] not in OVER or (states and job["state"] not in states):
-                continue
-            ended = datetime.fromisoformat(job["ended_at"] or job["created_at"]).timestamp()
-            if time.time() - ended >= age:
-                if not is_dry:
-                    self._server.delete(f"/jobs/{job['id']}")
-                yield {"id": job["id"], "state": job["state"], "bytes": None, "purged": not is_dry}
+    def size(self, name: str) -> None:
+        """Returns None: the API does not tell how many bytes a job has."""

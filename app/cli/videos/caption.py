@@ -12,7 +12,7 @@ from app.cli.server import ServerChoice
 from app.cli.streams import Streams, settings_with
 from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.errors import UsageError
-from app.extract.inputs import find_videos
+from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
 
 if TYPE_CHECKING:
@@ -49,34 +49,28 @@ def caption(
         cut_there = cut.segments or ("none" if output.as_json or output.attention else None)
         options = change_options(options, segments=None if cut_there == "auto" else cut_there)
         raise typer.Exit(1 if caption_by_server(server, videos, options, output) else 0)
-    work = _caption_by_segments if is_by_segments else _caption_whole
-    raise typer.Exit(1 if work(files, options, cut, output, settings) else 0)
+    if is_by_segments:
+        raise typer.Exit(1 if _caption_by_segments(videos, options, cut, output, settings) else 0)
+    raise typer.Exit(1 if _caption_whole(videos, options, cut, output, settings) else 0)
 
 
 def _caption_whole(
-    files: list[Path], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
+    videos: list[InputVideo], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
 ) -> int:
     from app.cli.videos.local_captions import caption_files
-    from app.segments.cutting import segment_options
+    from app.segments.loading import segment_options
 
     is_followed = cut.segments is None and not output.as_json and output.attention is None
-    segments = segment_options("auto", cut.shortest, cut.longest)
-    return caption_files(
-        files,
-        options,
-        settings,
-        as_json=output.as_json,
-        folder=output.attention,
-        segments=segments if is_followed else None,
-    )
+    segments = segment_options("auto", cut.shortest, cut.longest) if is_followed else None
+    return caption_files(videos, options, settings, output, segments)
 
 
 def _caption_by_segments(
-    files: list[Path], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
+    videos: list[InputVideo], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
 ) -> int:
-    from app.cli.videos.segments import SegmentOutput, caption_by_segments
-    from app.segments.cutting import segment_options
+    from app.cli.videos.segments import caption_films
+    from app.segments.loading import load_film_captioner, segment_options
 
     segments = segment_options(cut.segments or "auto", cut.shortest, cut.longest)
-    form = SegmentOutput(output.form, output.out, output.as_json)
-    return caption_by_segments(files, options, segments, form, settings)
+    options = options.model_copy(update={"attention": output.form == "json"})
+    return caption_films(videos, load_film_captioner(settings, options, segments), output)

@@ -56,3 +56,20 @@ class CaptionOutput:
             raise UsageError(f"There is no format {self.form}; there are: {', '.join(FORMS)}.")
         if self.out is not None and self.form is None:
             raise UsageError(f"--out is for files of segments: name their --format ({', '.join(FORMS)}).")
+
+    @property
+    def prints_lines(self) -> bool:
+        """Returns whether standard output is for lines, rather than for a film's document."""
+        return not self.as_json and (self.form is None or self.out is not None)
+
+
+def write_file(target: Path, content: bytes) -> None:
+    """Writes a file, and its folder where it is not there. Raises UsageError."""
+    from extractors.files import atomic_write
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(target) as file:
+            file.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"The file {target} cannot be written: {error.strerror}.") from error

@@ -14,42 +14,45 @@ from pathlib import Path
 from PIL import Image
 
 from app.attention_picture.render import draw_attention_picture
-from app.cli.videos.failures import FailedFile, list_failures
+from app.cli.videos.caption_output import CaptionOutput
 from app.documents.job import FileDocument
-from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
-from app.extract.inputs import choose_names, find_videos
+from app.errors import JobFailure, UsageError
+from app.extract.inputs import InputVideo, choose_names
 from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_choices
-from app.segments.film_captioner import FilmCaptioner, segment_lines
-from app.segments.loading import load_film_captioner
+from app.segments.film_captioner import FilmCaptioner, follow_film
+from app.segments.loading import load_film_captioner, told_as_usage
 from app.settings import Settings
-from app.terminal import FileProgress, complain, printable, printable_json, show_progress
+from app.terminal import (
+    FailedFile,
+    FileProgress,
+    complain,
+    list_failures,
+    printable,
+    printable_json,
+    show_progress,
+)
 from extractors.media.errors import MediaError
 from extractors.shots.segment import SegmentOptions
 from models.caption import AttentionDocument
-from models.captioners.registry import UnknownStreamSet
-from models.checkpoint import CheckpointError
 
 
 def caption_files(
-    paths: Sequence[Path],
+    videos: Sequence[InputVideo],
     options: CaptionOptions,
     settings: Settings,
-    *,
-    as_json: bool,
-    folder: Path | None,
+    output: CaptionOutput,
     segments: SegmentOptions | None = None,
 ) -> int:
-    """Captions files, and the videos in folders, and prints what came of each.
+    """Captions files and prints what came of each.
 
     Args:
-        paths: files and folders.
+        videos: the files.
         options: how captions are written.
         settings: where models are.
-        as_json: prints a line of JSON for each file.
-        folder: where pictures and documents of the attention go, None for nowhere.
+        output: what is printed, and where pictures and documents of the attention go.
         segments: how a film that is long enough to be cut is cut; its segments' lines follow its own. None
             to cut none.
 
@@ -60,26 +63,26 @@ def caption_files(
         UsageError: nothing can be done for any file.
         EngineStartFailed: the models do not load.
     """
-    videos = find_videos(paths, folder)
-    files = [video.file for video in videos]
-    choice = _choose_captioner(options, settings)
-    if folder is not None:
-        _make_folder(folder)
+    files, is_alone = [video.file for video in videos], len(videos) == 1
     failed = []
     with show_progress(len(files)) as bar:
-        bar.say("Loading models")
-        engine = _load_engine(settings if choice is None else _only(settings, choice))
+        with told_as_usage():
+            choice = _choose_captioner(options, settings)
+            if output.attention is not None:
+                _make_folder(output.attention)
+            bar.say("Loading models")
+            engine = Engine(settings if choice is None else _only(settings, choice))
         bar.say("Captioning")
         outcomes = caption_videos(files, options, settings, engine)
         for outcome, name in zip(outcomes, choose_names(videos), strict=True):
-            if folder is not None:
-                write_attention(outcome, folder / name)
-            bar.print(_format_lines(outcome, as_json=as_json, is_alone=len(files) == 1))
-            if not as_json:
+            if output.attention is not None:
+                write_attention(outcome, output.attention / name)
+            bar.print(_format_lines(outcome, as_json=output.as_json, is_alone=is_alone))
+            if not output.as_json:
                 _warn(outcome)
             if segments is not None and _is_cut(outcome, segments):
                 films = load_film_captioner(settings, options, segments, engine)
-                outcome = _caption_segments(outcome, films, bar, is_alone=len(files) == 1)
+                outcome = _caption_segments(outcome, films, bar, is_alone=is_alone)
             failed += [outcome] if outcome.error else []
     list_failures([FailedFile.by(each.file, each.error) for each in failed if each.error], len(files))
     return len(failed)
@@ -129,8 +132,8 @@ def _caption_segments(
 ) -> Outcome:
     """Prints a long film's segments; what goes wrong is its outcome."""
     try:
-        for line in segment_lines(outcome.file, films, "" if is_alone else f"{outcome.file}: "):
-            bar.print_more([line])
+        prefix = "" if is_alone else f"{outcome.file}: "
+        follow_film(outcome.file, films, prefix, lambda line: bar.print_more([line]))
     except (MediaError, JobFailure) as error:
         return replace(outcome, error=error)
     return outcome
@@ -138,15 +141,8 @@ def _caption_segments(
 
 def _choose_captioner(options: CaptionOptions, settings: Settings) -> CaptionerChoice | None:
     """Chooses before any network is loaded; None where there is no captioner, which the engine refuses."""
-    try:
-        choices = captioner_choices(settings)
-        return choices.resolve(options) if choices.alone else None
-    except CaptionerUnknown as failure:  # which lists those that there are
-        raise UsageError(str(failure)) from failure
-    except JobFailure as failure:
-        raise UsageError(failure.advice) from failure
-    except CheckpointError as error:
-        raise UsageError(sentence(str(error))) from error
+    choices = captioner_choices(settings)
+    return choices.resolve(options) if choices.alone else None
 
 
 def _only(settings: Settings, choice: CaptionerChoice) -> Settings:
@@ -154,13 +150,6 @@ def _only(settings: Settings, choice: CaptionerChoice) -> Settings:
     if choice.captioner in COMBINATIONS:
         return settings
     return settings.model_copy(update={"captioners": choice.captioner, "captioner": choice.captioner})
-
-
-def _load_engine(settings: Settings) -> Engine:
-    try:
-        return Engine(settings)
-    except UnknownStreamSet as error:
-        raise UsageError(sentence(str(error))) from error
 
 
 def _make_folder(folder: Path) -> None:

@@ -12,12 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.server import Server, ServiceRefused
-from app.cli.videos.caption_output import CaptionOutput
-from app.cli.videos.failures import FailedFile, list_failures
-from app.errors import UsageError
+from app.cli.videos.caption_output import CaptionOutput, write_file
 from app.extract.inputs import InputVideo, choose_names
 from app.jobs.options import CaptionOptions
-from app.terminal import FileProgress, clock, complain, printable, printable_json, show_progress
+from app.terminal import (
+    FailedFile,
+    FileProgress,
+    clock,
+    complain,
+    list_failures,
+    printable,
+    printable_json,
+    show_progress,
+)
 from extractors.errors import ReelwordError
 from extractors.media.errors import MissingFile
 
@@ -134,21 +141,10 @@ def _write(server: Server, document: Document, name: str, output: CaptionOutput)
     if output.attention is not None and document["urls"]["attention"] is not None:
         for suffix in ("json", "png"):
             route = "attention" if suffix == "json" else "attention.png"
-            _put(output.attention / f"{name}.{suffix}", server.get(f"{job}/{route}").content)
+            write_file(output.attention / f"{name}.{suffix}", server.get(f"{job}/{route}").content)
     if output.form is not None:
         text = server.get(f"{job}/captions.{output.form}").content
         if output.out is None:
             sys.stdout.write(text.decode())
         else:
-            _put(output.out / f"{name}.{output.form}", text)
-
-
-def _put(target: Path, content: bytes) -> None:
-    from extractors.files import atomic_write
-
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(target) as file:
-            file.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"The file {target} cannot be written: {error.strerror}.") from error
+            write_file(output.out / f"{name}.{output.form}", text)

@@ -1,7 +1,7 @@
 """Keeps the finished segments of a film's job in blobs: for readers while it runs, and for its next attempt.
 
     results/<job>/<token>/segments/parts/<k>.json         segments in their order, 64 to a part
-    results/<job>/<token>/segments/open.json              the last one, while those behind it may join it
+    results/<job>/<token>/segments/open.json              the last one, while later ones may join it
     results/<job>/<token>/segments/<n>/frame.jpg          the frame that stands for the n-th of them
     results/<job>/<token>/segments/<n>/attention.json     where the captioner looked in it
 
@@ -36,12 +36,7 @@ class KeptSegments:
         return {"folder": self.folder, "done": self.done}
 
     def read(self, blobs: Blobs, first: int = 0) -> list[dict[str, Any]]:
-        """Reads the segments that are done; fewer where they have been removed since.
-
-        Args:
-            blobs: where they lie.
-            first: number of the first that is wanted; only the parts from there on are read.
-        """
+        """Reads the segments that are done, from ``first`` on; fewer where some have been removed since."""
         part, skipped = divmod(first, PART)
         segments = _all_in(blobs, self.folder, part)
         return list(islice(segments, skipped, max(skipped, self.done - part * PART)))
@@ -80,23 +75,16 @@ class SegmentFolder:
         return float(last[0]["end"]) if last else 0.0
 
     def hold(self, segment: Segment, state: Mapping[str, Any]) -> None:
-        """Keeps the next segment, or what it has grown to; it is in the blobs when this returns.
+        """Keeps the next segment (JSON), or what it has grown to; it is in the blobs when this returns.
 
-        Args:
-            segment: its document, as JSON.
-            state: JSON by which the next attempt decides whether it grows.
+        By ``state``, JSON too, the next attempt decides whether it grows.
         """
         self.open = {"segment": segment, "state": state}
         text = json.dumps({"basis": self.basis, "number": len(self.segments), **self.open})
         self.blobs.write(_open_key(self.folder), text.encode())
 
     def show(self, frame: bytes, attention: bytes | None) -> None:
-        """Keeps what stands for the segment that is held, or is about to be.
-
-        Args:
-            frame: the representative one, as JPEG.
-            attention: its document as JSON text, None where it was not asked for.
-        """
+        """Keeps a JPEG and the attention (JSON) of the segment that is held, or is about to be."""
         self.blobs.write(frame_key(self.folder, len(self.segments)), frame)
         if attention is not None:
             self.blobs.write(attention_key(self.folder, len(self.segments)), attention)
@@ -163,7 +151,7 @@ def _part_key(folder: str, part: int) -> str:
 
 
 def _all_in(blobs: Blobs, folder: str, part: int = 0) -> Iterator[dict[str, Any]]:
-    """Reads the segments that are done, from a part on, and behind them the one that may still grow."""
+    """Reads the segments that are done, from a part on, and after them the one that may still grow."""
     count = part * PART
     for each in _parts(blobs, folder, part):
         yield from each["segments"]
@@ -177,7 +165,7 @@ def _open_key(folder: str) -> str:
 
 
 def _open_behind(blobs: Blobs, folder: str, count: int) -> dict[str, Any] | None:
-    """Reads the segment behind so many that are done; one that has been counted since is none."""
+    """Reads the segment after so many that are done; one that has been counted since is none."""
     try:
         open_segment: dict[str, Any] = json.loads(blobs.read(_open_key(folder)))
     except BlobMissingError:

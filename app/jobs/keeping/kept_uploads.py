@@ -21,12 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeptUploads:
-    """Finds and removes uploads of jobs that have succeeded.
-
-    Args:
-        jobs: the records.
-        blobs: where the uploads lie.
-    """
+    """Finds and removes uploads of jobs that have succeeded."""
 
     def __init__(self, jobs: Jobs, blobs: Blobs) -> None:
         self._jobs, self._blobs = jobs, blobs
@@ -38,14 +33,12 @@ class KeptUploads:
             yield from self._succeeded([job_id for job_id in ended if job_id in names])
 
     def make_room(self, missing: Callable[[], int]) -> bool:
-        """Removes uploads until there is room on the disk that new ones arrive on.
+        """Removes uploads until there is room on the disk that new ones arrive on, and returns whether there
+        is.
 
-        Args:
-            missing: returns how many bytes must become free; called again after each removal.
-
-        Returns:
-            Whether there is room now. False, and nothing is removed, where all of them together would not
-            do, where they lie elsewhere, and where Redis does not say whose go.
+        ``missing`` returns how many bytes must become free; it is called again after each removal. Nothing is
+        removed where all uploads together would not do, where they lie elsewhere, and where Redis does not
+        say whose go.
         """
         if not self._blobs.shares_disk_with_staging():
             return False

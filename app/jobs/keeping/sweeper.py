@@ -21,7 +21,8 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -37,7 +38,7 @@ from app.settings import Settings
 
 STAGED_AGE = 60.0  #: seconds; a staged file's lock is what counts, see Blobs.sweep
 MINE_ROUNDS = 3  #: rounds without a word after which another process sweeps the blobs
-AT_A_TIME = 500  #: records asked for in one exchange with Redis
+AT_A_TIME = 500  #: records read in one exchange with Redis
 ADOPTED_AFTER = 3600.0  #: seconds without a sweep after which blobs may be taken over by an empty Redis
 OWNER = "owner"  #: key of the blob that names the Redis and the namespace that its neighbours belong to
 #: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand
@@ -49,18 +50,16 @@ RESULTS_DONE = ("canceled", "expired")
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class Sweeper:
-    """Sweeps every ``sweep_seconds`` while it is entered.
+    """Sweeps every ``sweep_seconds`` while it is entered."""
 
-    Args:
-        jobs: on a connection of its own where others must not wait.
-        blobs: what is swept.
-        settings: how often, and the room for results.
-    """
+    jobs: Jobs  #: on a connection of its own where others must not wait
+    blobs: Blobs  #: what is swept
+    settings: Settings  #: how often, and the room for results
 
-    def __init__(self, jobs: Jobs, blobs: Blobs, settings: Settings) -> None:
-        self._jobs, self._blobs, self._settings = jobs, blobs, settings
-        self._kept = KeptUploads(jobs, blobs)
+    def __post_init__(self) -> None:
+        self._kept = KeptUploads(self.jobs, self.blobs)
         self._name = uuid.uuid4().hex
         self._seen: set[str] = set()
         self._written = ""  # the owner blob as this process left it
@@ -84,88 +83,86 @@ class Sweeper:
                 log.info("no sweep: redis is away", reason=str(error))
             except Exception:
                 log.exception("the sweep failed and is tried again")
-            self._over.wait(self._settings.sweep_seconds)
+            self._over.wait(self.settings.sweep_seconds)
 
     def sweep(self) -> None:
         """Sweeps one round. Raises QueueUnavailable, and what the blob store raises."""
-        if staged := self._blobs.sweep(STAGED_AGE):
+        if staged := self.blobs.sweep(STAGED_AGE):
             log.info("staged files removed", count=staged)
         if not self._is_turn():
             self._seen = set()
             return
-        self._jobs.index.mend()
+        self.jobs.index.mend()
         if not self._owns_blobs():
             self._seen = set()
             self._pass_turn()
             return
         self._expire_due()
-        sizes = self._blobs.sizes("results", depth=2)
+        sizes = self.blobs.sizes("results", depth=2)
         self._sweep_orphans(sizes)
         self._keep_budget(sizes)
 
     def _expire_due(self) -> None:
         """Forgets all results that have been kept long enough: workers forget few at a time, beside jobs."""
         count = 0
-        while due := self._jobs.due(AT_A_TIME):
+        while due := self.jobs.due(AT_A_TIME):
             for job_id in due:
-                if self._jobs.expire(job_id):
-                    self._blobs.remove(f"results/{job_id}")
-                    self._blobs.remove(f"uploads/{job_id}")
+                if self.jobs.expire(job_id):
+                    self.blobs.remove(f"results/{job_id}")
+                    self.blobs.remove(f"uploads/{job_id}")
             count += len(due)
         if count:
             log.info("results expired", count=count)
 
     def _is_turn(self) -> bool:
-        """Returns whether this process sweeps the blobs: one does, while it lives, since two rounds need its
-        memory.
-        """
-        key, milliseconds = self._key("sweeper"), round(self._settings.sweep_seconds * MINE_ROUNDS * 1000)
+        """Returns whether this process sweeps the blobs: one does, since two rounds need its memory."""
+        key, milliseconds = self._key("sweeper"), round(self.settings.sweep_seconds * MINE_ROUNDS * 1000)
         with unavailable_if_away():
-            if self._jobs.server.set(key, self._name, px=milliseconds, nx=True):
+            if self.jobs.server.set(key, self._name, px=milliseconds, nx=True):
                 return True
-            if self._jobs.server.get(key) != self._name:
+            if self.jobs.server.get(key) != self._name:
                 return False
-            self._jobs.server.pexpire(key, milliseconds)
+            self.jobs.server.pexpire(key, milliseconds)
         return True
 
     def _pass_turn(self) -> None:
         """Lets another process sweep: of a Redis that has been emptied, only who swept before may."""
         key = self._key("sweeper")
         with unavailable_if_away():
-            if self._jobs.server.get(key) == self._name:
-                self._jobs.server.delete(key)
+            if self.jobs.server.get(key) == self._name:
+                self.jobs.server.delete(key)
 
     def _owns_blobs(self) -> bool:
         """Returns whether these blobs are of this namespace of this Redis, or of one that has been emptied
         since.
 
-        The owner's name is in the blobs and in Redis. Each round writes a new number behind the name in the
+        The owner's name is in the blobs and in Redis. Each round writes a new number after the name in the
         blobs: a Redis that knows no name yet may be a second one beside a living first, and takes over only
         what this very process has swept so far, or what no process has swept for ADOPTED_AFTER.
         """
         key = self._key("blobs")
         with unavailable_if_away():
-            redis_owner: Any = self._jobs.server.get(key)
+            redis_owner: Any = self.jobs.server.get(key)
         try:
-            mark = self._blobs.read(OWNER).decode()
+            mark = self.blobs.read(OWNER).decode()
         except BlobMissingError:
             mark = ""
-        owner = " ".join(mark.split()[:2]) or redis_owner or f"{self._jobs.keys.namespace} {uuid.uuid4().hex}"
+        owner = " ".join(mark.split()[:2]) or redis_owner or f"{self.jobs.keys.namespace} {uuid.uuid4().hex}"
         if owner != redis_owner and mark and not (redis_owner is None and self._may_adopt(mark)):
             log.warning("the blobs belong to another Redis or namespace and are not swept", owner=owner)
             return False
         self._written = f"{owner} {uuid.uuid4().hex}"
-        self._blobs.write(OWNER, self._written.encode())
+        self.blobs.write(OWNER, self._written.encode())
         if redis_owner is None:
             with unavailable_if_away():
-                self._jobs.server.set(key, owner)
+                self.jobs.server.set(key, owner)
         return True
 
     def _may_adopt(self, mark: str) -> bool:
         if mark != self._met[0]:
             self._met = (mark, time.monotonic())
         is_left = time.monotonic() - self._met[1] > ADOPTED_AFTER
-        return mark.split()[0] == self._jobs.keys.namespace and (mark == self._written or is_left)
+        return mark.split()[0] == self.jobs.keys.namespace and (mark == self._written or is_left)
 
     def _sweep_orphans(self, sizes: Mapping[str, int]) -> None:
         """Removes what was an orphan in the last round already."""
@@ -177,30 +174,20 @@ class Sweeper:
         ]
         gone = [key for key in orphans if key in self._seen]
         for key in gone:
-            self._blobs.remove(key)
+            self.blobs.remove(key)
         self._seen = set(orphans) - set(gone)
         if gone:
             log.info("orphans removed", count=len(gone), examples=gone[:3])
 
     def _orphans(self, folder: str, done: Collection[str]) -> list[str]:
-        letters = {
-            letter.name for letter in self._jobs.dead.all()
-        }  # what may be sent in again by hand is kept
-        names = sorted(set(self._blobs.names(folder)) - letters - held_uploads(self._jobs))
-        return [
-            f"{folder}/{name}"
-            for start in range(0, len(names), AT_A_TIME)
-            for name in self._without_use(names[start : start + AT_A_TIME], done)
-        ]
+        """Finds what belongs to jobs whose record is gone, or in one of these states.
 
-    def _without_use(self, ids: Collection[str], done: Collection[str]) -> Iterable[str]:
-        """Finds those whose record is gone, or in one of these states.
-
-        What cannot be read keeps its blobs.
+        What cannot be read, and what may be sent in again by hand, keeps its blobs.
         """
-        for job_id, state in self._read(ids, "state"):
-            if state is None or state in done:
-                yield job_id
+        letters = {letter.name for letter in self.jobs.dead.all()}
+        names = sorted(set(self.blobs.names(folder)) - letters - held_uploads(self.jobs))
+        states = self._read(names, "state")
+        return [f"{folder}/{name}" for name, state in states if state is None or state in done]
 
     def _late_results(self, sizes: Mapping[str, int]) -> Iterable[str]:
         """Finds results of attempts whose claim was lost.
@@ -212,29 +199,27 @@ class Sweeper:
             job_id, _, part = name.partition("/")
             parts[job_id].append(part)
         several = [job_id for job_id, tokens in parts.items() if len(tokens) > 1]
-        for start in range(0, len(several), AT_A_TIME):
-            for job_id, token in self._read(several[start : start + AT_A_TIME], "results"):
-                if token is not None:
-                    yield from (f"results/{job_id}/{part}" for part in parts[job_id] if part != token)
+        for job_id, token in self._read(several, "results"):
+            if token is not None:
+                yield from (f"results/{job_id}/{part}" for part in parts[job_id] if part != token)
 
     def _late_uploads(self) -> list[str]:
         """Finds uploads that have been kept long enough, by Redis's clock."""
-        seconds = self._settings.upload_seconds
+        seconds = self.settings.upload_seconds
         if math.isinf(seconds):
             return []
         kept = list(self._kept.ids())
         with unavailable_if_away():
-            now: Any = self._jobs.server.time()
+            now: Any = self.jobs.server.time()
         return [
             f"uploads/{job_id}"
-            for start in range(0, len(kept), AT_A_TIME)
-            for job_id, ended_at in self._read(kept[start : start + AT_A_TIME], "ended_at")
+            for job_id, ended_at in self._read(kept, "ended_at")
             if ended_at is not None and now[0] - float(ended_at) >= seconds
         ]
 
     def _keep_budget(self, parts: Mapping[str, int]) -> None:
         """Forgets kept uploads, then results, the first finished first, until the rest fits."""
-        budget = self._settings.max_results_bytes
+        budget = self.settings.max_results_bytes
         sizes: dict[str, int] = {}
         for name, size in parts.items():
             job_id = name.partition("/")[0]
@@ -244,20 +229,20 @@ class Sweeper:
         for job_id in self._in_order_of_ends(list(sizes)) if total > budget else ():
             if total <= budget:
                 return
-            self._blobs.remove(f"results/{job_id}")
-            self._jobs.expire(job_id)
+            self.blobs.remove(f"results/{job_id}")
+            self.jobs.expire(job_id)
             total -= sizes[job_id]
             log.info("result removed: the budget is spent", job=job_id, bytes=sizes[job_id])
 
     def _keep_uploads_within(self, room: int) -> None:
         """Removes kept uploads, the first finished first, until the rest fits."""
-        sizes = self._blobs.sizes("uploads")
+        sizes = self.blobs.sizes("uploads")
         kept = [job_id for job_id in self._kept.ids() if job_id in sizes]
         total = sum(sizes[job_id] for job_id in kept)
         for job_id in kept:
             if total <= room:
                 return
-            self._blobs.remove(f"uploads/{job_id}")
+            self.blobs.remove(f"uploads/{job_id}")
             total -= sizes[job_id]
             log.info("kept upload removed: the budget is spent", job=job_id, bytes=sizes[job_id])
 
@@ -265,24 +250,25 @@ class Sweeper:
         """Sorts those of the jobs that have ended."""
         ends = [
             (float(ended_at), job_id)
-            for start in range(0, len(ids), AT_A_TIME)
-            for job_id, ended_at in self._read(ids[start : start + AT_A_TIME], "ended_at")
+            for job_id, ended_at in self._read(ids, "ended_at")
             if ended_at is not None
         ]
         return [job_id for _, job_id in sorted(ends)]
 
-    def _read(self, ids: Collection[str], field: str) -> Iterable[tuple[str, str | None]]:
+    def _read(self, ids: Sequence[str], field: str) -> Iterator[tuple[str, str | None]]:
         """Yields each id with the field of its record, without the records that cannot be read."""
-        with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
-            for job_id in ids:
-                pipe.hget(self._jobs.keys.job(job_id), field)
-            values = pipe.execute(raise_on_error=False)
-        for job_id, value in zip(ids, values, strict=True):
-            if isinstance(value, redis.ResponseError):
-                continue
-            if isinstance(value, Exception):
-                raise QueueUnavailable(f"Redis does not answer ({value}).") from value
-            yield job_id, value
+        for start in range(0, len(ids), AT_A_TIME):
+            some = ids[start : start + AT_A_TIME]
+            with unavailable_if_away(), self.jobs.server.pipeline(transaction=False) as pipe:
+                for job_id in some:
+                    pipe.hget(self.jobs.keys.job(job_id), field)
+                values = pipe.execute(raise_on_error=False)
+            for job_id, value in zip(some, values, strict=True):
+                if isinstance(value, redis.ResponseError):
+                    continue
+                if isinstance(value, Exception):
+                    raise QueueUnavailable(f"Redis does not answer ({value}).") from value
+                yield job_id, value
 
     def _key(self, name: str) -> str:
-        return f"{self._jobs.keys.namespace}:{name}"
+        return f"{self.jobs.keys.namespace}:{name}"

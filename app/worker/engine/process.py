@@ -159,17 +159,10 @@ class EngineProcess:
         return answers
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
-        """Embeds pictures and sentences; the engine has been started.
+        """Embeds pictures (each a video of one frame) and sentences; None where the weights have no
+        embedding.
 
-        Args:
-            pictures: each a video of one frame.
-            sentences: any number.
-
-        Returns:
-            Their vectors; None where the engine's weights have no embedding.
-
-        Raises:
-            EngineDied, EngineRaised: as ``run``.
+        The engine has been started. Raises EngineDied and EngineRaised as ``run``.
         """
         vectors: SemanticVectors | None = self._ask("embed", pictures, list(sentences))
         return vectors

@@ -92,14 +92,9 @@ def share_footage(footage: Footage) -> SharedFootage:
 def write_frames(
     videos: Sequence[Frames | bytes], shared: int
 ) -> tuple[list[SharedFrames | SharedStreams], list[int]]:
-    """Writes videos to the shared memory, replacing what was there.
+    """Writes frames, or packed streams, to the shared memory, replacing what was there.
 
-    Args:
-        videos: the pixels of each, or its packed streams.
-        shared: descriptor of the memory.
-
-    Returns:
-        Where each of them lies, and the descriptors of those that have memory of their own.
+    Returns where each lies, and the descriptors of those that have memory of their own.
     """
     os.ftruncate(shared, 0)
     places: list[SharedFrames | SharedStreams] = []

@@ -54,18 +54,7 @@ class CostEstimator:
         return media_answer(decoded, seconds).model_copy(update={"estimate": estimate})
 
     def film(self, options: CaptionOptions, path: Path) -> Answer:
-        """Estimates a film that is cut into segments, of its first seconds.
-
-        Args:
-            options: who writes, and how it is cut, filled in.
-            path: the film.
-
-        Returns:
-            What is known of the film, with the estimate.
-
-        Raises:
-            MediaError: its leaves, where it cannot be read.
-        """
+        """Estimates a film that is cut into segments, of its first seconds. Raises leaves of MediaError."""
         probed, probing = self._timed(PROBE, path)
         duration = probed.video.duration
         cut = SegmentOptions.parse(options.segments or "shots")

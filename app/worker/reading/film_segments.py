@@ -232,12 +232,7 @@ class _WatchedEngine:
 
 
 def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
-    """Names all that decides what a film's segments are: options, and the weights of who writes.
-
-    Args:
-        options: who writes and how the film is cut filled in.
-        info: of the engine.
-    """
+    """Names all that decides what a film's segments are: its options, and the weights of who writes."""
     variants = (options, options.of_segments)
     choices = [each.choice if info is None else info.resolve(each).choice for each in variants]
     writers = {name for choice in choices if choice for name in choice.writers}

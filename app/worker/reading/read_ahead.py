@@ -42,24 +42,20 @@ CLIP_SECONDS = math.nextafter(LONG_FILM, 0.0)
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class ReadAhead:
-    """Moves attempts from ``fetch`` and ``read`` to where they are captioned.
+    """Moves attempts from ``fetch`` and ``read`` to where they are captioned."""
 
-    Args:
-        hand: where attempts wait.
-        readers: each gets a thread.
-        fetches: of videos that have an address.
-        ends: of jobs whose video cannot be had.
-    """
+    hand: JobsInHand  #: where attempts wait
+    readers: Sequence[VideoReader]  #: each gets a thread
+    fetches: UrlFetches  #: of videos that have an address
+    ends: JobEnds  #: of jobs whose video cannot be had
 
-    def __init__(
-        self, hand: JobsInHand, readers: Sequence[VideoReader], fetches: UrlFetches, ends: JobEnds
-    ) -> None:
-        self._hand, self._readers, self._fetches, self._ends = hand, readers, fetches, ends
+    def __post_init__(self) -> None:
         self._started = threading.Semaphore(0)
         self._threads = [
             threading.Thread(target=self._read_all, args=(reader,), name=f"reader {number}", daemon=True)
-            for number, reader in enumerate(readers)
+            for number, reader in enumerate(self.readers)
         ]
 
     def start(self) -> None:
@@ -69,15 +65,15 @@ class ReadAhead:
 
     def wait_until_started(self) -> None:
         """Waits until each decoder has its child, or could not have one."""
-        for _ in self._readers:
+        for _ in self.readers:
             self._started.acquire()
 
     def begin(self, attempt: Attempt) -> None:
         """Has a new attempt fetched, where it has an address, and read."""
         if attempt.claim.job.submission.source_url is None:
-            self._hand.put(attempt, "read")
+            self.hand.put(attempt, "read")
             return
-        self._hand.put(attempt, "fetch")
+        self.hand.put(attempt, "fetch")
         fetching = threading.Thread(target=self._fetch_next, name="fetch", daemon=True)
         self._threads.append(fetching)
         fetching.start()
@@ -94,34 +90,34 @@ class ReadAhead:
         except MediaError as error:  # the next job tries once more
             log.error("no decoder could be started", error=str(error))
         self._started.release()
-        while (attempt := self._hand.take("read")) is not None:
-            move_on(attempt, reader.read, self._hand)
+        while (attempt := self.hand.take("read")) is not None:
+            move_on(attempt, reader.read, self.hand)
         reader.decoder.close()
 
     def _fetch_next(self) -> None:
-        if (attempt := self._hand.take("fetch")) is not None:
-            move_on(attempt, self._fetch, self._hand)
+        if (attempt := self.hand.take("fetch")) is not None:
+            move_on(attempt, self._fetch, self.hand)
         self._threads = [each for each in self._threads if each is not threading.current_thread()]
 
     def _fetch(self, attempt: Attempt) -> Place | None:
         """Fetches a video, in as many attempts as the job has; None where the job has ended instead."""
-        while not self._ends.settle_if_stopped(attempt):
-            failed = self._fetches.fetch([attempt])
-            if self._ends.settle_if_stopped(attempt):
+        while not self.ends.settle_if_stopped(attempt):
+            error = self.fetches.fetch(attempt)
+            if self.ends.settle_if_stopped(attempt):
                 return None
-            if attempt not in failed:
+            if error is None:
                 return "read"
-            if not self._is_fetched_again(attempt, failed[attempt]):
+            if not self._is_fetched_again(attempt, error):
                 return None
         return None
 
     def _is_fetched_again(self, attempt: Attempt, error: Exception) -> bool:
         """Returns whether the next attempt has begun after this error; else the job has ended."""
         if isinstance(error, JobFailure):
-            self._ends.fail(attempt, error)
+            self.ends.fail(attempt, error)
             return False
         log.error("the job's video could not be fetched", job=attempt.claim.job.id, exc_info=error)
-        return self._ends.again(attempt, WorkerFault("The worker met an error while it fetched the video."))
+        return self.ends.again(attempt, WorkerFault("The worker met an error while it fetched the video."))
 
 
 @dataclass(eq=False)
@@ -138,7 +134,7 @@ class VideoReader:
     limits: Limits  #: of decoding
 
     def read(self, attempt: Attempt) -> Place | None:
-        """Reads what the job's caption is written of, and returns where the job goes on.
+        """Reads what the job's caption is written of, and returns where the job goes next.
 
         None where the job has ended, because it failed or asked for an estimate only.
         """
@@ -294,11 +290,11 @@ def engine_failure(trouble: EngineDied | EngineRaised) -> JobFailure:
 
 
 def move_on(attempt: Attempt, work: Callable[[Attempt], Place | None], hand: JobsInHand) -> None:
-    """Works on an attempt and puts it where it goes on, whatever happens.
+    """Works on an attempt and puts it where it goes next, whatever happens.
 
     Args:
         attempt: that the calling thread has taken.
-        work: does what is to be done there, and says where it goes on; None where it has ended.
+        work: does what is to be done there, and says where it goes next; None where it has ended.
         hand: is told of an error that is not the job's, for the worker's main thread to deal with.
     """
     try:

@@ -1,4 +1,4 @@
-"""Fetches the videos of jobs that have an address in place of a file, side by side, into the blobs.
+"""Fetches the videos of jobs that have an address in place of a file into the blobs.
 
 Once it is there a fetched video is like an upload: an attempt that comes later finds it. A file that is on
 its way lies in the staging folder, where it goes with the process that writes it.
@@ -7,7 +7,6 @@ its way lies in the staging folder, where it goes with the process that writes i
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,33 +37,23 @@ class UrlFetches:
     watch: Watchdog  #: keeps the leases and stops what is canceled
     settings: Settings  #: limits, and which private hosts are allowed
 
-    def fetch(self, attempts: Sequence[Attempt]) -> Mapping[Attempt, Exception]:
-        """Fetches the videos of all attempts at once; returns which could not be had, and why.
+    def fetch(self, attempt: Attempt) -> Exception | None:
+        """Fetches a job's video, unless an earlier attempt has; returns why it could not be had.
 
-        Those that the watch stops meanwhile are given up and not among them.
+        One that the watch stops meanwhile is given up.
         """
-        failed: dict[Attempt, Exception] = {}
-        with self.watch.guard(attempts, _nothing):
-            anyio.run(self._fetch_all, attempts, failed)
-        return failed
-
-    async def _fetch_all(self, attempts: Sequence[Attempt], failed: dict[Attempt, Exception]) -> None:
-        async with anyio.create_task_group() as group:
-            for attempt in attempts:
-                group.start_soon(self._fetch_one, attempt, failed)
-
-    async def _fetch_one(self, attempt: Attempt, failed: dict[Attempt, Exception]) -> None:
-        """Fetches one video, unless an earlier attempt has."""
         began = time.monotonic()
         attempt.set_stage("fetch")
         try:
-            if await anyio.to_thread.run_sync(self.blobs.exists, attempt.claim.job.upload):
-                return
-            with self.blobs.staged() as file:
-                await self._fetch_unless_stopped(attempt, file)
+            with self.watch.guard([attempt], _nothing):
+                if not self.blobs.exists(attempt.claim.job.upload):
+                    with self.blobs.staged() as file:
+                        anyio.run(self._fetch_unless_stopped, attempt, file)
         except Exception as error:
-            failed[attempt] = error
-        attempt.fetched = round(time.monotonic() - began, 4)
+            return error
+        finally:
+            attempt.fetched = round(time.monotonic() - began, 4)
+        return None
 
     async def _fetch_unless_stopped(self, attempt: Attempt, file: Path) -> None:
         error: Exception | None = None
@@ -91,8 +80,6 @@ class UrlFetches:
 
     async def _cancel_when_stopped(self, attempt: Attempt, scope: anyio.CancelScope) -> None:
         while attempt.stopped is None:
-            if attempt.clock.seconds > self.settings.job_seconds:  # of several at once the watch stops none
-                attempt.stopped = "deadline"
             await anyio.sleep(LOOK_SECONDS)
         scope.cancel()
 
@@ -108,4 +95,4 @@ class UrlFetches:
 
 
 def _nothing() -> None:
-    """Kills nothing: each fetch looks by itself whether it is to go on."""
+    """Kills nothing: a fetch looks by itself whether it is to continue."""

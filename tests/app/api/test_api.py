@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from app.api import problems
+from app.api import refusals
 from app.api.receiving.bodies import FORM_NAMES
 from app.api.routes import submit
 from app.api.routes.submit import preferred_wait
@@ -349,7 +349,7 @@ def test_a_fault_is_told_without_its_details(api: LiveApi, monkeypatch: pytest.M
 def test_openapi_names_every_problem(api: LiveApi) -> None:
     paths = api.client.get("/openapi.json").json()["paths"]
     text = str(paths)
-    unnamed = [leaf.code for leaf in problems.RequestError.__subclasses__() if f"`{leaf.code}`" not in text]
+    unnamed = [leaf.code for leaf in refusals.RequestError.__subclasses__() if f"`{leaf.code}`" not in text]
     assert unnamed == []
     post = paths["/caption"]["post"]
     assert "application/problem+json" in post["responses"]["413"]["content"]

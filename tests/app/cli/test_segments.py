@@ -11,12 +11,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
-from app.cli.videos.segments import SegmentOutput, caption_films
+from app.cli.videos.caption_output import CaptionOutput
+from app.cli.videos.segments import caption_films
 from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import UsageError
 from app.extract.inputs import find_videos
-from app.segments.cutting import segment_options
+from app.segments.loading import segment_options
 from app.terminal import PROGRAM, clock
 from tests.app.captioners import WORDS, write_captioner
 from tests.app.segments.scripted_engine import colour_captioner
@@ -34,14 +35,14 @@ def films(tmp_path: Path) -> Path:
     return folder
 
 
-def run(tmp_path: Path, paths: list[Path], output: SegmentOutput) -> int:
-    return caption_films(find_videos(paths, output.folder), colour_captioner(tmp_path), output)
+def run(tmp_path: Path, paths: list[Path], output: CaptionOutput) -> int:
+    return caption_films(find_videos(paths, output.out), colour_captioner(tmp_path), output)
 
 
 def test_each_segment_is_a_line_and_the_summary_comes_last(
     films: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    assert run(tmp_path, [films / "one.mp4"], SegmentOutput()) == 0
+    assert run(tmp_path, [films / "one.mp4"], CaptionOutput()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"0:00:00\.0 0:00:03\.0 a scene of \d+ \d+ \d+", lines[0])
     assert lines[1].startswith("0:00:03.0 0:00:07.0 a scene of ")
@@ -49,7 +50,7 @@ def test_each_segment_is_a_line_and_the_summary_comes_last(
 
 
 def test_lines_of_several_films_begin_with_their_names(films: Path, tmp_path: Path, capsys: Captured) -> None:
-    run(tmp_path, [films], SegmentOutput())
+    run(tmp_path, [films], CaptionOutput())
     lines = capsys.readouterr().out.splitlines()
     names = [str(films / "one.mp4"), str(films / "below" / "one.mp4")]
     assert all(line.startswith(tuple(f"{name}: " for name in names)) for line in lines)
@@ -59,16 +60,16 @@ def test_lines_of_several_films_begin_with_their_names(films: Path, tmp_path: Pa
 def test_a_format_alone_is_all_of_standard_output(
     films: Path, tmp_path: Path, capsys: Captured, ending: str
 ) -> None:
-    run(tmp_path, [films / "one.mp4"], SegmentOutput(ending))
+    run(tmp_path, [films / "one.mp4"], CaptionOutput(form=ending))
     printed = capsys.readouterr().out
-    run(tmp_path, [films / "one.mp4"], SegmentOutput("json", tmp_path / "out"))
+    run(tmp_path, [films / "one.mp4"], CaptionOutput(form="json", out=tmp_path / "out"))
     document = FilmDocument.model_validate(json.loads((tmp_path / "out" / "one.json").read_text()))
     assert printed == FORMATS[ending].write(document)
 
 
 def test_files_of_one_name_do_not_write_over_each_other(films: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert run(tmp_path, [films, films / "below"], SegmentOutput("vtt", out)) == 0
+    assert run(tmp_path, [films, films / "below"], CaptionOutput(form="vtt", out=out)) == 0
     found = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert found == {"one.vtt", "below/one.vtt"}
     assert all((out / name).read_text().startswith("WEBVTT\n") for name in found)
@@ -88,7 +89,7 @@ def test_a_film_that_fails_is_told_of_and_the_others_are_written(
     films: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     (films / "broken.mp4").write_text("this is no video")
-    assert run(tmp_path, [films], SegmentOutput("srt", tmp_path / "out")) == 1
+    assert run(tmp_path, [films], CaptionOutput(form="srt", out=tmp_path / "out")) == 1
     assert "1 of 3 films failed:" in capsys.readouterr().err
     assert not (tmp_path / "out" / "broken.srt").exists()
     assert (tmp_path / "out" / "one.srt").exists()
@@ -96,16 +97,16 @@ def test_a_film_that_fails_is_told_of_and_the_others_are_written(
 
 def test_what_makes_no_sense_is_wrong_usage(films: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="vtt, srt, csv, json"):
-        SegmentOutput("txt")
+        CaptionOutput(form="txt")
     with pytest.raises(UsageError, match="--out"):
-        run(tmp_path, [films], SegmentOutput("vtt"))
+        run(tmp_path, [films], CaptionOutput(form="vtt"))
     for words in ("scenes", "0", "-3", "nan"):
         with pytest.raises(UsageError):
             segment_options(words)
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
-        run(tmp_path, [films / "one.mp4"], SegmentOutput("vtt", blocked))
+        run(tmp_path, [films / "one.mp4"], CaptionOutput(form="vtt", out=blocked))
 
 
 @pytest.fixture(scope="module")

@@ -148,7 +148,7 @@ def test_jobs_that_ran_together_share_their_seconds() -> None:
 
 def test_one_snapshot_serves_all_who_ask_at_once(server: redis.Redis, keys: Keys, jobs: Jobs) -> None:
     office = Office(server, keys, jobs)
-    office.positions._fresh_seconds = 60.0
+    office.positions.fresh_seconds = 60.0
     first = office.submit("a")
     assert office.positions.of(first).place == 1
     assert office.positions.of(office.submit("b")).place == 2  # younger than the snapshot

@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 
 from app.cli.captioners import read_facts
+from app.cli.videos.caption_output import CaptionOutput
 from app.cli.videos.local_captions import caption_files
 from app.errors import EngineStartFailed, InvalidMembers, JobFailure, PromptNotTaken, UsageError
+from app.extract.inputs import InputVideo
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
-from app.pipeline.caption_plan import CaptionInputs, FramePlan
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import ignore_progress
 from app.pipeline.installed_captioners import captioner_choices, pretrained_captioners
+from app.pipeline.loaded_captioners import CaptionInputs, FramePlan
 from app.settings import Settings
 from extractors.features import Frames
 from extractors.media.decode import decode_here
@@ -210,7 +212,9 @@ def test_the_command_line_names_it_too(settings: Settings, engine: Engine, tmp_p
     assert [outcome.state for outcome in outcomes] == ["succeeded"]
     settings = settings.model_copy(update={"captioners": "stats,g2l,tiny-git"})
     with pytest.raises(UsageError, match=r"tiny-git is a pretrained captioner .* Choose members"):
-        caption_files([clip], fusion("stats,tiny-git", "ensemble"), settings, as_json=False, folder=None)
+        caption_files(
+            [InputVideo(clip, "clip")], fusion("stats,tiny-git", "ensemble"), settings, CaptionOutput()
+        )
 
 
 def test_a_prompt_reaches_the_captioner_that_takes_one(tmp_path: Path) -> None:
@@ -245,4 +249,4 @@ def test_the_command_line_refuses_a_prompt_before_any_model_is_loaded(
     clip = tmp_path / "clip.mp4"
     clip.touch()
     with pytest.raises(UsageError, match="tiny-git takes no prompt"):
-        caption_files([clip], options, settings, as_json=False, folder=None)
+        caption_files([InputVideo(clip, "clip")], options, settings, CaptionOutput())

@@ -1,9 +1,8 @@
-"""A film is begun once: another run goes on behind the last segment, and what is done costs nothing."""
+"""A film is begun once: another run resumes after the last segment, and what is done costs nothing."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from app.documents.segments import FilmDocument, SegmentDocument
 from app.errors import CaptionerUnknown, UsageError
 from app.jobs.options import CaptionOptions
+from app.segments.film_captioner import FilmCaptioner
 from extractors.media.errors import NotAVideo
 from extractors.shots.segment import SegmentOptions
 from tests.app.segments.colour_space import ColourSpace
@@ -26,15 +26,20 @@ def film(tmp_path: Path) -> Path:
     return write_scenes(tmp_path / "film.mp4", LENGTHS)
 
 
-def read(
-    reading: Generator[SegmentDocument, None, FilmDocument],
-) -> tuple[list[SegmentDocument], FilmDocument]:
-    segments = []
-    while True:
-        try:
-            segments.append(next(reading))
-        except StopIteration as end:
-            return segments, end.value
+class Stopped(Exception):
+    """Ends a run as Ctrl-C would."""
+
+
+def read(captioner: FilmCaptioner, film: Path, most: int = 100) -> tuple[list[SegmentDocument], FilmDocument]:
+    """Captions a film; stops when it is shown more than ``most`` segments."""
+    segments: list[SegmentDocument] = []
+
+    def show(segment: SegmentDocument) -> None:
+        segments.append(segment)
+        if len(segments) > most:
+            raise Stopped
+
+    return segments, captioner.caption(film, show)
 
 
 def videos(engine: ColourEngine) -> int:
@@ -42,7 +47,7 @@ def videos(engine: ColourEngine) -> int:
 
 
 def test_the_document_tells_all_that_is_known(tmp_path: Path, film: Path) -> None:
-    segments, document = read(colour_captioner(tmp_path).caption(film))
+    segments, document = read(colour_captioner(tmp_path), film)
     assert len(segments) == len(LENGTHS)
     assert document.segments == segments
     assert document.media is not None
@@ -59,7 +64,7 @@ def test_the_document_tells_all_that_is_known(tmp_path: Path, film: Path) -> Non
 
 def test_the_summary_is_of_the_segments_representatives(tmp_path: Path, film: Path) -> None:
     engine = ColourEngine()
-    segments, document = read(colour_captioner(tmp_path, engine).caption(film))
+    segments, document = read(colour_captioner(tmp_path, engine), film)
     [clip] = engine.seen[-1]
     assert len(clip) == 4
     assert document.summary == caption_of(clip)
@@ -71,23 +76,21 @@ def test_the_summary_is_of_the_segments_representatives(tmp_path: Path, film: Pa
 
 
 def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path, film: Path) -> None:
-    whole, document = read(colour_captioner(tmp_path / "other").caption(film))
+    whole, document = read(colour_captioner(tmp_path / "other"), film)
     engine = ColourEngine()
-    first = colour_captioner(tmp_path, engine).caption(film)
-    begun = [next(first) for _ in range(3)]
-    first.close()
+    with pytest.raises(Stopped):
+        read(colour_captioner(tmp_path, engine), film, most=2)
     again = ColourEngine()
-    segments, gone_on = read(colour_captioner(tmp_path, again).caption(film))
-    assert segments[:2] == begun[:2]
+    segments, gone_on = read(colour_captioner(tmp_path, again), film)
     assert segments == whole
     assert gone_on == document
     assert videos(again) == len(LENGTHS) - 2 + 1  # two were kept, and the summary
 
 
 def test_a_film_that_is_done_costs_nothing(tmp_path: Path, film: Path) -> None:
-    first = read(colour_captioner(tmp_path).caption(film))
+    first = read(colour_captioner(tmp_path), film)
     engine = ColourEngine()
-    assert read(colour_captioner(tmp_path, engine).caption(film)) == first
+    assert read(colour_captioner(tmp_path, engine), film) == first
     assert engine.seen == []
 
 
@@ -102,42 +105,42 @@ def test_a_film_that_is_done_costs_nothing(tmp_path: Path, film: Path) -> None:
 def test_whatever_decides_the_captions_begins_anew(
     tmp_path: Path, film: Path, changes: dict[str, object]
 ) -> None:
-    read(colour_captioner(tmp_path).caption(film))
+    read(colour_captioner(tmp_path), film)
     engine = ColourEngine()
-    read(colour_captioner(tmp_path, engine, **changes).caption(film))
+    read(colour_captioner(tmp_path, engine, **changes), film)
     assert engine.seen
 
 
 def test_another_film_of_the_same_name_begins_anew(tmp_path: Path, film: Path) -> None:
-    read(colour_captioner(tmp_path).caption(film))
+    read(colour_captioner(tmp_path), film)
     write_scenes(film, LENGTHS[:3])
-    segments, _ = read(colour_captioner(tmp_path).caption(film))
+    segments, _ = read(colour_captioner(tmp_path), film)
     assert len(segments) == 3
 
 
 @pytest.mark.parametrize("torn", [b'{"segment": {"start": 9', b"{}\n", b"\x00\xff\n"])
 def test_a_torn_line_is_dropped(tmp_path: Path, film: Path, torn: bytes) -> None:
-    whole = read(colour_captioner(tmp_path).caption(film))
+    whole = read(colour_captioner(tmp_path), film)
     [journal] = (tmp_path / "data" / "segments").glob("*.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:2]) + torn)
     engine = ColourEngine()
-    assert read(colour_captioner(tmp_path, engine).caption(film)) == whole
+    assert read(colour_captioner(tmp_path, engine), film) == whole
     assert videos(engine) == len(LENGTHS) - 2 + 1
     assert journal.read_bytes() == b"".join(lines)
 
 
 def test_old_journals_are_removed(tmp_path: Path, film: Path) -> None:
-    read(colour_captioner(tmp_path).caption(film))
+    read(colour_captioner(tmp_path), film)
     [journal] = (tmp_path / "data" / "segments").glob("*.jsonl")
     os.utime(journal, (0, 0))
-    read(colour_captioner(tmp_path, options=CaptionOptions(beam_size=2)).caption(film))
+    read(colour_captioner(tmp_path, options=CaptionOptions(beam_size=2)), film)
     assert not journal.exists()
 
 
 def test_pictures_are_kept_as_vectors(tmp_path: Path, film: Path) -> None:
     one = colour_captioner(tmp_path)
-    read(one.caption(film))
+    one.caption(film)
     for known in one.known(film):
         assert known.picture is not None
         [sentence] = ColourSpace().sentences([known.document.caption])
@@ -146,11 +149,10 @@ def test_pictures_are_kept_as_vectors(tmp_path: Path, film: Path) -> None:
 
 
 def test_an_engine_that_fails_leaves_what_was_known(tmp_path: Path, film: Path) -> None:
-    reading = colour_captioner(tmp_path, ColourEngine(fail_at=3)).caption(film)
     with pytest.raises(CaptionerUnknown):
-        list(reading)
+        colour_captioner(tmp_path, ColourEngine(fail_at=3)).caption(film)
     engine = ColourEngine()
-    segments, _ = read(colour_captioner(tmp_path, engine).caption(film))
+    segments, _ = read(colour_captioner(tmp_path, engine), film)
     assert len(segments) == len(LENGTHS)
     assert videos(engine) == len(LENGTHS) - 3 + 1
 
@@ -159,6 +161,6 @@ def test_what_is_no_film_is_refused_by_name(tmp_path: Path) -> None:
     text = tmp_path / "text.mp4"
     text.write_text("this is no video")
     with pytest.raises(NotAVideo):
-        list(colour_captioner(tmp_path).caption(text))
+        colour_captioner(tmp_path).caption(text)
     with pytest.raises(UsageError):
-        list(colour_captioner(tmp_path).caption(tmp_path / "absent.mp4"))
+        colour_captioner(tmp_path).caption(tmp_path / "absent.mp4")

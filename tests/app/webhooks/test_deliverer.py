@@ -50,7 +50,7 @@ def signing(settings: Settings) -> Settings:
 @pytest.fixture
 def hooked(signing: Settings) -> Iterator[LiveApi]:
     with live_api(signing) as api:
-        api.service.webhooks._schedule = FAST
+        api.service.webhooks.schedule = FAST
         yield api
 
 

@@ -17,15 +17,14 @@ import webvtt
 
 from app.api.following.event_reader import JobChange
 from app.documents.job import JobSegment, document_of, kept_segments
-from app.documents.segments import FilmDocument, SegmentDocument, film_of
+from app.documents.segments import SegmentDocument, film_of
 from app.documents.subtitles import to_vtt
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.keeping.kept_segments import attention_key, frame_key
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import connect
-from app.segments.cutting import segment_options
-from app.segments.loading import load_film_captioner
+from app.segments.loading import load_film_captioner, segment_options
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from models.caption import AttentionDocument
@@ -379,13 +378,7 @@ def test_the_service_and_the_command_line_cut_a_film_alike(
     settings = Settings(data=tmp_path / "alone", captioners="stats", device="cpu")
     settings.data.mkdir()
     alone = load_film_captioner(settings, CaptionOptions(captioner="stats"), segment_options("1.5"))
-    reading = alone.caption(patterns)
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            document: FilmDocument = end.value
-            break
+    document = alone.caption(patterns)
     served = film_of(crew.wait(job_id, seconds=180), crew.blobs)
     assert any(each.merged > 1 for each in document.segments)
     assert len(document.segments) > 3

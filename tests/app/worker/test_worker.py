@@ -13,7 +13,7 @@ import psutil
 import pytest
 import redis
 
-from app.cli.service.worker import NICENESS
+from app.cli.service.run import NICENESS
 from app.jobs.job import Keys
 from app.jobs.queue import worker_prefix
 from app.jobs.redis_client import connect

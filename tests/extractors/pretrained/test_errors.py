@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from app.api.problems import RequestError
+from app.api.refusals import RequestError
 from app.errors import JobError
 from extractors.errors import leaves
 from extractors.media.errors import MediaError

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import redis
 
-from app.api.accepting import acceptance
+from app.api.accepting import repeated_request
 from app.jobs import idempotency
 from app.jobs.idempotency import IdempotencyKeys, Reservation
 from app.jobs.job_store import Jobs
@@ -130,7 +130,7 @@ def test_a_slow_first_request_keeps_its_key(
     api: LiveApi, half_sent: socket.socket, monkeypatch: pytest.MonkeyPatch, jobs: Jobs
 ) -> None:
     monkeypatch.setattr(idempotency, "RESERVED_SECONDS", 0.5)
-    monkeypatch.setattr(acceptance, "RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(repeated_request, "RENEW_SECONDS", 0.1)
     for _ in range(10):
         half_sent.sendall(b"x" * 5_000)
         time.sleep(0.15)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.access.keys import make_key
-from app.api.problems import HostNotAllowed
+from app.api.refusals import HostNotAllowed
 from app.settings import Settings
 from tests.app.live_api import live_api, send
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.api.problems import StorageFull
 from app.api.receiving.upload import Room, announced_bytes
+from app.api.refusals import StorageFull
 from app.settings import Settings
 from tests.app.live_api import live_api
 from tests.app.small_disk import MIB, fill, small_disk
@@ -77,7 +77,7 @@ def test_threads_share_the_floor(disk: Path, announced: int) -> None:
 def test_processes_share_the_floor(disk: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from app.api.receiving.upload import Room\n"
-        "from app.api.problems import StorageFull\n"
+        "from app.api.refusals import StorageFull\n"
         "disk = Path(sys.argv[1])\n"
         "try:\n"
         "    file = Room(disk, 8 * 2**20).open(disk / sys.argv[2], 6 * 2**20)\n"

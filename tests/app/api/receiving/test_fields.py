@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.api import problems
+from app.api import refusals
 from app.api.receiving.fields import METADATA_BYTES, REQUEST_FIELDS, fields_schema, read_request
 from app.jobs.job import Submission
 from app.jobs.options import CaptionOptions
@@ -75,7 +75,7 @@ def test_nothing_said_is_all_defaults() -> None:
     ],
 )
 def test_a_wrong_field_is_named(name: str, value: str) -> None:
-    with pytest.raises(problems.InvalidOption, match=f"^{name} is "):
+    with pytest.raises(refusals.InvalidOption, match=f"^{name} is "):
         read_request({name: value})
 
 
@@ -94,12 +94,12 @@ def test_a_wrong_field_is_named(name: str, value: str) -> None:
     ],
 )
 def test_json_has_types(name: str, value: Any) -> None:
-    with pytest.raises(problems.InvalidOption, match=f"^{name} is "):
+    with pytest.raises(refusals.InvalidOption, match=f"^{name} is "):
         read_request({name: value}, is_json=True)
 
 
 def test_a_field_that_is_not_known_is_named() -> None:
-    with pytest.raises(problems.UnknownField, match="beams") as refused:
+    with pytest.raises(refusals.UnknownField, match="beams") as refused:
         read_request({"beams": "3"})
     assert refused.value.known == list(REQUEST_FIELDS)
 

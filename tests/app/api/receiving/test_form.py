@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
-from app.api.problems import MalformedForm
 from app.api.receiving import form as form_module
 from app.api.receiving.form import HEADER_BYTES, HEADER_COUNT, FormPart, MultipartForm, Sink
+from app.api.refusals import MalformedForm
 from tests.app.form_fuzz import CHECKS, Outcome, part, read
 
 VIDEO = part(b'Content-Disposition: form-data; name="video"; filename="a.mp4"', b"data")

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from app.api import problems
+from app.api import refusals
 from app.api.receiving import bodies, upload
 from app.api.receiving.bodies import receive
 from app.api.receiving.fields import FIELD_LIMIT
@@ -67,31 +67,35 @@ TOO_LARGE = part("video", b"x" * (LIMIT + 1), "a.mp4")
 @pytest.mark.parametrize(
     ("body", "error", "sentence"),
     [
-        (form(), problems.VideoMissing, "no field called video"),
-        (form(part("beam_size", b"3")), problems.VideoMissing, "no field called video"),
-        (form(part("video", b"", "a.mp4")), problems.VideoEmpty, "no bytes"),
-        (form(VIDEO, VIDEO), problems.SeveralVideos, "more than one"),
-        (form(VIDEO, part("url", b"x")), problems.SeveralVideos, "and a url"),
-        (form(part("url", b"")), problems.VideoMissing, "none called url"),
-        (form(part("beams", b"3"), VIDEO), problems.UnknownField, "called beams"),
+        (form(), refusals.VideoMissing, "no field called video"),
+        (form(part("beam_size", b"3")), refusals.VideoMissing, "no field called video"),
+        (form(part("video", b"", "a.mp4")), refusals.VideoEmpty, "no bytes"),
+        (form(VIDEO, VIDEO), refusals.SeveralVideos, "more than one"),
+        (form(VIDEO, part("url", b"x")), refusals.SeveralVideos, "and a url"),
+        (form(part("url", b"")), refusals.VideoMissing, "none called url"),
+        (form(part("beams", b"3"), VIDEO), refusals.UnknownField, "called beams"),
         (
             form(VIDEO, part("beam_size", b"3"), part("beam_size", b"4")),
-            problems.InvalidOption,
+            refusals.InvalidOption,
             "more than once",
         ),
-        (form(part("captioner", b"x" * (FIELD_LIMIT + 1)), VIDEO), problems.InvalidOption, "longer than"),
-        (form(TOO_LARGE), problems.UploadTooLarge, "976.6 KiB"),
-        (form(VIDEO)[:-24], problems.MalformedForm, "in the middle"),
-        (form(VIDEO)[:-6], problems.MalformedForm, "in the middle"),
-        (form(part("beam_size", b"3"))[:-6], problems.MalformedForm, "before its last boundary"),
-        (b"no boundary anywhere", problems.MalformedForm, "before its first boundary"),
-        (b"", problems.MalformedForm, "before its first boundary"),
-        (form(VIDEO) + b"x" * FORM_OVERHEAD, problems.MalformedForm, "not its video"),
-        (b"x" * FORM_OVERHEAD + b"\r\n" + form(VIDEO), problems.MalformedForm, "not its video"),
+        (
+            form(part("captioner", b"x" * (FIELD_LIMIT + 1)), VIDEO),
+            refusals.InvalidOption,
+            "longer than",
+        ),
+        (form(TOO_LARGE), refusals.UploadTooLarge, "976.6 KiB"),
+        (form(VIDEO)[:-24], refusals.MalformedForm, "in the middle"),
+        (form(VIDEO)[:-6], refusals.MalformedForm, "in the middle"),
+        (form(part("beam_size", b"3"))[:-6], refusals.MalformedForm, "before its last boundary"),
+        (b"no boundary anywhere", refusals.MalformedForm, "before its first boundary"),
+        (b"", refusals.MalformedForm, "before its first boundary"),
+        (form(VIDEO) + b"x" * FORM_OVERHEAD, refusals.MalformedForm, "not its video"),
+        (b"x" * FORM_OVERHEAD + b"\r\n" + form(VIDEO), refusals.MalformedForm, "not its video"),
     ],
 )
 def test_wrong_forms_are_named_and_leave_no_file(
-    file: Path, body: bytes, error: type[problems.RequestError], sentence: str
+    file: Path, body: bytes, error: type[refusals.RequestError], sentence: str
 ) -> None:
     with pytest.raises(error, match=sentence):
         read(file, body)
@@ -99,7 +103,7 @@ def test_wrong_forms_are_named_and_leave_no_file(
 
 
 def test_a_field_that_is_not_known_lists_those_that_are(file: Path) -> None:
-    with pytest.raises(problems.UnknownField) as raised:
+    with pytest.raises(refusals.UnknownField) as raised:
         read(file, form(part("beams", b"3")))
     jobs_own = ["url", "metadata", "priority", "webhook", "validate_only"]
     assert raised.value.known == ["video", *FORM_FIELDS, *jobs_own]
@@ -108,14 +112,14 @@ def test_a_field_that_is_not_known_lists_those_that_are(file: Path) -> None:
 @pytest.mark.parametrize("content_type", [None, "", "video/mp4", "multipart/mixed; boundary=b", "json"])
 def test_other_bodies_are_no_forms(file: Path, content_type: str | None) -> None:
     headers = {} if content_type is None else {"content-type": content_type}
-    with pytest.raises(problems.NotMultipart):
+    with pytest.raises(refusals.NotMultipart):
         read(file, form(VIDEO), headers=headers)
     assert not file.exists()
 
 
 @pytest.mark.parametrize("rest", ["", ";", "; boundary", "; boundary=", '; boundary=""', "; charset=utf-8"])
 def test_a_missing_boundary_is_said_to_be_missing(file: Path, rest: str) -> None:
-    with pytest.raises(problems.MalformedForm, match="boundary is missing"):
+    with pytest.raises(refusals.MalformedForm, match="boundary is missing"):
         read(file, form(VIDEO), headers={"content-type": f"multipart/form-data{rest}"})
     assert not file.exists()
 
@@ -145,7 +149,7 @@ def test_an_announced_size_is_refused_before_anything_is_read(file: Path) -> Non
         raise AssertionError("the body was read")
 
     headers = {**HEADERS, "content-length": str(LIMIT + FORM_OVERHEAD + 1)}
-    with pytest.raises(problems.UploadTooLarge):
+    with pytest.raises(refusals.UploadTooLarge):
         asyncio.run(receive(never(), headers, file, LIMIT))
     assert not file.exists()
 
@@ -161,7 +165,7 @@ def test_reading_ends_soon_after_the_limit(file: Path) -> None:
             sent_bytes += 65536
             yield b"x" * 65536
 
-    with pytest.raises(problems.UploadTooLarge):
+    with pytest.raises(refusals.UploadTooLarge):
         asyncio.run(receive(endless(), HEADERS, file, LIMIT))
     assert sent_bytes <= LIMIT + FORM_OVERHEAD + 2 * 65536
     assert not file.exists()
@@ -182,7 +186,7 @@ def test_a_client_that_falls_silent_is_given_up(file: Path) -> None:
         yield part("video", b"x" * 1000, "a.mp4")
         await asyncio.sleep(60)
 
-    with pytest.raises(problems.UploadStalled, match="Fewer than"):
+    with pytest.raises(refusals.UploadStalled, match="Fewer than"):
         asyncio.run(receive(silent(), HEADERS, file, LIMIT, stall_seconds=0.05))
     assert not file.exists()
 
@@ -196,7 +200,7 @@ def test_a_client_that_drips_is_given_up_too(file: Path) -> None:
             await asyncio.sleep(0.01)
             yield b"x"
 
-    with pytest.raises(problems.UploadStalled):
+    with pytest.raises(refusals.UploadStalled):
         asyncio.run(receive(dripping(), HEADERS, file, LIMIT, stall_seconds=0.2))
     assert not file.exists()
 
@@ -206,7 +210,7 @@ def test_a_full_disk_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(bodies, "flush", full)
-    with pytest.raises(problems.StorageFull):
+    with pytest.raises(refusals.StorageFull):
         read(file, form(VIDEO))
     assert not file.exists()
 

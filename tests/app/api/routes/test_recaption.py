@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.api.problems import UnknownField
 from app.api.receiving.option_body import PLAIN_FORM
+from app.api.refusals import UnknownField
 from app.api.routes.recaption import FIELDS
 from app.documents.job import Answer
 from app.errors import EngineCrashed

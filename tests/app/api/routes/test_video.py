@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.api.problems import RangeNotSatisfied
+from app.api.refusals import RangeNotSatisfied
 from app.api.routes.video import ByteRange, disposition, media_type, requested_part
 from app.errors import EngineCrashed
 from app.jobs.job import Submission
