@@ -81,8 +81,8 @@ def open_detector(boxes: int = 20) -> CocoSSD:
 def find_things(detector: CocoSSD, frames: Frames) -> Things:
     """Looks for things in each of a video's frames."""
     rows = detector.extract_windows(detector.prepare(torch.from_numpy(frames.pixels))[:, None])
-    (found,) = rows.values()
-    scores, boxes = found.values.float().numpy(), found.boxes
+    (detections,) = rows.values()
+    scores, boxes = detections.values.float().numpy(), detections.boxes
     assert boxes is not None
     return Things(
         frames.pts, [_by_class(detector, *each) for each in zip(scores, boxes.numpy(), strict=True)]

@@ -75,14 +75,14 @@ def measure(name: str, writer: SingleWriter, clips: Sequence[Clip]) -> list[str]
 
 
 def _describe_films(films: Sequence[WordInFilm]) -> list[str]:
-    own = [each for each in films if each.is_own]
+    unshared = [each for each in films if each.is_own]
     return [
         f"  joined clips, {len(some)} words {which}: heaviest moment in the right clip "
         f"{_mean(each.evidence[1] for each in some)} (attention "
         f"{_mean(each.attention[1] for each in some if each.attention)}), weight there "
         f"{_mean(each.evidence[0] for each in some)} "
         f"({_mean(each.attention[0] for each in some if each.attention)})"
-        for some, which in ((films, "in all"), (own, "not said of the other clip"))
+        for some, which in ((films, "in all"), (unshared, "not said of the other clip"))
     ]
 
 

@@ -77,12 +77,14 @@ def _read_places(
     if not parts:
         return {}
     of_part = np.array([part.moment for part in parts])
-    asked = np.stack([of_part == heaviest.get(word, -1) for word in range(length)], 1)
-    read = reader.read(parts, asked)
+    of_heaviest = np.stack([of_part == heaviest.get(word, -1) for word in range(length)], 1)
+    read = reader.read(parts, of_heaviest)
     return {
-        word: _PlacesOfWord(moment, _softmax(places.spread(moment, read[asked[:, word], word])[None])[0])
+        word: _PlacesOfWord(
+            moment, _softmax(places.spread(moment, read[of_heaviest[:, word], word])[None])[0]
+        )
         for word, moment in heaviest.items()
-        if asked[:, word].any()
+        if of_heaviest[:, word].any()
     }
 
 
