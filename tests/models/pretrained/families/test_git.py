@@ -161,7 +161,7 @@ def test_layers_heads_and_rollout_are_chosen(folder: Path, captioner: GitCaption
 
 def test_rollout_is_the_product_of_the_layers(folder: Path) -> None:
     chosen = load_pretrained_captioner(folder, LoadSettings(attention=AttentionChoice(rollout=True)))
-    options = DecodingOptions(method="greedy", max_length=1)
+    options = DecodingOptions(method="greedy", max_length=1, explanation="attention")
     ((found,),) = chosen.caption(VIDEOS[:1], options)
     model = chosen.model
     with torch.inference_mode():

@@ -116,7 +116,9 @@ def test_another_question_gives_another_answer(name: str, folder: Path) -> None:
 
 def test_moments_and_grid_are_the_model_s(name: str, folder: Path) -> None:
     captioner = load_pretrained_captioner(folder)
-    ((found,),) = captioner.caption(VIDEOS[2:], DecodingOptions(method="greedy", max_length=4))
+    ((found,),) = captioner.caption(
+        VIDEOS[2:], DecodingOptions(method="greedy", max_length=4, explanation="attention")
+    )
     attention = AttentionArrays.of_caption(found)
     shapes = {"smolvlm": (4, 4, 4), "internvl": (4, 4, 4), "qwen2_5_vl": (4, 4, 6), "qwen3_vl": (4, 4, 6)}
     moments, rows, columns = shapes[name]
@@ -130,7 +132,7 @@ def test_moments_and_grid_are_the_model_s(name: str, folder: Path) -> None:
 def test_rollout_goes_through_the_prompt(folder: Path) -> None:
     rolled, mean = (
         load_pretrained_captioner(folder, LoadSettings(attention=AttentionChoice(rollout=rollout))).caption(
-            VIDEOS[:1], DecodingOptions(method="greedy", max_length=4)
+            VIDEOS[:1], DecodingOptions(method="greedy", max_length=4, explanation="attention")
         )[0][0]
         for rollout in (True, False)
     )
