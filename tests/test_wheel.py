@@ -113,5 +113,5 @@ def test_it_captions_a_clip_in_the_folder_where_it_is_called(installed: Installe
     assert run.returncode == 0, run.stderr
     answer = json.loads(run.stdout)
     assert answer["state"] == "succeeded"
-    assert answer["model"]["captioner"] == "stats"
+    assert answer["model"]["captioner"] == "labelled_stats"
     assert answer["caption"]

@@ -24,7 +24,7 @@ from app.jobs.blobs import Blobs
 from app.jobs.job import Job, State
 from app.jobs.job_store import Jobs
 from app.jobs.redis_client import end_tasks
-from app.webhooks.delivery_store import Begun, DeliveryStore, Ended
+from app.webhooks.delivery_store import Begun, DeliveryStore, EndOfJob
 from app.webhooks.messages import Message, end_message
 from app.webhooks.sender import Sender, SendResult
 
@@ -109,12 +109,12 @@ class Deliverer:
         else:
             log.exception("the delivery of webhooks failed once and continues")
 
-    async def _make_delivery(self, ended: Ended) -> None:
+    async def _make_delivery(self, ended: EndOfJob) -> None:
         job, message = await anyio.to_thread.run_sync(self._message, ended)
         if await self.store.schedule(ended, job, message):
             log.info("webhook is due", job=ended.job_id, type=message.type if message else "")
 
-    def _message(self, ended: Ended) -> tuple[Job | None, Message | None]:
+    def _message(self, ended: EndOfJob) -> tuple[Job | None, Message | None]:
         """Reads the job that ended, and writes the message where it has a webhook."""
         state: State = ended.state  # type: ignore[assignment]
         try:

@@ -27,7 +27,7 @@ KEPT_ATTEMPTS = 50
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndOfJob:
     """Holds an entry of the stream of all ends."""
 
     entry: str
@@ -60,7 +60,7 @@ class DeliveryStore:
             for name in ("schedule", "begin", "settle")
         )
 
-    async def ended(self, block_ms: int) -> list[Ended]:
+    async def ended(self, block_ms: int) -> list[EndOfJob]:
         """Reads ends that are not dealt with; waits for one if there is none."""
         with unavailable_if_away():
             try:
@@ -79,7 +79,9 @@ class DeliveryStore:
                 await self._make_group()
                 return []
         return [
-            Ended(entry, fields.get("job", ""), fields.get("state", "")) for entry, fields in ends if fields
+            EndOfJob(entry, fields.get("job", ""), fields.get("state", ""))
+            for entry, fields in ends
+            if fields
         ]
 
     async def _make_group(self) -> None:
@@ -90,7 +92,7 @@ class DeliveryStore:
             if "BUSYGROUP" not in str(error):
                 raise
 
-    async def schedule(self, ended: Ended, job: Job | None, message: Message | None) -> bool:
+    async def schedule(self, ended: EndOfJob, job: Job | None, message: Message | None) -> bool:
         """Makes the delivery of an end, and forgets the end; both once, however many processes try.
 
         Args:

@@ -49,6 +49,10 @@ def attention_document() -> dict[str, Any]:
     return {
         "words": list(WORDS), "times": [list(time) for time in TIMES], "temporal": temporal, "spatial": grid,
         "extras": [BRANCH],
+        "evidence": {
+            "temporal": temporal, "spatial": grid, "moments": list(MOMENT_OF_WORD),
+            "boxes": [None] * len(WORDS),
+        },
     }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import anyio.to_thread
 import structlog
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import cookie_parser
@@ -27,6 +28,7 @@ from app.access.keys import ApiKey
 from app.access.rates import RateState
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller
+from app.api.receiving.upload import UNLIMITED
 from app.errors import ServiceError
 from app.settings import EVERYWHERE, Settings
 
@@ -130,7 +132,9 @@ class CheckAccess:
     async def _refuse(self, error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
         self._service.metrics.refused.labels(error.code).inc()
         scope.setdefault("state", {})["problem"] = error.code
-        await problems.response(error, scope["path"])(scope, receive, send)
+        # Read without its body, which may be announced as longer than what routes without files take.
+        refusal = RequestBodyLimitMiddleware(problems.response(error, scope["path"]), UNLIMITED)
+        await refusal(scope, receive, send)
 
     async def _is_trusted(self, scope: Scope, headers: Headers) -> bool:
         """Asks Starlette, which decides; its answer, which is no problem document, goes nowhere."""

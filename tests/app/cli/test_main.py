@@ -241,7 +241,7 @@ def _until_closed(master: int) -> Iterator[bytes]:
         (["train", "stats", "--data", "FOLDER", "--streams", "blip"], "there is no stream set 'blip'"),
         (
             ["train", "stats", "--data", "FOLDER", "--streams", "g2l"],
-            "the stream set 'g2l' makes inception_v4",
+            "the stream set g2l looks at video",
         ),
         (["evaluate", "stats", "--clips", "FOLDER", "--streams", "g2l"], "stats was trained on "),
         (["describe", "CLIP"], "describe"),

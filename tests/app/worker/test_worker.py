@@ -228,6 +228,7 @@ def test_a_poison_among_eight_in_hand_costs_the_others_nothing(crew: Service, vi
 
 def test_a_job_canceled_while_it_is_read_ends_its_own_decoder_alone(crew: Service, video: Path) -> None:
     worker = crew.start_worker(REELWORD_DECODERS="2")
+    crew.wait(crew.submit(video))  # a decoder that is stopped before it has begun would stop the start
     decoders = [
         child
         for child in psutil.Process(worker.pid).children(recursive=True)

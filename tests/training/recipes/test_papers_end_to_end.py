@@ -291,7 +291,9 @@ def test_motion_boxes_and_sound_are_served_with_the_attention_over_boxes(
     served: LiveApi, clips: Sequence[Captioned]
 ) -> None:
     # who has learned for twenty steps ends at once unless length is paid for
-    job = caption(served, clips[5].file, name_once="false", max_length=12, length_penalty=2)
+    job = caption(
+        served, clips[5].file, name_once="false", max_length=12, length_penalty=2, explanation="both"
+    )
     assert len(job["caption"].split()) > 2
     used = job["model"]["features"]
     assert {"resnext101", "ircsn152", "vggish"} <= used.keys()
