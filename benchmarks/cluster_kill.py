@@ -174,7 +174,7 @@ def node_killed(bulk: Bulk, cluster: Any, videos: Sequence[str]) -> Iterator[Fin
     yield Finding(
         "rows when it is killed", bulk.wait_for_rows("first", process), limit=len(videos) - 1, least=1
     )
-    victim = next(node for node in cluster.worker_nodes if works_of(node, "CaptionVideos"))
+    victim = wait_for_engine(cluster)
     killed = works_of(victim, "")
     cluster.remove_node(victim, allow_graceful=False)
     for each in killed:  # what a machine has goes with it
@@ -218,6 +218,17 @@ def _check(bulk: Bulk, out: str, videos: Sequence[str], code: int, said: str) ->
     yield Finding("exit code", code, limit=1 if poison else 0)
     if code not in (0, 1):
         print(said, file=sys.stderr)
+
+
+def wait_for_engine(cluster: Any) -> Any:
+    """Returns a node that has an engine, once one has. Raises TimeoutError where none gets one in time."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        for node in cluster.worker_nodes:
+            if works_of(node, "CaptionVideos"):
+                return node
+        time.sleep(0.1)
+    raise TimeoutError("no node has an engine")
 
 
 def works_of(node: Any, title: str) -> list[psutil.Process]:
