@@ -52,12 +52,13 @@ def _check_networks(proxies: str) -> str:
 
 def _check_private_hosts(hosts: str) -> str:
     for name in split_names(hosts):
-        if not _is_network(name) and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", name):
+        if not is_network(name) and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", name):
             raise ValueError(f"{name} is no host: give names, addresses, or networks as 10.0.0.0/8")
     return hosts
 
 
-def _is_network(name: str) -> bool:
+def is_network(name: str) -> bool:
+    """Tells addresses and networks, as 10.0.0.0/8, from names of hosts."""
     try:
         ip_network(name, strict=False)
     except ValueError:

@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import httpx
 
+from app.setting_types import is_network
+
 IpAddress: TypeAlias = IPv4Address | IPv6Address
 
 SCHEMES = ("http", "https")
@@ -63,8 +65,8 @@ class AllowedHosts:
     """
 
     def __init__(self, names: Collection[str] = ()) -> None:
-        self._networks = [ip_network(name, strict=False) for name in names if _is_network(name)]
-        self._names = {_plain(name) for name in names if not _is_network(name)}
+        self._networks = [ip_network(name, strict=False) for name in names if is_network(name)]
+        self._names = {_plain(name) for name in names if not is_network(name)}
 
     def allows(self, host: str, address: IpAddress) -> bool:
         """Returns whether a host may be connected to at an address that it resolves to."""
@@ -86,14 +88,6 @@ def resolve(host: str, port: int) -> Sequence[IpAddress]:
     except UnicodeError as error:  # a label that no name can have
         raise OSError(f"{host} is no name of a host") from error
     return [ip_address(str(place[0])) for *_, place in places]
-
-
-def _is_network(name: str) -> bool:
-    try:
-        ip_network(name, strict=False)
-    except ValueError:
-        return False
-    return True
 
 
 def _plain(host: str) -> str:

@@ -72,9 +72,7 @@ def main() -> int:
         show(rows, time.monotonic() - began)
         if not options.keep:
             shutil.rmtree(folder)
-    wrong = sum(not outcome.is_right for _, outcome in rows)
-    print(f"\n{wrong} of them wrong" if wrong else "\nall as it has to be")
-    return 1 if wrong else 0
+    return conclude(rows)
 
 
 def read_options() -> argparse.Namespace:
@@ -158,6 +156,13 @@ def hold(trial: Callable[[Deployment], Iterator[Outcome]], deployment: Deploymen
 
 def name_of(trial: Callable[[Deployment], Iterator[Outcome]]) -> str:
     return trial.__name__.replace("_", " ")
+
+
+def conclude(rows: list[tuple[str, Outcome]]) -> int:
+    """Prints whether a whole run was right, and returns the status that the command ends with."""
+    wrong = sum(not outcome.is_right for _, outcome in rows)
+    print(f"\n{wrong} of them wrong" if wrong else "\nall as it has to be")
+    return 1 if wrong else 0
 
 
 def show(rows: list[tuple[str, Outcome]], seconds: float) -> None:

@@ -9,14 +9,15 @@ needs make deletion fall early and insertion rise early.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from extractors.features import Features, Stream
+from extractors.features import Features
 from models.captioner import AnyCaptioner, as_numpy
+from models.evidence.restriction import take_rows
 from models.likelihood import teacher_force
 
 
@@ -60,21 +61,9 @@ def _measure_word(
     order, count = np.argsort(-weights, kind="stable"), len(weights)
     kept = [np.arange(count)]
     kept += [np.sort(order[k:]) for k in range(1, count)] + [np.sort(order[:k]) for k in range(1, count)]
-    videos = [{name: _take(stream, rows) for name, stream in features.items()} for rows in kept]
+    videos = [{name: take_rows(stream, rows) for name, stream in features.items()} for rows in kept]
     with torch.inference_mode():
         targets = torch.tensor([list(tokens[: word + 1])] * len(videos))
         log_p = as_numpy(teacher_force(captioner, captioner.encode(videos), targets).log_p[:, word])
     change = log_p[1:] - log_p[0]
     return Areas(float(change[: count - 1].mean()), float(change[count - 1 :].mean()))
-
-
-def _take(stream: Stream, rows: NDArray[np.int64]) -> Stream:
-    index = torch.from_numpy(rows)
-    return replace(
-        stream,
-        values=stream.values[index],
-        start=stream.start[rows],
-        end=stream.end[rows],
-        boxes=None if stream.boxes is None else stream.boxes[index],
-        mask=None if stream.mask is None else stream.mask[index],
-    )

@@ -31,7 +31,7 @@ def restrict_to_moment(features: Features, start: float, end: float) -> dict[str
         Of each stream the rows whose middle lies in the moment; the row nearest to its middle where there is
         none.
     """
-    return {name: _take(stream, _find_rows(stream, start, end)) for name, stream in features.items()}
+    return {name: take_rows(stream, _find_rows(stream, start, end)) for name, stream in features.items()}
 
 
 def restrict_to_place(features: Features, place: View, needs_all_cells: bool) -> dict[str, Stream]:
@@ -73,7 +73,8 @@ def _find_rows(stream: Stream, start: float, end: float) -> NDArray[np.int64]:
     return inside if len(inside) else np.array([np.abs(middles - (start + end) / 2).argmin()])
 
 
-def _take(stream: Stream, rows: NDArray[np.int64]) -> Stream:
+def take_rows(stream: Stream, rows: NDArray[np.int64]) -> Stream:
+    """Keeps some rows of a stream, by their places."""
     index = torch.from_numpy(rows).to(stream.values.device)
     return replace(
         stream,

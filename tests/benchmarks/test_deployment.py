@@ -59,10 +59,13 @@ def test_a_trial_that_cannot_go_on_is_wrong(capsys: pytest.CaptureFixture[str]) 
 
     outcomes = command.hold(half, cast(Deployment, None))
     assert [outcome.is_right for outcome in outcomes] == [True, False]
-    command.show([("half", outcome) for outcome in outcomes], 1.0)
+    rows = [("half", outcome) for outcome in outcomes]
+    command.show(rows, 1.0)
+    assert command.conclude(rows) == 1
     table = capsys.readouterr().out
     assert "| half | one | seen |  |" in table
     assert "|  | given up | CommandFailed: docker: gone \\| away | WRONG |" in table
+    assert "1 of them wrong" in table
 
 
 def test_what_git_knows_is_copied_and_nothing_else(tmp_path: Path, root: Path) -> None:
