@@ -79,6 +79,8 @@ def _place_caption(
 ) -> Iterator[WordInFilm]:
     """Places one caption's words. half: of its clip, 0 or 1. captions: that one, and the other clip's."""
     words, others = captions
+    if not words:  # a captioner may end at once, and then there is nothing to read
+        return
     tokens = captioner.vocabulary.encode(words)
     lead = film[captioner.inputs[0].name]
     times = np.stack([lead.start, lead.end], 1)

@@ -35,7 +35,7 @@ def test_two_streams_become_one_film_of_every_second_row_of_each() -> None:
 
 
 def test_a_word_is_found_in_the_clip_that_shows_its_thing() -> None:
-    dog, cat = film(dog=range(4), cat=()), film(dog=(), cat=range(4))
+    dog, cat = film(places=4, dog=range(4), cat=()), film(places=4, dog=(), cat=range(4))
     placed = list(place_words(Namer(), [dog, cat], [["the", "dog"], ["the", "cat"]]))
     assert [(each.word, each.is_own, each.evidence[1]) for each in placed] == [
         ("dog", True, True),
