@@ -164,3 +164,19 @@ def test_the_rate_warms_up_and_falls_to_a_hundredth(corpus: Path, tmp_path: Path
     assert rates.index(max(rates)) == RECIPE.warmup - 1
     assert rates[RECIPE.warmup :] == sorted(rates[RECIPE.warmup :], reverse=True)
     assert rates[-1] == pytest.approx(RECIPE.learning_rate / 100)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    compute = optimization_trainer.supervised_loss
+
+    def spoil(*arguments: Any) -> Any:
+        losses = compute(*arguments)
+        return {**losses, "total": losses["total"] * value}
+
+    monkeypatch.setattr(optimization_trainer, "supervised_loss", spoil)
+    with pytest.raises(optimization_trainer.NotFinite, match="at step 1"):
+        train(corpus, tmp_path / "run")
+    assert not (tmp_path / "run" / "last.pt").exists()
