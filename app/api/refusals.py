@@ -250,6 +250,15 @@ class HostNotAllowed(RequestError, code="host_not_allowed"):
     operator_hint = "Add the name to REELWORD_ALLOWED_HOSTS."
 
 
+class ProxyNotNamed(RequestError, code="proxy_not_named", status=403):
+    title = "The service asks for no key, and the request came through a proxy that no setting names"
+    hint = "Ask the service's operator to name the proxy in its settings, which then asks for keys."
+    operator_hint = (
+        "Set REELWORD_TRUSTED_PROXIES to the proxy's address, as 127.0.0.1: keys are then asked for. "
+        "REELWORD_ACCESS=open serves all who reach it without one."
+    )
+
+
 class OriginNotAllowed(RequestError, code="origin_not_allowed", status=403):
     title = "Pages from elsewhere may not write"
     hint = "Use the service's own page."
