@@ -32,8 +32,6 @@ from extractors.errors import ReelwordError
 from extractors.files import sha256_of
 from extractors.media.request import DecodeRequest, Limits
 
-ATTEMPTS = 3  #: of a video of which the engine dies, as a job has
-
 Row = dict[str, Any]
 Batch = dict[str, NDArray[np.object_]]
 Found = EngineAnswer | JobFailure
@@ -121,11 +119,13 @@ class AttemptLog(Protocol):
 class CaptionVideos:
     """Captions several videos a call with one engine, which is loaded once.
 
-    settings: of the engine. options: who writes has been chosen in them. attempts: of all engines.
+    settings: of the engine; how often a video is tried of which it dies, as a job is. options: who writes has
+    been chosen in them. attempts: of all engines.
     """
 
     def __init__(self, settings: Settings, options: CaptionOptions, attempts: AttemptLog) -> None:
         self._engine, self._options, self._attempts = load_engine(settings), options, attempts
+        self._most = settings.attempts
 
     def __call__(self, batch: Batch) -> pa.Table:
         """Returns a row of SCHEMA for each video."""
@@ -147,8 +147,8 @@ class CaptionVideos:
         return [self._caption_alone(*each) for each in zip(rows, names, counts, strict=True)]
 
     def _caption_alone(self, row: Row, name: str, count: int) -> Found:
-        if count >= ATTEMPTS:
-            return EngineCrashed(f"The engine ended {ATTEMPTS} times while it captioned this video.")
+        if count >= self._most:
+            return EngineCrashed(f"The engine ended {self._most} times while it captioned this video.")
         self._attempts.begin([name])
         outcome = self._try_caption([row])
         self._attempts.end([name])
