@@ -58,8 +58,7 @@ def _light(
     moment = max(range(len(weights)), key=weights.__getitem__) if weights else 0
     frame = frames[find_frame(attention, moment, times)].convert("RGB")
     large = ImageOps.contain(frame, SIZE, Image.Resampling.LANCZOS)
-    places = attention.spatial.weights[word] if attention.spatial is not None else None
-    return overlay_attention(attention, places[moment] if places else None, moment, large)
+    return overlay_attention(attention, attention.find_places(word, moment), moment, large)
 
 
 def _fill(picture: Image.Image) -> Image.Image:

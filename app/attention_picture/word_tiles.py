@@ -167,7 +167,7 @@ def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, t
         _draw_nothing(pen, (x, y), tiles.tile)
     boxes = {each.moment: each.box for each in seen.attention.list_chosen(word)}
     for moment in moments:
-        weights = _find_places(seen.attention, word, moment)
+        weights = None if boxes.get(moment) else seen.attention.find_places(word, moment)
         picture, time = seen.draw_moment(moment, weights, tiles.tile, boxes.get(moment))
         page.paste(picture, (x, y))
         y += tiles.tile[1]
@@ -215,12 +215,6 @@ def write_below(attention: AttentionDocument, word: int, moment: int, time: floa
         *texts,
         *_write_explanations(attention, word),
     ]
-
-
-def _find_places(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
-    """Finds a word's weights of a moment's cells or boxes; None where it attended to time alone."""
-    rows = None if attention.spatial is None else attention.spatial.weights[word]
-    return None if rows is None else rows[moment]
 
 
 def _write_explanations(attention: AttentionDocument, word: int) -> list[str]:

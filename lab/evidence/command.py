@@ -87,19 +87,22 @@ def _describe_films(films: Sequence[WordInFilm]) -> list[str]:
 
 
 def _describe_pointing(captions: Sequence[Caption], clips: Sequence[Clip]) -> list[str]:
-    lines = []
-    for kind, show in (("evidence", _show_evidence), ("attention", _show_attention)):
-        games = [
+    games = {
+        kind: [
             each
             for caption, clip in zip(captions, clips, strict=True)
             if caption.attention is not None and clip.things is not None
             for each in point(show(caption.attention), clip.things)
         ]
-        lines.append(
-            f"  pointing, {kind}: {_mean(each.hit for each in games)} of {len(games)} words, "
-            f"chance {_mean(each.chance for each in games)}"
-        )
-    return lines
+        for kind, show in (("evidence", _show_evidence), ("attention", _show_attention))
+    }
+    games |= {"evidence that names a place": [each for each in games["evidence"] if each.names_place]}
+    games |= {"evidence that names none": [each for each in games["evidence"] if not each.names_place]}
+    return [
+        f"  pointing, {kind}: {_mean(each.hit for each in some)} of {len(some)} words, "
+        f"chance {_mean(each.chance for each in some)}"
+        for kind, some in games.items()
+    ]
 
 
 def _show_evidence(document: AttentionDocument) -> AttentionDocument:

@@ -32,11 +32,12 @@ OTHER_NAMES = {
 @dataclass(frozen=True)
 class Pointing:
     """Holds how one word was placed. hit: whether its heaviest cell's middle lies in a box of its thing.
-    chance: the share of the moment's cells of which that is true."""
+    chance: the share of the moment's cells of which that is true. names_place: whether its evidence does."""
 
     word: str
     hit: bool
     chance: float
+    names_place: bool
 
 
 def name_thing(word: str) -> str | None:
@@ -69,7 +70,8 @@ def _point_word(document: AttentionDocument, word: int, things: Things) -> Point
     if cells is None or not len(boxes):
         return None
     inside = _find_inside(spatial, boxes)
-    return Pointing(document.words[word], bool(inside[int(np.argmax(cells))]), float(inside.mean()))
+    hit, chance = bool(inside[int(np.argmax(cells))]), float(inside.mean())
+    return Pointing(document.words[word], hit, chance, document.find_places(word, moment) is not None)
 
 
 def _find_boxes(things: Things, moment: Sequence[float], thing: str) -> NDArray[np.float64]:

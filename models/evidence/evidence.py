@@ -30,6 +30,8 @@ from models.word_maps import normalised_entropy
 SHARPNESS, NEIGHBOURS = 2.0, 0.25
 #: From this normalised entropy on a word's evidence names no moment: docs/results/evidence.md.
 ALL_ALONG = 0.9
+#: From this normalised entropy on its evidence names no place of its moment: docs/results/evidence.md.
+NO_PLACE = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,14 @@ def _describe(
             else places.find_box(of_words[word].moment, of_words[word].weights)
             for word in words
         ],
+        unplaced=[word in of_words and _are_even(of_words[word].weights) for word in words],
     )
+
+
+def _are_even(places: Array) -> bool:
+    """Tells whether weights over places (N,), zero for padding, are too even to name one."""
+    entropy = normalised_entropy(places[places > 0])
+    return entropy is None or entropy >= NO_PLACE
 
 
 def _list_moments(of_word: _PlacesOfWord | None, moments: int) -> list[list[float] | None] | None:

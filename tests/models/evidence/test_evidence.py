@@ -28,6 +28,7 @@ def test_each_word_needs_the_moment_and_the_cell_of_its_thing_and_function_words
     assert evidence.moments == [None, 0, None, 3, None]
     assert evidence.spread == [False, False, False, False, True]  # nothing of the film tells of a thing
     assert [row is None for row in evidence.temporal] == [True, False, True, False, False]
+    assert evidence.unplaced == [False, False, False, False, True]
     assert isinstance(evidence.spatial, GridAttention)
     for word, moment, cell in ((1, 0, 15), (3, 3, 0)):
         rows = evidence.spatial.weights[word]

@@ -32,7 +32,7 @@ export class FilmView {
       { seek: (seconds) => this.player.seek(seconds), word: (word, seconds) => this.choose(word, seconds), preview: (word, seconds) => this.preview(word, seconds), loop: (part) => this.loop(part) },
     );
     this.player = new Player(
-      { stage: $("stage"), video: $("video"), slide: $("slide"), note: $("unplayable"), play: $("play"), sound: $("sound"), loop: $("loop"), time: $("time") },
+      { screen: $("screen"), backdrop: $("backdrop"), stage: $("stage"), video: $("video"), slide: $("slide"), note: $("unplayable"), play: $("play"), sound: $("sound"), loop: $("loop"), time: $("time") },
       { moved: (seconds) => this.moved(seconds), kind: () => this.showNote(), began: () => this.subtitle.pin(-1), looped: (part) => this.lanes.markLoop(part) },
     );
     this.chapters = new Chapters(
