@@ -11,17 +11,17 @@ from extractors.shots.cut_detector import CutDetector, JudgedFrame
 from tests.extractors.shots.scenes import texture
 from tests.media import Picture
 
-WIDTH, HEIGHT = 96, 64
+WIDTH, HEIGHT, FPS = 96, 64, 25
 
 
 def judge(pictures: Iterable[Picture]) -> list[JudgedFrame]:
     detector = CutDetector()
-    found = [each for number, picture in enumerate(pictures) for each in detector.push(number, picture)]
-    return [*found, *detector.finish()]
+    found = [each for number, picture in enumerate(pictures) for each in detector.push(number / FPS, picture)]
+    return [*found, *detector.finish(len(found) / FPS)]
 
 
 def cuts(pictures: Iterable[Picture]) -> list[int]:
-    return [int(each.time) for each in judge(pictures) if each.is_cut]
+    return [round(each.time * FPS) for each in judge(pictures) if each.is_cut]
 
 
 def moving(scene: int, frames: int, step: int = 1) -> list[Picture]:
@@ -31,9 +31,9 @@ def moving(scene: int, frames: int, step: int = 1) -> list[Picture]:
 def test_each_frame_comes_back_in_its_turn_and_the_first_of_a_shot_is_marked() -> None:
     pictures = [*moving(1, 20), *moving(2, 15), *moving(3, 20)]
     found = judge(pictures)
-    assert [each.time for each in found] == list(range(55))
+    assert [round(each.time * FPS) for each in found] == list(range(55))
     assert all(each.pixels is picture for each, picture in zip(found, pictures, strict=True))
-    assert [each.time for each in found if each.is_cut] == [20, 35]
+    assert [round(each.time * FPS) for each in found if each.is_cut] == [20, 35]
 
 
 def test_a_fast_movement_is_no_cut() -> None:
@@ -54,7 +54,7 @@ def test_a_slide_that_follows_a_slide_is_a_cut() -> None:
 def test_a_still_picture_does_not_pile_up() -> None:
     detector, given = CutDetector(), 0
     for number in range(200):
-        given += len(list(detector.push(number, texture(1, WIDTH, HEIGHT))))
+        given += len(list(detector.push(number / FPS, texture(1, WIDTH, HEIGHT))))
         assert number - given < 20
 
 
