@@ -136,7 +136,7 @@ def survives_kills(running: Served, clip: Path) -> None:
         os.kill(before[0], signal.SIGKILL)
         eventually(lambda name=command, old=before: running.pids(name) not in ([], old), 20)  # type: ignore[misc]
         if command == "app api":
-            eventually(lambda: is_alive(running.address), 10)
+            eventually(lambda: is_alive(running.address), 60)
     eventually(lambda: is_ready(running.address), 120)
     assert caption(running.address, clip)["state"] == "succeeded"
 

@@ -34,6 +34,8 @@ from models.feature_sources.feature_source import (
 from models.stream_set import StreamInput, StreamSet
 from tests.media import Picture, write_video
 
+pytestmark = pytest.mark.slow
+
 TWO = WindowOptions(extraction_total=2)
 ONE = WindowOptions(extraction_total=1)
 CLIPS = WindowOptions(stack_size=16, step_size=16, most=1)
