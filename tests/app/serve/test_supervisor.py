@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from tests.media import write_video
 pytestmark = pytest.mark.slow
 
 READY = "Reelword is ready at "
+MODULE = (sys.executable, "-m", "app")
 START_SECONDS = 240  #: beside others, and where all networks are converted first
 
 
@@ -75,14 +76,16 @@ class Served:
 
 
 @contextmanager
-def served(root: Path, data: Path, **environment: str) -> Iterator[Served]:
+def served(
+    folder: Path, data: Path, command: Sequence[str | Path] = MODULE, **environment: str
+) -> Iterator[Served]:
     data.mkdir(exist_ok=True)
     given = {"REELWORD_DATA": str(data), "PORT": "0", "REDIS_URL": "", **environment}
     log = data.with_suffix(".log")
     with log.open("a") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "app", "serve"],
-            cwd=root,
+            [*command, "serve"],
+            cwd=folder,
             env={**os.environ, **given},
             stdout=subprocess.PIPE,
             stderr=errors,
