@@ -63,7 +63,7 @@ class UploadTooLarge(RequestError, code="upload_too_large", status=413):
 
 class UploadStalled(RequestError, code="upload_stalled", status=408):
     title = "The upload stood still for too long"
-    hint = "Send the video again over a connection that holds."
+    hint = "Send the request again over a connection that holds."
 
 
 class VideoMissing(RequestError, code="video_missing", status=422):

@@ -76,7 +76,7 @@ class Worker:
             self._jobs, self._queue, self._blobs, self._runner, settings, self.name, self._sweep
         )
         self._started_at = time.time()
-        self._swept_at = 0.0
+        self._swept_at = self._forgotten_at = 0.0
         self._is_stopping = False
 
     def run(self) -> None:
@@ -151,6 +151,11 @@ class Worker:
             except Exception:  # a store that refuses: the sweeper comes again
                 log.exception("a result could not be removed", job=job_id)
             self._jobs.expire(job_id)
+        # Another process may have kept some of a file a moment after its job's result was deleted.
+        forgotten, now = self._jobs.forgotten_since(self._forgotten_at - 2 * SWEEP_SECONDS)
+        for sha256 in forgotten:
+            self._features.forget(sha256)
+        self._forgotten_at = now
         self._features.trim()
 
     def _advertise(self) -> None:

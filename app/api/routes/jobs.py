@@ -138,8 +138,8 @@ def _delete_result(job: Job, service: ApiDependencies) -> None:
         service.jobs.expire(job.id)
     service.blobs.remove(job.upload)
     service.blobs.remove(f"results/{job.id}")
-    if job.submission.sha256 is not None:
-        service.features.forget(job.submission.sha256)
+    if job.sha256 is not None:
+        service.features.forget(job.sha256)
 
 
 @router.get(

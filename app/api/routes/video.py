@@ -101,6 +101,8 @@ def video(
     keeps uploads.
     """
     job = find(service, job_id, caller)
+    if job.state in ("canceled", "expired"):
+        raise refusals.VideoNotKept(_why_there_is_none(job))
     try:
         size = service.blobs.size(job.upload)
         kind = media_type(service.blobs.read_part(job.upload, 0, HEAD_BYTES))

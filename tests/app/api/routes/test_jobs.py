@@ -281,6 +281,10 @@ def test_a_running_job_is_told_to_stop(api: LiveApi, jobs: Jobs, worker: Scripte
     response = api.client.delete(location)
     assert (response.status_code, response.json()["state"]) == (202, "running")
     assert jobs.beat(claim, "decode", 0.1) == "canceled"
+    assert jobs.stop(claim)
+    assert_problem(
+        api.client.get(f"{location}/video"), 404, "video_not_kept"
+    )  # though its blob is there still
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed"])
