@@ -13,7 +13,7 @@ FUNCTION_WORDS = frozenset(
     and or but nor so if as than then because although though until unless whether
     in on at by for from of off to into onto out over under above below up down with without within about
     across after against along among around before behind beside besides between beyond during inside near
-    next outside through throughout toward towards upon via together front top back
+    next outside close through throughout toward towards upon via together front top back
     is are am was were be been being has have had having do does did doing can could will would shall should
     may might must get gets getting not very too also just only more most much many quite while s 's 't
     """.split()  # noqa: SIM905  # a list of words is read more easily as text

@@ -20,14 +20,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.dependencies import Caller
 from app.api.guards.access import READING
 from app.api.metrics import Metrics
+from app.api.page_files import FILES
 from app.tracing.spans import SpanNotes, Tracing
 
 #: Answers that are no pages load nothing.
 NOTHING = "default-src 'none'; frame-ancestors 'none'"
-#: The page loads its own script and style, draws on canvases, plays films of this server and of its visitor's
-#: own disk (``blob:``), and talks to this server.
+#: The page loads its own script, has its own style, draws on canvases, plays films of this server and of its
+#: visitor's own disk (``blob:``), and talks to this server.
 PAGE = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    f"default-src 'none'; script-src 'self'; style-src '{FILES.style_hash}'; img-src 'self' data: blob:; "
     "media-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 #: Swagger UI starts itself by a script in the page and sets styles as it goes.
