@@ -70,7 +70,7 @@ async def job(
     """Shows the job as it stands. Members that are not known (yet) are null. With `If-None-Match`, answers
     304 while it is unchanged, and with `Prefer: wait=N` beside it waits up to N seconds for a change.
     """
-    etags = if_none_match.split(",") if if_none_match else []
+    etags = split_etags(if_none_match)
     wait = preferred_wait(prefer) if etags else None
     if wait is None:
         _, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
@@ -98,8 +98,13 @@ def _show(service: ApiDependencies, job_id: str, caller: Caller) -> tuple[Job, R
     return shown, _document(shown, service)
 
 
+def split_etags(if_none_match: str | None) -> list[str]:
+    """Lists the names in an If-None-Match header."""
+    return [tag.strip() for tag in (if_none_match or "").split(",") if tag.strip()]
+
+
 def _is_known(response: Response, etags: list[str]) -> bool:
-    return response.headers["ETag"] in (tag.strip() for tag in etags) or "*" in etags
+    return response.headers["ETag"] in etags or "*" in etags
 
 
 def _unless_known(response: Response, etags: list[str]) -> Response:

@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
-from app.api.routes.jobs import KEEP, JobId, disposition, find
+from app.api.routes.jobs import KEEP, IfNoneMatch, JobId, disposition, find, split_etags
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 
@@ -85,6 +85,7 @@ class ByteRange:
             "description": "The part that `Range` asks for.",
             "headers": PART_HEADERS,
         },
+        304: {"description": "It is the file that `If-None-Match` names."},
         **problems.openapi_responses(refusals.UnknownJob, refusals.VideoNotKept, refusals.RangeNotSatisfied),
     },
 )
@@ -95,6 +96,7 @@ def video(
     caller: CallerDep,
     range: Range = None,  # noqa: A002 - the header's name
     if_range: IfRange = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Sends the file of the job, while it is kept: until it is captioned, and then as long as the server
     keeps uploads.
@@ -119,6 +121,8 @@ def video(
         "ETag": tag,
         **_extent(part, size),
     }
+    if {tag, "*"} & set(split_etags(if_none_match)):
+        return Response(None, 304, {name: headers[name] for name in ("Cache-Control", "ETag")})
     status = 200 if part is None else 206
     if request.scope.get("without_body"):
         return Response(status_code=status, headers=headers)

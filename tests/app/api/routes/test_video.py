@@ -65,6 +65,15 @@ def test_a_part_of_another_file_is_not_sent(served: LiveApi) -> None:
         assert response.status_code == status
 
 
+def test_a_file_that_is_known_is_not_sent_again(served: LiveApi) -> None:
+    address = f"{send(served, MP4).headers['location']}/video"
+    tag = served.client.get(address).headers["etag"]
+    for known, status in ((tag, 304), (f'"another", {tag}', 304), ("*", 304), ('"another"', 200)):
+        response = served.client.get(address, headers={"If-None-Match": known})
+        assert response.status_code == status
+        assert response.headers["etag"] == tag
+
+
 def test_head_reads_nothing_of_the_file(served: LiveApi, monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"{send(served, MP4).headers['location']}/video"
 
