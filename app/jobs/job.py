@@ -56,6 +56,7 @@ class Keys:
         self.deliveries = f"{namespace}:deliveries"
         self.api_keys = f"{namespace}:keys"
         self.rates = f"{namespace}:rate"
+        self.searches = f"{namespace}:searches"  #: the list of those that no worker has taken
 
     def job(self, job_id: str) -> str:
         return f"{self.namespace}:job:{job_id}"
@@ -86,6 +87,9 @@ class Keys:
 
     def session(self, digest: str) -> str:
         return f"{self.namespace}:session:{digest}"
+
+    def search_answer(self, search_id: str) -> str:
+        return f"{self.searches}:{search_id}"
 
     def active(self, owner: str) -> str:
         """Names the set of an owner's jobs that were not over at the last look."""

@@ -10,14 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
-from app.api.routes.jobs import KEEP, IfNoneMatch, JobId, find, split_etags
+from app.api.routes.jobs import KEEP, IfNoneMatch, JobId, disposition, find, split_etags
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 
@@ -166,20 +165,6 @@ def requested_part(header: str | None, size: int) -> ByteRange | None:
     if part.start >= size:
         raise refusals.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
     return part
-
-
-def disposition(filename: str, *, is_shown: bool) -> str:
-    """Makes a Content-Disposition header (RFC 6266), whose file name may have any letters (RFC 5987), or be
-    empty.
-
-    ``is_shown``: a browser may show the file, rather than save it.
-    """
-    kind = "inline" if is_shown else "attachment"
-    if not filename:
-        return kind
-    plain = re.sub(r"[^ !#-\[\]-~]", "_", filename)
-    extended = "" if plain == filename else f"; filename*=UTF-8''{quote(filename, safe='')}"
-    return f'{kind}; filename="{plain}"{extended}'
 
 
 def _extent(part: ByteRange | None, size: int) -> dict[str, str]:

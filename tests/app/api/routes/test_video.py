@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from app.api.refusals import RangeNotSatisfied
-from app.api.routes.video import ByteRange, disposition, media_type, requested_part
+from app.api.routes.jobs import disposition
+from app.api.routes.video import ByteRange, media_type, requested_part
 from app.errors import EngineCrashed
 from app.jobs.job import Submission
 from app.jobs.job_store import Jobs
