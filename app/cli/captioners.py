@@ -80,7 +80,7 @@ def verify(
 
 
 def try_captioner(folder: Path) -> ModelFacts:
-    """Reads what a folder holds, and captions a frame with it. Raises PretrainedError where that cannot be."""
+    """Reads what a folder holds, and captions a frame with it. Raises PretrainedError: it cannot."""
     from models.pretrained.folder import read_pretrained_info
     from models.pretrained.installed import ModelFacts
     from models.pretrained.load import try_pretrained_captioner

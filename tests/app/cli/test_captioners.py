@@ -74,21 +74,21 @@ def test_what_cannot_be_done_is_a_sentence(
 def test_quantised_weights_are_not_added(data: Path, folder: Path, tmp_path: Path, method: str) -> None:
     source = shutil.copytree(folder, tmp_path / "quantised")
     config = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(
-        json.dumps({**config, "quantization_config": {"quant_method": method}})
-    )
+    config["quantization_config"] = {"quant_method": method}
+    (source / "config.json").write_text(json.dumps(config))
     code, _, said = run("add", str(source))
-    assert (code, f"quantised by {method}" in said, "full" in said or "float32" in said) == (1, True, True)
+    assert (code, f"quantised by {method}" in said, "float32" in said) == (1, True, True)
     assert run("list")[1].startswith("No pretrained captioner")
 
 
 def test_what_is_opened_and_captions_nothing_is_not_added(data: Path, tmp_path: Path) -> None:
     """A frame takes more tokens than the processor's settings say."""
     source = write_smolvlm(tmp_path / "tiny-vlm")
-    (source / "processor_config.json").unlink()
+    settings = json.loads((source / "processor_config.json").read_text())
+    (source / "processor_config.json").write_text(json.dumps({**settings, "image_seq_len": 16}))
     code, _, said = run("add", str(source))
     assert code == 1
-    assert "pretrained_damaged" in said
+    assert "cannot caption a frame" in said
     assert run("list")[1].startswith("No pretrained captioner")
 
 
