@@ -85,7 +85,7 @@ def test_what_is_opened_and_captions_nothing_is_not_added(data: Path, tmp_path: 
     """A frame takes more tokens than the processor's settings say."""
     source = write_smolvlm(tmp_path / "tiny-vlm")
     settings = json.loads((source / "processor_config.json").read_text())
-    (source / "processor_config.json").write_text(json.dumps({**settings, "image_seq_len": 16}))
+    (source / "processor_config.json").write_text(json.dumps({**settings, "image_seq_len": 9}))
     code, _, said = run("add", str(source))
     assert code == 1
     assert "cannot caption a frame" in said
