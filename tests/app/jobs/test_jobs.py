@@ -248,6 +248,32 @@ def test_canceling_a_running_job(jobs: Jobs, queue: Queue) -> None:
     assert job.state == "canceled"
 
 
+@pytest.mark.parametrize("how", ["succeeds", "fails"])
+def test_an_acknowledged_cancellation_goes_before_any_end(jobs: Jobs, how: str) -> None:
+    job_id = submit(jobs)
+    attempt = claim(jobs, job_id)
+    assert jobs.cancel(job_id) == "asked"
+    error = CAUSE
+    for _ in range(2):  # a repeated call changes nothing
+        assert not (
+            jobs.succeed(attempt, {"caption": "late"}) if how == "succeeds" else jobs.fail(attempt, error)
+        )
+    job = jobs.get(job_id)
+    assert job is not None
+    assert (job.state, job.answer, job.error) == ("canceled", {}, None)
+    assert jobs.stop(attempt)
+
+
+def test_files_whose_results_went_are_told_of(jobs: Jobs) -> None:
+    job_id = submit(jobs)
+    assert jobs.succeed(claim(jobs, job_id), {"caption": "a cat"}, "ab" * 32)
+    assert jobs.forgotten_since(0)[0] == []
+    assert jobs.expire(job_id)
+    digests, now = jobs.forgotten_since(0)
+    assert digests == ["ab" * 32]
+    assert jobs.forgotten_since(now + 1)[0] == []
+
+
 def test_a_canceled_job_whose_worker_died_does_not_run_again(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
     claim(jobs, job_id)
