@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from torch import Tensor
 
@@ -16,14 +18,19 @@ from models.labels.classes import LABELS, share_stem
 TITLES: dict[LabelKind, str] = {"motion": "by motion", "picture": "in the picture", "box": "in a box"}
 #: From this share on a word is told to be of a label that has other words, as ``rider`` may be of ``moped``.
 LEADING_SHARE = 0.5
+#: The same where the caption is a sentence that was written of the label's class, as ``arrow`` is of archery.
+WRITTEN_SHARE = 0.2
 #: A label that gives less to a word of its own than this, and is less probable, is not told.
 LEAST_SHARE, LEAST_PROBABILITY = 0.02, 0.2
 
 
-def explain_labels(caption: CaptionSteps, shares: Tensor) -> list[ExplanationPart]:
+def explain_labels(caption: CaptionSteps, shares: Tensor, written_of: Tensor) -> list[ExplanationPart]:
     """Shows what was recognised, and which of it each word is of; nothing of a video without labels.
 
-    caption: its steps. shares: (words, L + 1), what each label and the picture give to each word.
+    Args:
+        caption: Its steps.
+        shares: (words, L + 1), what each label and the picture give to each word.
+        written_of: bool (L,), of which labels' classes the caption was written; of none if it is no sentence.
     """
     stream = caption.features.get(LABELS)
     if stream is None:
@@ -32,6 +39,10 @@ def explain_labels(caption: CaptionSteps, shares: Tensor) -> list[ExplanationPar
     positive = as_numpy(shares).clip(min=0)
     positive = np.concatenate([positive[:, : len(labels)], positive[:, -1:]], 1)
     weights = positive / np.maximum(positive.sum(1, keepdims=True), 1e-9)
+    origins = [
+        find_origin(word, row, labels, written_of.tolist())
+        for word, row in zip(caption.words, weights, strict=True)
+    ]
     return [
         MomentsExplanation(
             name=LABELS,
@@ -43,40 +54,34 @@ def explain_labels(caption: CaptionSteps, shares: Tensor) -> list[ExplanationPar
                 if label.probability >= LEAST_PROBABILITY
             ],
             words=[
-                _explain_word(caption, word, row, labels)
-                for word, row in zip(caption.words, weights, strict=True)
+                [] if origin is None else [_make_moment(caption, labels[origin], float(row[origin]))]
+                for row, origin in zip(weights, origins, strict=True)
             ],
         )
     ]
 
 
-def _explain_word(
-    caption: CaptionSteps, word: str, weights: Array, labels: list[Label]
-) -> list[ChosenMoment]:
-    origin = find_origin(word, weights, labels)
-    return [] if origin is None else [_make_moment(caption, labels[origin], float(weights[origin]))]
-
-
-def find_origin(word: str, weights: Array, labels: list[Label]) -> int | None:
+def find_origin(word: str, weights: Array, labels: list[Label], written_of: Sequence[bool]) -> int | None:
     """Finds the label that a word is of: one whose name has the word, or one that gives most of it.
 
     Args:
         word: Of the caption.
         weights: (L + 1,), the share of each label in it, and the picture's at last.
         labels: L.
+        written_of: Of each label, whether the whole caption was written of its class.
     """
-    rows = [
+    named = [
         row
         for row, label in enumerate(labels)
         if share_stem(word, label.name)
         and (weights[row] >= LEAST_SHARE or label.probability >= LEAST_PROBABILITY)
     ]
-    if rows:
-        return max(rows, key=lambda row: (float(weights[row]), labels[row].probability))
+    if named:
+        return max(named, key=lambda row: (float(weights[row]), labels[row].probability))
     if word in FUNCTION_WORDS or not labels:
         return None
     best = int(weights[:-1].argmax())
-    return best if weights[best] >= LEADING_SHARE else None
+    return best if weights[best] >= (WRITTEN_SHARE if written_of[best] else LEADING_SHARE) else None
 
 
 def _make_moment(caption: CaptionSteps, label: Label, weight: float) -> ChosenMoment:

@@ -215,24 +215,36 @@ def label(name: str, probability: float = 0.9) -> Label:
 
 
 @pytest.mark.parametrize(
-    ("word", "weights", "origin"),
+    ("word", "weights", "written_of", "origin"),
     [
-        ("flips", [0.1, 0.3, 0.6], 0),
-        ("guitar", [0.0, 0.4, 0.6], 1),
-        ("chef", [0.6, 0.1, 0.3], 0),  # of other words, which it gives most of
-        ("chef", [0.2, 0.1, 0.7], None),
-        ("a", [0.6, 0.1, 0.3], None),
+        ("flips", [0.1, 0.3, 0.6], None, 0),
+        ("guitar", [0.0, 0.4, 0.6], None, 1),
+        ("chef", [0.6, 0.1, 0.3], None, 0),  # of other words, which it gives most of
+        ("chef", [0.3, 0.1, 0.6], None, None),
+        ("chef", [0.3, 0.1, 0.6], 0, 0),  # the sentence was written of it
+        ("chef", [0.3, 0.1, 0.6], 1, None),
+        ("chef", [0.1, 0.0, 0.9], 0, None),
+        ("a", [0.6, 0.1, 0.3], 0, None),
     ],
 )
 def test_a_word_is_of_the_label_that_has_it_or_gives_most_of_it(
-    word: str, weights: list[float], origin: int | None
+    word: str, weights: list[float], written_of: int | None, origin: int | None
 ) -> None:
     labels = [label("flipping pancake"), label("playing guitar")]
-    assert find_origin(word, np.array(weights), labels) == origin
+    assert find_origin(word, np.array(weights), labels, [row == written_of for row in range(2)]) == origin
+
+
+def test_the_classes_of_a_whole_sentence_are_known_and_of_nothing_else() -> None:
+    captioner = tiny_labelled()
+    captioner.written_of = torch.tensor([[0, 3], [1, 420], [1, 3], [3, 7]], dtype=torch.int16)
+    assert captioner.find_classes(torch.tensor(SENTENCES[1])).tolist() == [420, 3]
+    assert captioner.find_classes(torch.tensor(SENTENCES[2])).tolist() == []
+    for other in (SENTENCES[1][:-1], [*SENTENCES[1], 4], [*SENTENCES[3], 4, 5]):
+        assert captioner.find_classes(torch.tensor(other)).tolist() == []
 
 
 def test_a_word_is_not_of_a_label_that_nobody_believes() -> None:
-    assert find_origin("playing", np.array([0.01, 0.99]), [label("playing chess", 0.05)]) is None
+    assert find_origin("playing", np.array([0.01, 0.99]), [label("playing chess", 0.05)], [False]) is None
 
 
 @pytest.mark.parametrize(
