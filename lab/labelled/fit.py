@@ -207,7 +207,7 @@ def find_directions(vectors: Tensor, width: int) -> Tensor:
 
 
 def pair_classes(sentences: Sequence[str], lines: Sequence[WrittenLine]) -> Tensor:
-    """Pairs the place of each sentence (int16, pairs × 2) with those of the classes that it was written of."""
+    """Pairs the place of each sentence with those of classes that it was written of: int16 (pairs, 2)."""
     places = {text: place for place, text in enumerate(sentences)}
     pairs = {
         (places[text], row)

@@ -33,9 +33,9 @@ WriterConfigT = TypeVar("WriterConfigT", bound=BaseModel)
 
 
 class RememberedConfig(BaseModel):
-    """Configures the sentences. sentences: how many. words: of each at most, its end among them. classes: pairs
-    of a sentence and a class that it was written of. recalled: of each video. places: regions of the typical
-    picture."""
+    """Configures the sentences. sentences: how many. words: of each at most, its end among them. classes:
+    pairs of a sentence and a class that it was written of. recalled: of each video. places: regions of the
+    typical picture."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -244,14 +244,25 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         video = torch.tensor([caption.video], device=memory.seen.device)
         labels = memory.labels.select(video)
         shares = self.meaning.share_words(memory.seen[caption.video], labels, tokens)
-        written_of = torch.isin(labels.rows[0], self.find_classes(tokens))
-        return [*shown, *explain_labels(caption, shares, written_of)]
+        return [*shown, *explain_labels(caption, shares, self.find_written(tokens, labels.rows[0]))]
 
-    def find_classes(self, tokens: Tensor) -> Tensor:
-        """Finds the classes of which a caption (t,) was written: places among CLASS_NAMES, none for others."""
-        padded = F.pad(tokens, (0, self.remembered.shape[1] - len(tokens)), value=EOS)
-        (same,) = (self.remembered == padded).all(1).nonzero(as_tuple=True)
-        return self.written_of[torch.isin(self.written_of[:, 0], same), 1]
+    def find_written(self, tokens: Tensor, classes: Tensor) -> Tensor:
+        """Finds which words of a caption that was recalled were written of which classes.
+
+        Args:
+            tokens: (t,) ids of the caption.
+            classes: (L,), places among CLASS_NAMES.
+
+        Returns:
+            bool (t, L), whether a sentence that was written of the class has the word; nowhere in a caption
+            that is not remembered.
+        """
+        whole = F.pad(tokens, (0, self.remembered.shape[1] - len(tokens)), value=EOS)
+        is_recalled = (self.remembered == whole).all(1).any()
+        sentence, of = self.written_of.long().unbind(1)
+        held = [torch.isin(tokens, self.remembered[sentence[of == each]]) for each in classes]
+        empty = torch.zeros(len(tokens), 0, dtype=torch.bool, device=tokens.device)
+        return (torch.stack(held, 1) if held else empty) & is_recalled
 
     def map_edges(self, stream: str, side: int) -> Edges:
         """Says where rows and columns of the captioner's own map lie."""
