@@ -94,7 +94,7 @@ class Settings(BaseSettings):
     )
     access: Literal["auto", "keys", "open"] = Field(
         "auto",
-        description="keys: only requests with an API key; open: all; auto: open on loopback, else keys.",
+        description="keys: only requests with an API key; open: all; auto: open on loopback, keys elsewhere.",
     )
     metrics_access: Literal["admin", "open"] = Field(
         "admin", description="Who reads /metrics where keys are needed: admin keys, or everybody."
@@ -157,7 +157,11 @@ class Settings(BaseSettings):
         0.5, gt=0, description="How often a worker renews its lease and asks for cancellation."
     )
     job_seconds: float = Field(900.0, gt=0, description="Longest run of a job; then it has failed.")
-    cancel_grace: float = Field(1.0, ge=0, description="Seconds until a canceled job's engine is killed.")
+    cancel_grace: float = Field(
+        5.0,
+        ge=0,
+        description="Seconds until an engine is killed that does not leave a canceled job.",
+    )
     drain_seconds: float = Field(
         5.0, ge=0, description="Time for finishing jobs before a stopped worker hands them back."
     )
@@ -305,11 +309,18 @@ class Settings(BaseSettings):
     def needs_key(self) -> bool:
         """Returns whether the API needs a key.
 
-        A proxy on this machine makes loopback the whole world's, so that naming one needs keys as well.
+        A proxy on this machine makes loopback the whole world's, so that naming one needs keys as well, and
+        so does a name by which others ask.
         """
         if self.access == "auto":
-            return not _is_loopback(self.host) or bool(self.trusted_proxies)
+            names = [self.host, *self.host_names, *self.peer_host_names]
+            return bool(self.trusted_proxies) or not all(map(_is_loopback, names))
         return self.access == "keys"
+
+    @property
+    def is_open_by_default(self) -> bool:
+        """Returns whether no key is asked for since no setting says that others than this machine ask."""
+        return self.access == "auto" and not self.needs_key
 
     @property
     def origins(self) -> list[str]:

@@ -200,8 +200,14 @@ def trim(job: dict[str, Any], attention: dict[str, Any]) -> dict[str, Any]:
     model = {"captioner": job["model"]["captioner"]}
     return {
         "job": {**shown, "media": media, "model": model},
-        "attention": _round({**attention, "extras": []}),
+        "attention": _round({**attention, "extras": _keep_labels(attention["extras"])}),
     }
+
+
+def _keep_labels(extras: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns what words were recognised by; what else explains a caption is not shown of an example."""
+    of_words = [{**part, "caption": None} for part in extras if part["kind"] == "moments" and part["words"]]
+    return [part for part in of_words if any(each["text"] for word in part["words"] for each in word)]
 
 
 def _round(value: Any) -> Any:

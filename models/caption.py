@@ -178,6 +178,17 @@ class WordMaps(Part):
     )
     spatial: Annotated[GridAttention | BoxAttention, Field(discriminator="kind")] | None = None
 
+    def find_drawn_moment(self, word: int) -> int | None:
+        """Finds the heaviest of a word's moments that have places, or of all where none has; None of none."""
+        weights = self.temporal[word]
+        if not weights:
+            return None
+        places = None if self.spatial is None else self.spatial.weights[word]
+        moments = range(len(weights))
+        return max(
+            [k for k in moments if places and places[k] is not None] or moments, key=weights.__getitem__
+        )
+
 
 class Evidence(WordMaps):
     """Tells which moment and place each content word needs: function words have none.
@@ -192,6 +203,9 @@ class Evidence(WordMaps):
     )
     boxes: list[Weights | None] = Field(
         description="[word], where its place is a box: x0 y0 x1 y1 in [0, 1] of the picture."
+    )
+    unplaced: list[bool] | None = Field(
+        None, description="[word], whether its weights over places are so even that they name no place."
     )
 
 
@@ -239,14 +253,26 @@ class AttentionDocument(WordMaps):
         content = self.content if self.evidence is not None else None
         return [word for word in range(len(self.words)) if content is None or content[word]]
 
+    def find_places(self, word: int, moment: int) -> Weights | None:
+        """Finds a word's weights over the cells or boxes of a moment; None where they name no place."""
+        evidence, rows = self.evidence, None if self.spatial is None else self.spatial.weights[word]
+        is_even = evidence is not None and evidence.unplaced is not None and evidence.unplaced[word]
+        return None if rows is None or is_even else rows[moment]
+
     def list_chosen(self, word: int) -> list[ChosenMoment]:
         """Lists the moments that were chosen for a word, each once, rising.
 
-        Beside evidence those alone in which something was read: others are of the attention.
+        Beside evidence those alone in which something was read, others being of the attention; and none that
+        differs from the moment that the word needs.
         """
         parts = (part for part in self.extras if isinstance(part, MomentsExplanation) and part.words)
         chosen = {each.moment: each for part in parts for each in (part.words or [])[word]}
-        return [chosen[k] for k in sorted(chosen) if self.evidence is None or chosen[k].text]
+        needed = self.evidence and self.evidence.moments[word]
+        return [
+            chosen[k]
+            for k in sorted(chosen)
+            if self.evidence is None or (chosen[k].text and needed in (None, k))
+        ]
 
     def clip_parts(self) -> list[Weights]:
         """Returns the moments' parts; their times in documents that were kept before there were parts."""

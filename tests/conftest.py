@@ -1,9 +1,14 @@
-"""What every test gets: one thread a process, the shared material where it is, and no quiet skips."""
+"""What every test gets: one thread a process, the shared material where it is, and no quiet skips.
+
+Files with slow tests come first, then those with many: of several processes that take a file at a time none
+is then left alone with a long one at the end.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -43,6 +48,12 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip("shared/data absent")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sizes = Counter(item.path for item in items)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in slow, -sizes[item.path]))  # within a file as they stand
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -54,12 +54,10 @@ def _light(
     attention: AttentionDocument, word: int, frames: Sequence[Image.Image], times: Sequence[float]
 ) -> Image.Image:
     """Draws the frame of a word's heaviest moment with the word's places over it."""
-    weights = attention.temporal[word]
-    moment = max(range(len(weights)), key=weights.__getitem__) if weights else 0
+    moment = attention.find_drawn_moment(word) or 0
     frame = frames[find_frame(attention, moment, times)].convert("RGB")
     large = ImageOps.contain(frame, SIZE, Image.Resampling.LANCZOS)
-    places = attention.spatial.weights[word] if attention.spatial is not None else None
-    return overlay_attention(attention, places[moment] if places else None, moment, large)
+    return overlay_attention(attention, attention.find_places(word, moment), moment, large)
 
 
 def _fill(picture: Image.Image) -> Image.Image:

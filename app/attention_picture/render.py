@@ -165,9 +165,9 @@ def _explain(attention: AttentionDocument) -> str:
     if attention.evidence is None:
         which = "the frames chosen for it" if many else "the frame with its largest temporal weight"
     return (
-        f"Top: the frames that the captioner saw. Below, for each word, {which}{where}. The line under a "
-        "frame is the clip from its first to its last second, with a segment for the part that each moment "
-        "stands for, darker for more weight, orange for the one that is shown."
+        "Top: frames spread over the clip, which networks of pictures saw. Below, for each word, "
+        f"{which}{where}. The line under a frame is the clip from its first to its last second, with a "
+        "segment for the part that each moment stands for, darker for more weight, orange for the one shown."
         f"{_explain_spread(attention)}{_explain_evidence(attention)}{_explain_extras(attention)}"
     )
 

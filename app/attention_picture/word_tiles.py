@@ -96,11 +96,8 @@ def find_most_attended(
     Returns:
         (moment, frame), None for a word that had no attention.
     """
-    weights = attention.temporal[word]
-    if not weights:
-        return None
-    moment = max(range(len(weights)), key=weights.__getitem__)
-    return moment, find_frame(attention, moment, frame_times)
+    moment = attention.find_drawn_moment(word)
+    return None if moment is None else (moment, find_frame(attention, moment, frame_times))
 
 
 def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[float]) -> int:
@@ -167,7 +164,7 @@ def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, t
         _draw_nothing(pen, (x, y), tiles.tile)
     boxes = {each.moment: each.box for each in seen.attention.list_chosen(word)}
     for moment in moments:
-        weights = _find_places(seen.attention, word, moment)
+        weights = None if boxes.get(moment) else seen.attention.find_places(word, moment)
         picture, time = seen.draw_moment(moment, weights, tiles.tile, boxes.get(moment))
         page.paste(picture, (x, y))
         y += tiles.tile[1]
@@ -215,12 +212,6 @@ def write_below(attention: AttentionDocument, word: int, moment: int, time: floa
         *texts,
         *_write_explanations(attention, word),
     ]
-
-
-def _find_places(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
-    """Finds a word's weights of a moment's cells or boxes; None where it attended to time alone."""
-    rows = None if attention.spatial is None else attention.spatial.weights[word]
-    return None if rows is None else rows[moment]
 
 
 def _write_explanations(attention: AttentionDocument, word: int) -> list[str]:

@@ -31,6 +31,7 @@ class Verdict(NewVerdict):
     captioner: str | None = None
     caption: str = Field(description="That was judged.")
     time: float = Field(description="Unix, when it was said.")
+    request: str | None = Field(None, description="The `Idempotency-Key` that it was sent with.")
 
     @property
     def true_caption(self) -> str:
@@ -38,17 +39,21 @@ class Verdict(NewVerdict):
         return self.caption if self.verdict == "right" else self.correction
 
 
-def keep_verdict(job: Job, judgement: NewVerdict, blobs: Blobs) -> Verdict:
-    """Keeps a verdict as a line beside the job's results, which it goes with.
+def keep_verdict(job: Job, judgement: NewVerdict, blobs: Blobs, request: str | None = None) -> Verdict:
+    """Keeps a verdict as a line beside the job's results, which it goes with; once where it is sent again.
 
     Args:
         job: that has succeeded.
         judgement: of its best caption.
         blobs: where results are.
+        request: the key by which one that is sent again is known.
 
     Returns:
-        The line.
+        The line, an earlier one with the same key where there is one.
     """
+    for earlier in verdicts_of(job, blobs) if request else ():
+        if earlier.request == request:
+            return earlier
     document = document_of(job, blobs)
     verdict = Verdict(
         **judgement.model_dump(),
@@ -57,6 +62,7 @@ def keep_verdict(job: Job, judgement: NewVerdict, blobs: Blobs) -> Verdict:
         captioner=document.model.captioner if document.model else None,
         caption=document.caption or "",
         time=round(time.time(), 3),
+        request=request,
     )
     blobs.write(_key(job), (_read(job, blobs) + verdict.model_dump_json() + "\n").encode())
     return verdict

@@ -34,7 +34,8 @@ LATEST = 253402300799.0  #: the last second of the year 9999
 class Keys:
     """Names everything in Redis; ``namespace`` lets two services share a server.
 
-    lua/common.lua knows ``index`` and ``counts``, and lua/finish.lua ``vanishing``, by the clock's name.
+    lua/common.lua knows ``index`` and ``counts``, and lua/finish.lua ``vanishing`` and ``forgotten``, by the
+    clock's name.
     """
 
     def __init__(self, namespace: str = "reelword") -> None:
@@ -50,10 +51,12 @@ class Keys:
         self.ended = f"{namespace}:ended"
         self.expiry = f"{namespace}:expiry"
         self.vanishing = f"{namespace}:vanishing"  #: the expired jobs by when their records are gone
+        self.forgotten = f"{namespace}:forgotten"  #: files whose features are to go, by since when
         self.held_uploads = f"{namespace}:held"
         self.deliveries = f"{namespace}:deliveries"
         self.api_keys = f"{namespace}:keys"
         self.rates = f"{namespace}:rate"
+        self.searches = f"{namespace}:searches"  #: the list of those that no worker has taken
 
     def job(self, job_id: str) -> str:
         return f"{self.namespace}:job:{job_id}"
@@ -84,6 +87,9 @@ class Keys:
 
     def session(self, digest: str) -> str:
         return f"{self.namespace}:session:{digest}"
+
+    def search_answer(self, search_id: str) -> str:
+        return f"{self.searches}:{search_id}"
 
     def active(self, owner: str) -> str:
         """Names the set of an owner's jobs that were not over at the last look."""
@@ -158,6 +164,7 @@ class Job:
     took: Annotated[FiniteFloat, Field(ge=0)] | None = None
     submission: Submission = Submission()
     worker: str | None = None  #: that took it last
+    sha256: str | None = None  #: of its file, where features of it were kept, or it was uploaded
 
     @property
     def is_over(self) -> bool:
@@ -202,7 +209,8 @@ class Job:
                 results_of=record.get("results"),
                 waited=_duration(record, "started"),
                 took=_duration(record, "ended"),
-                submission=Submission.model_validate_json(record.get("submission") or "{}"),
+                submission=(told := Submission.model_validate_json(record.get("submission") or "{}")),
+                sha256=record.get("sha256") or told.sha256,
                 worker=record.get("last_worker") or record.get("worker"),
             )
         except (ValueError, RecursionError) as error:

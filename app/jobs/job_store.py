@@ -350,9 +350,18 @@ class Jobs:
             )  # fmt: skip
         return pulse
 
-    def succeed(self, claim: Claim, answer: Mapping[str, Any]) -> bool:
-        """Writes the answer; False where the claim was lost and nothing is written."""
-        return self._end_claimed(claim, "succeeded", answer) == "done"
+    def succeed(self, claim: Claim, answer: Mapping[str, Any], sha256: str | None = None) -> bool:
+        """Writes the answer.
+
+        Args:
+            claim: of the attempt.
+            answer: what is recorded.
+            sha256: of the file, where its features are kept, which go when the job's result goes.
+
+        Returns:
+            False where the claim was lost, or cancellation was asked for; nothing is written.
+        """
+        return self._end_claimed(claim, "succeeded", answer, None, sha256) == "done"
 
     def fail(self, claim: Claim, error: ReelwordError, answer: Mapping[str, Any] | None = None) -> bool:
         """Ends the job as failed.
@@ -363,12 +372,12 @@ class Jobs:
             answer: what is known all the same.
 
         Returns:
-            False where the claim was lost.
+            False where the claim was lost, or cancellation was asked for.
         """
         return self._end_claimed(claim, "failed", answer, error) == "done"
 
     def stop(self, claim: Claim) -> bool:
-        """Ends a running job whose cancellation was asked for."""
+        """Ends a running job whose cancellation was asked for; True also where that has ended it already."""
         return self._end_claimed(claim, "canceled") == "done"
 
     def hand_back(self, claim: Claim) -> bool:
@@ -391,6 +400,18 @@ class Jobs:
             now = self.server.time()[0]
             ids: Any = self.server.zrange(self.keys.expiry, "-inf", now, byscore=True, offset=0, num=limit)
         return list(ids)
+
+    def forgotten_since(self, moment: float) -> tuple[list[str], float]:
+        """Lists the sha256 of files whose jobs' results have gone since ``moment``, by Redis's clock.
+
+        Returns them, and the present by that clock.
+        """
+        with unavailable_if_away():
+            now: Any = self.server.time()
+            if self.server.type(self.keys.forgotten) != "zset":
+                return [], float(now[0])
+            digests: Any = self.server.zrange(self.keys.forgotten, moment, "+inf", byscore=True)
+        return list(digests), float(now[0])
 
     def bury(
         self,
@@ -449,6 +470,7 @@ class Jobs:
         state: State,
         answer: Mapping[str, Any] | None = None,
         error: ReelwordError | None = None,
+        sha256: str | None = None,
     ) -> Ending:
         text = json.dumps(answer) if answer else ""
         if len(text) > ANSWER_LIMIT:
@@ -460,7 +482,7 @@ class Jobs:
                 args=[
                     GROUP, job_id, token, state, text, "" if error is None else _error_json(error),
                     self.result_ttl, self.lease_ms, _segments_done(answer),
-                    "" if state == "expired" else _measured(error, answer),
+                    "" if state == "expired" else _measured(error, answer), sha256 or "",
                 ],
             )  # fmt: skip
         return ending

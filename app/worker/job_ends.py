@@ -92,20 +92,25 @@ class JobEnds:
             answer = attempt.film.answer_of(answer)
         store_result(self.blobs, attempt.claim.results, attempt.clip.stills, answer.attention)
         whole = attempt.record(attempt.facts.joined_with(answer.answer))
-        self.end_well(attempt, store_large_answer(self.blobs, attempt.claim.results, whole))
-        self.reuse.keep(attempt.clip, answer)
+        record, key = store_large_answer(self.blobs, attempt.claim.results, whole), attempt.clip.feature_key
+        if self.end_well(attempt, record, key and key[0]):
+            self.reuse.keep(attempt.clip, answer)
 
-    def end_well(self, attempt: Attempt, record: Mapping[str, Any]) -> None:
-        """Ends the job as succeeded, on the record."""
+    def end_well(self, attempt: Attempt, record: Mapping[str, Any], sha256: str | None = None) -> bool:
+        """Ends the job as succeeded, on the record; False where it was lost, or canceled meanwhile.
+
+        sha256: of its file, where features of it are kept.
+        """
         job = attempt.claim.job
         self.watch.release(attempt)
-        is_ours = self.jobs.succeed(attempt.claim, record)
+        is_ours = self.jobs.succeed(attempt.claim, record, sha256)
         attempt.settle()
         log.info("job succeeded" if is_ours else "job was lost", job=job.id, caption=record.get("caption"))
         if not is_ours:
-            remove_blob(self.blobs, attempt.claim.results)
+            self._remove_lost(attempt)
         elif not self.keeps_uploads:
             remove_blob(self.blobs, job.upload)
+        return is_ours
 
     def fail(self, attempt: Attempt, error: ReelwordError) -> None:
         """Ends the job as failed, on the record."""
@@ -122,6 +127,15 @@ class JobEnds:
         )
         if is_ours:
             remove_blob(self.blobs, attempt.claim.job.upload)
+        else:
+            self._remove_lost(attempt)
+
+    def _remove_lost(self, attempt: Attempt) -> None:
+        """Removes what an attempt has made that may not end its job: all of it where the job is canceled."""
+        remove_blob(self.blobs, attempt.claim.results)
+        if self.jobs.stop(attempt.claim):
+            remove_blob(self.blobs, attempt.claim.job.upload)
+            remove_blob(self.blobs, f"results/{attempt.claim.job.id}")
 
     def settle_if_stopped(self, attempt: Attempt) -> bool:
         """Ends, on the record, an attempt that the watch has stopped; returns whether it is over."""

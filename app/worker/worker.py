@@ -31,12 +31,14 @@ from app.jobs.keeping.sweeper import Sweeper
 from app.jobs.queue import Queue, worker_prefix
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
+from app.search.searches import Searches
 from app.settings import Settings
 from app.tracing.connection import connect_tracing
 from app.worker.engine.process import EngineProcess
 from app.worker.intake import UNEXPECTED_PAUSE, Intake
 from app.worker.job_ends import delete_blobs
 from app.worker.job_runner import JobRunner
+from app.worker.job_searches import JobSearches
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 
@@ -75,8 +77,11 @@ class Worker:
         self._intake = Intake(
             self._jobs, self._queue, self._blobs, self._runner, settings, self.name, self._sweep
         )
+        self._searches = JobSearches(
+            Searches(brief, keys), Jobs.from_settings(brief, settings), self._blobs, engine
+        )
         self._started_at = time.time()
-        self._swept_at = 0.0
+        self._swept_at = self._forgotten_at = 0.0
         self._is_stopping = False
 
     def run(self) -> None:
@@ -128,6 +133,7 @@ class Worker:
     def _turn(self) -> None:
         try:
             self._runner.turn(TURN_SECONDS)
+            self._searches.answer_next()
             if self._intake.is_idle and not self._is_stopping:
                 self._engine.measure_next()
                 self._advertise()
@@ -151,6 +157,11 @@ class Worker:
             except Exception:  # a store that refuses: the sweeper comes again
                 log.exception("a result could not be removed", job=job_id)
             self._jobs.expire(job_id)
+        # Another process may have kept some of a file a moment after its job's result was deleted.
+        forgotten, now = self._jobs.forgotten_since(self._forgotten_at - 2 * SWEEP_SECONDS)
+        for sha256 in forgotten:
+            self._features.forget(sha256)
+        self._forgotten_at = now
         self._features.trim()
 
     def _advertise(self) -> None:

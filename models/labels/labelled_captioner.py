@@ -120,6 +120,10 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def needs_all_cells(self) -> bool:
         return self.writer.needs_all_cells
 
+    @property
+    def word_scorer(self) -> AnyCaptioner:
+        return self.writer.word_scorer
+
     def encode(self, features: Sequence[Features]) -> LabelledMemory:
         """Encodes features of B videos, any of which may lack its labels."""
         device = next(self.parameters()).device

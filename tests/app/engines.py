@@ -173,6 +173,14 @@ class Fed(Obedient):
         return json.dumps({"text": f"{red:.4f} {green:.4f} {blue:.4f}", "times": times}).encode()
 
 
+class SlowToLoad(Obedient):
+    """Takes a minute to load its models."""
+
+    def warm_up(self) -> EngineInfo:
+        time.sleep(60)
+        return super().warm_up()
+
+
 class Broken:
     """An engine whose models do not load."""
 

@@ -82,8 +82,9 @@ def pasted(gallery: Gallery) -> list[AttentionDocument]:
             ground = np.full((SIDE, SIDE, 3), 127, np.uint8)
             ground[down * HALF :, right * HALF :][:HALF, :HALF] = resized(picture, HALF)
             videos.append(video([ground]))
-    found = caption(gallery.checkpoint, gallery.extractor.extract(videos), DecodingOptions())
-    return [best.attention for [best] in found if best.attention is not None]
+    options = DecodingOptions(explanation="both")
+    captions = caption(gallery.checkpoint, gallery.extractor.extract(videos), options)
+    return [best.attention for [best] in captions if best.attention is not None]
 
 
 def masses(maps: list[Map]) -> list[float]:
@@ -111,11 +112,14 @@ def test_spatio_temporal_attention_finds_the_picture(pasted: list[AttentionDocum
     assert grounded(masses([np.asarray(each) for each in maps]))
 
 
-def test_the_map_that_is_shown_finds_the_picture(pasted: list[AttentionDocument]) -> None:
+@pytest.mark.parametrize("kind", ["attention", "evidence"])
+def test_a_map_finds_the_picture(pasted: list[AttentionDocument], kind: str) -> None:
     maps = []
     for attention in pasted:
-        assert isinstance(attention.spatial, GridAttention)
-        maps.append(np.asarray(attention.spatial.weights)[:, 0])
+        document = attention.shown if kind == "evidence" else attention
+        assert isinstance(document.spatial, GridAttention)
+        weights = [word[0] for word in document.spatial.weights if word is not None]
+        maps.append(np.asarray(weights, np.float64))
     assert grounded(masses(maps))
 
 

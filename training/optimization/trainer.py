@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner, Captioner
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.loading import BatchLoader, find_device
@@ -57,6 +58,16 @@ class BestScore:
     metric: str
     value: float
     where: str
+
+
+class NotFinite(ReelwordError, ArithmeticError):
+    """A loss or the weights became infinite or no number: no step after it can learn."""
+
+    code = "training_not_finite"
+    hint = (
+        "Train with a lower learning rate, or look for numbers that are none among the features; the run "
+        "continues from its last validation."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,9 +219,13 @@ class Trainer:
             for step, batch in self._load_batches(phase, learner, first):
                 losses = self._step(phase, learner, compute, batch, step)
                 bar.update()
-                if (step + 1) % REPORT_EVERY == 0:
+                reports = (step + 1) % REPORT_EVERY == 0
+                validates = (step + 1) % phase.validate_every == 0 or step + 1 == phase.steps
+                if reports or validates:  # reading a loss waits for the GPU, so not at every step
+                    _check_loss(phase.name, step, losses["total"])
+                if reports:
                     self._report(phase, step, losses, time.monotonic() - clock)
-                if (step + 1) % phase.validate_every == 0 or step + 1 == phase.steps:
+                if validates:
                     best = self._checkpoint(phase, step + 1, learner, best)
                     bar.set_postfix({phase.metric: f"{best:.1f}"})
         self.processes.wait()  # for what the first one has saved
@@ -266,11 +281,14 @@ class Trainer:
     ) -> float:
         """Scores the averaged weights, keeps them if they are the best, and saves the state.
 
-        Only the first process does, and only it needs to know how good they are.
+        Only the first process does, and only it needs to know how good they are. Raises NotFinite before
+        anything is saved.
         """
         if not self.processes.is_first:
             return best
         averaged = learner.averaged
+        if not all(bool(weights.isfinite().all()) for weights in averaged.state_dict().values()):
+            raise NotFinite(f"Weights are no longer finite at step {step} of {phase.name}.")
         scores = phase.judge(averaged)
         score = scores[phase.metric]
         self.run.log({"phase": phase.name, "step": step, **scores})
@@ -280,3 +298,9 @@ class Trainer:
         place = {"phase": phase.name, "step": step, "best": best, "metric": phase.metric}
         self.run.save({**place, **learner.state(), **phase.remembered})
         return best
+
+
+def _check_loss(phase: str, step: int, loss: Tensor) -> None:
+    """Checks the loss of a step. Raises NotFinite."""
+    if not loss.isfinite():
+        raise NotFinite(f"The loss of {phase} is {float(loss.detach())} at step {step + 1}.")

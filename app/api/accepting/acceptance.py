@@ -75,12 +75,15 @@ class Acceptance:
             self.service.metrics.upload_bytes.observe(upload.size)
         return job
 
-    def accept_again(self, request: CaptionRequest, earlier: Job) -> Job:
+    def accept_again(
+        self, request: CaptionRequest, earlier: Job, repeated: RepeatedRequest
+    ) -> tuple[Job, bool]:
         """Makes a job of a copy of an earlier one's upload; where that fails, neither is left.
 
-        The copy may be missing where the video's features are kept. Raises UploadGone, and as ``accept``.
+        The copy may be missing where the video's features are kept. Returns and raises as ``accept_once``,
+        and UploadGone.
         """
-        sha256 = earlier.submission.sha256
+        sha256 = earlier.sha256
 
         def place(key: str) -> None:
             try:
@@ -91,7 +94,11 @@ class Acceptance:
                     raise refusals.UploadGone(f"The video of job {earlier.id} is not kept.") from error
 
         submission = request.submission.model_copy(update={"sha256": sha256, "recaption_of": earlier.id})
-        return self._submit(request, submission, earlier.filename, place)
+        return repeated.make_once(
+            lambda: fingerprint_of([as_told(request), earlier.id]),
+            lambda reservation: self._submit(request, submission, earlier.filename, place, reservation),
+            self.service.jobs.get,
+        )
 
     def _submit(
         self,

@@ -35,17 +35,20 @@ from app.settings import EVERYWHERE, Settings
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 COOKIE = "reelword_session"
 SESSION_LENGTH = 64  #: hexadecimal digits
+#: Headers that proxies add: who asks is then not on this machine, or may not be.
+BY_A_PROXY = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "forwarded", "via")
 READING = ("GET", "HEAD", "OPTIONS")
 #: What needs no key: whether the service lives, the page, its documentation, and signing in.
 OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
 OPEN_BELOW = ("/f/", "/static/", "/static-offline-docs/")
 #: What pages of other origins may send beside the simplest, and read of the answers.
 CORS_HEADERS = (
-    "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Prefer", "Range",
+    "Authorization", "Content-Disposition", "Content-Type", "Idempotency-Key", "If-None-Match", "If-Range",
+    "Last-Event-ID", "Prefer", "Range", "traceparent", "tracestate",
 )  # fmt: skip
 CORS_EXPOSED = (
-    "Content-Disposition", "ETag", "Idempotency-Replayed", "Link", "Location", "Preference-Applied",
-    "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate",
+    "Accept-Ranges", "Content-Disposition", "Content-Range", "ETag", "Idempotency-Replayed", "Link",
+    "Location", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate",
 )  # fmt: skip
 CORS_METHODS = ("GET", "HEAD", "POST", "DELETE")
 CORS_SECONDS = 600  #: a browser asks again after
@@ -79,7 +82,8 @@ class CheckAccess:
         settings = service.settings
         self._needs_key, self._origins = settings.needs_key, settings.origins
         self._is_metrics_open = settings.metrics_access == "open"
-        self._has_refused_a_name = False
+        self._is_open_by_default = settings.is_open_by_default
+        self._logged: set[str] = set()  # codes of refusals
         self._named = [_bracketed(name) for name in settings.host_names]
         self._trusted = TrustedHostMiddleware(_accept, trusted_hosts(settings), www_redirect=False)
 
@@ -104,7 +108,9 @@ class CheckAccess:
         """
         headers = Headers(scope=scope)
         if not await self._is_trusted(scope, headers):
-            raise self._refuse_name(_host_detail(headers))
+            raise self._logged_once(refusals.HostNotAllowed(_host_detail(headers)))
+        if self._is_open_by_default and (passed := [name for name in BY_A_PROXY if name in headers]):
+            raise self._logged_once(refusals.ProxyNotNamed(f"The request has the header {passed[0]}."))
         if scope["method"] not in READING and not self._is_same_origin(headers):
             raise refusals.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
         if not self._needs_key:
@@ -121,12 +127,11 @@ class CheckAccess:
             return None
         return await anyio.to_thread.run_sync(lambda: self._service.rates.take(key, is_writing=is_writing))
 
-    def _refuse_name(self, detail: str) -> refusals.HostNotAllowed:
-        """Logs the first name that is refused with what lets it in; the audit has the others."""
-        refusal = refusals.HostNotAllowed(detail)
-        if not self._has_refused_a_name:
-            self._has_refused_a_name = True
-            log.warning("name refused", why=detail, hint=refusal.operator_hint)
+    def _logged_once(self, refusal: refusals.RequestError) -> refusals.RequestError:
+        """Logs the first refusal of its kind with what lets such requests in; the audit has the others."""
+        if refusal.code not in self._logged:
+            self._logged.add(refusal.code)
+            log.warning("request refused", code=refusal.code, why=str(refusal), hint=refusal.operator_hint)
         return refusal
 
     async def _refuse(self, error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:

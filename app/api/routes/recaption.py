@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.api import problems, refusals
 from app.api.accepting.acceptance import Acceptance, check_room
+from app.api.accepting.repeated_request import REPLAYED, IdempotencyKey, RepeatedRequest
 from app.api.dependencies import CallerDep, ServiceDep
 from app.api.receiving.bodies import refuse_query
 from app.api.receiving.fields import (
@@ -64,29 +65,38 @@ def _body_schema() -> dict[str, Any]:
         200: {
             "model": JobDocument,
             "description": "With `Prefer: wait=N`, where the new job ended in time.",
-            "headers": LOCATION | APPLIED,
+            "headers": LOCATION | APPLIED | REPLAYED,
         },
-        202: {"headers": LOCATION | APPLIED | problems.RETRY_AFTER},
+        202: {"headers": LOCATION | APPLIED | REPLAYED | problems.RETRY_AFTER},
         **problems.openapi_responses(
             refusals.UnknownJob,
             refusals.UploadGone,
+            refusals.IdempotencyMismatch,
+            refusals.IdempotencyInProgress,
             *refusals.OF_SUBMISSIONS,
         ),
     },
 )
 async def recaption(
-    job_id: JobId, request: Request, service: ServiceDep, caller: CallerDep, prefer: Prefer = None
+    job_id: JobId,
+    request: Request,
+    service: ServiceDep,
+    caller: CallerDep,
+    prefer: Prefer = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Captions a job's video once more, by another captioner or with other options: those that are not given
     are the job's own. Answers as `POST /caption` does, with a new job, whose `recaption_of` is this one.
     """
     refuse_query(request.query_params)
     job = await anyio.to_thread.run_sync(find, service, job_id, caller)
-    body = await receive_options(request.stream(), request.headers, FIELDS)
-    await anyio.to_thread.run_sync(check_room, service, caller, 0, 0)
     accept = Acceptance(service, caller).accept_again
-    again = await anyio.to_thread.run_sync(accept, request_over(job, body), job)
-    return await answer(request, service, again, preferred_wait(prefer))
+    async with RepeatedRequest(service.idempotency, idempotency_key, caller.owner).held() as repeated:
+        body = await receive_options(repeated.renewed(request.stream()), request.headers, FIELDS)
+        if repeated.is_first:
+            await anyio.to_thread.run_sync(check_room, service, caller, 0, 0)
+        made = await anyio.to_thread.run_sync(accept, request_over(job, body), job, repeated)
+    return await answer(request, service, made, preferred_wait(prefer))
 
 
 def request_over(job: Job, body: OptionBody) -> CaptionRequest:

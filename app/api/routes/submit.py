@@ -108,11 +108,8 @@ async def caption(
             )
             submission = read_request(upload.fields, is_json=upload.is_json)
             accept = Acceptance(service, caller).accept_once
-            job, is_replayed = await anyio.to_thread.run_sync(accept, submission, upload, repeated)
-    response = await answer(request, service, job, preferred_wait(prefer))
-    if is_replayed:
-        response.headers["Idempotency-Replayed"] = "true"
-    return response
+            made = await anyio.to_thread.run_sync(accept, submission, upload, repeated)
+    return await answer(request, service, made, preferred_wait(prefer))
 
 
 def preferred_wait(prefer: str | None) -> float | None:
@@ -125,19 +122,22 @@ def preferred_wait(prefer: str | None) -> float | None:
     return None if match is None else min(float(match[1]), LONGEST_WAIT)
 
 
-async def answer(request: Request, service: ApiDependencies, job: Job, wait: float | None) -> Response:
+async def answer(
+    request: Request, service: ApiDependencies, made: tuple[Job, bool], wait: float | None
+) -> Response:
     """Answers with a job that has been accepted.
 
     Args:
         request: whose sender may hang up.
         service: what routes need.
-        job: as it was accepted.
+        made: the job as it was accepted, and whether that was by an earlier request.
         wait: seconds to wait for its end; None where the client does not ask for that.
 
     Returns:
         202 with its address, or 200 with the whole job where it ended in time.
     """
-    headers = {"Location": f"/jobs/{job.id}"}
+    job, is_replayed = made
+    headers = {"Location": f"/jobs/{job.id}"} | ({"Idempotency-Replayed": "true"} if is_replayed else {})
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:.0f}"
         job = await _wait(request, service, job, wait)

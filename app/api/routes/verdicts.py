@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.responses import Response
 
 from app.api import problems, refusals
+from app.api.accepting.repeated_request import IdempotencyKey
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.routes.jobs import JobId, find, how_it_ended
 from app.documents.verdict import NewVerdict, Verdict, keep_verdict, verdicts_of
@@ -29,14 +30,25 @@ Shape = Annotated[
     "/jobs/{job_id}/verdicts",
     status_code=201,
     response_model=Verdict,
-    responses=problems.openapi_responses(refusals.UnknownJob, refusals.JobNotFinished),
+    responses=problems.openapi_responses(
+        refusals.UnknownJob, refusals.JobNotFinished, refusals.IdempotencyMismatch
+    ),
 )
-def add_verdict(job_id: JobId, judgement: NewVerdict, service: ServiceDep, caller: CallerDep) -> Verdict:
+def add_verdict(
+    job_id: JobId,
+    judgement: NewVerdict,
+    service: ServiceDep,
+    caller: CallerDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Verdict:
     """Keeps what a person says of the job's caption: right, partly or wrong, and what it should be."""
     job = find(service, job_id, caller)
     if job.state != "succeeded":
         raise refusals.JobNotFinished(f"The job has {how_it_ended(job)}: there is no caption to judge.")
-    return keep_verdict(job, judgement, service.blobs)
+    verdict = keep_verdict(job, judgement, service.blobs, idempotency_key)
+    if (verdict.verdict, verdict.correction) != (judgement.verdict, judgement.correction):
+        raise refusals.IdempotencyMismatch("The first request with this key had another verdict.")
+    return verdict
 
 
 @router.get(

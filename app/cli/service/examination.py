@@ -140,8 +140,12 @@ def check_redis(settings: Settings) -> Iterator[Finding]:
 
 def _check_access(settings: Settings, client: redis.Redis) -> Iterator[Finding]:
     """Finds who may ask the API, and whether there is a key where one is needed."""
+    if settings.is_open_by_default:
+        refused = "what a proxy passes on is refused until REELWORD_TRUSTED_PROXIES names it"
+        yield Finding("access", f"open to this machine alone; {refused}")
+        return
     if not settings.needs_key:
-        yield Finding("access", f"open to whoever reaches {settings.host}")
+        yield Finding("access", f"open to whoever reaches {settings.host}, as REELWORD_ACCESS says")
         return
     try:
         count = len(KeyStore(client, Keys(settings.namespace)).all())

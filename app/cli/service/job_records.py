@@ -112,8 +112,7 @@ class JobRecords:
     def purge(self, name: str) -> None:
         """Deletes the result and the upload of a job that is over. Raises NoSuchJob."""
         job = self._find(name)
-        if job.state != "canceled":
-            self.jobs.expire(job.id)
+        self.jobs.expire(job.id)
         self.blobs.remove(job.upload)
         self.blobs.remove(f"results/{job.id}")
 

@@ -6,12 +6,15 @@
 --       5 answer, or ''   6 error, or ''   7 seconds a result is kept   8 lease, ms
 --       9 segments done, or ''
 --       10 what was measured, JSON, or '' (common.lua, count_end)
--- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted.
+--       11 sha256 of the file whose features are kept from then on, or ''
+-- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted. Where
+--                cancellation was asked for, both ends become canceled, and the holder hears that it has lost it.
 -- Without:       canceled ends a queued job and asks a running one to stop; expired forgets a result.
 -- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
 -- the job is not there).
 
 local record, stream, expiry, runs, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local FORGOTTEN = string.gsub(CLOCK, 'clock$', 'forgotten')
 local VANISHING = string.gsub(CLOCK, 'clock$', 'vanishing')
 local RUNS = 50  -- that are kept, for estimates of how long jobs wait
 local group, id, token, target = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -76,10 +79,21 @@ local function expire_batch()
   redis.call('EXPIRE', batch_key .. ':jobs', math.ceil(keep))
 end
 
+-- Tells all workers that the features of the job's file are to be removed, for as long as records stay.
+local function forget_features()
+  local sha256, now = redis.call('HGET', record, 'sha256'), redis.call('TIME')[1]
+  if sha256 then
+    expect(FORGOTTEN, 'zset')
+    redis.call('ZADD', FORGOTTEN, now, sha256)
+    redis.call('ZREMRANGEBYSCORE', FORGOTTEN, '-inf', now - keep)
+  end
+end
+
 if target == 'expired' then
   if not is_over or state == 'expired' then
     return 'lost'
   end
+  forget_features()
   redis.call('HSET', record, 'state', 'expired')
   count('left:' .. state)
   redis.call('HDEL', record, 'answer', 'error')
@@ -129,10 +143,18 @@ if target == 'queued' then
   return 'done'
 end
 
+if target ~= 'canceled' and redis.call('HGET', record, 'cancel') then
+  target, reason = 'canceled', ''
+  settle()
+  return 'lost'
+end
 if answer ~= '' then
   redis.call('HSET', record, 'answer', answer)
 end
 if target == 'succeeded' then
   redis.call('HSET', record, 'progress', 1, 'results', token)
+  if ARGV[11] ~= '' then
+    redis.call('HSET', record, 'sha256', ARGV[11])
+  end
 end
 return settle()

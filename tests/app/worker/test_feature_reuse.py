@@ -156,6 +156,17 @@ def test_hits_and_misses_share_a_batch(crew: Service, video: Path, tmp_path: Pat
     assert results(crew, miss)["frames/0.jpg"] != results(crew, known)["frames/0.jpg"]
 
 
+def test_features_go_with_their_job_s_result_on_each_machine(crew: Service, video: Path) -> None:
+    """Also those of a file whose digest a worker alone has read, deleted while that worker was away."""
+    crew.start_worker()
+    job = crew.wait(crew.submit(video))
+    eventually(lambda: len(entries(crew)) == 1)
+    crew.stop_all()
+    assert crew.jobs.expire(job.id)
+    crew.start_worker()
+    eventually(lambda: entries(crew) == [])
+
+
 def test_two_workers_at_once_agree(crew: Service, video: Path) -> None:
     ids = [crew.submit(video, captioner) for captioner in ("echo", "shout") * 6]
     crew.start_worker()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from extractors.media.errors import DecoderCrashed, DecoderFault, MediaError, No
 from extractors.media.request import Decoded, DecodeRequest
 from extractors.windows import Sampling
 from tests.app.engines import answer_of
+from tests.app.played_time import pass_time
 from tests.media import write_video
 
 
@@ -124,7 +124,7 @@ class Overtaken(ReadyEngine):
         raise AssertionError("nobody asked for that")
 
     def run(self, *_: object) -> list[EngineAnswer]:
-        time.sleep(self.jobs.lease + 0.1)
+        pass_time(self.jobs.server, self.jobs.keys, self.jobs.lease + 0.1)
         job = self.jobs.get("one")
         assert job is not None
         other = self.jobs.claim("one", job.entry, "normal", "other", cause=WorkerLost("gone"))

@@ -249,6 +249,15 @@ def test_a_job_canceled_while_it_is_read_ends_its_own_decoder_alone(crew: Servic
     assert (job.state, job.attempt) == ("succeeded", 1)
 
 
+def test_a_canceled_job_costs_the_next_one_no_engine(crew: Service, video: Path) -> None:
+    worker = crew.start_worker(REELWORD_CANCEL_GRACE="60")
+    long = crew.submit(video, "sleep-600")
+    crew.wait(long, lambda job: job.stage == "extract")
+    assert crew.jobs.cancel(long) == "asked"
+    assert crew.wait(crew.submit(video)).state == "succeeded"
+    assert (crew.job(long).state, crew.info(worker).engine_restarts) == ("canceled", 0)
+
+
 def test_a_worker_lets_requests_go_first(crew: Service) -> None:
     worker = crew.start_worker()
     family = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]

@@ -15,6 +15,7 @@ import torch
 
 from tests.training.killed_training import RECIPE, SAVED_EVERY, STEPS, captioner, refine, trainer
 from training.optimization import trainer as optimization_trainer
+from training.optimization.losses import supervised_loss
 from training.optimization.trainer import Trainer
 from training.optimization.validation import PictureValidation
 
@@ -164,3 +165,17 @@ def test_the_rate_warms_up_and_falls_to_a_hundredth(corpus: Path, tmp_path: Path
     assert rates.index(max(rates)) == RECIPE.warmup - 1
     assert rates[RECIPE.warmup :] == sorted(rates[RECIPE.warmup :], reverse=True)
     assert rates[-1] == pytest.approx(RECIPE.learning_rate / 100)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    def spoil(*arguments: Any) -> Any:
+        losses = supervised_loss(*arguments)
+        return {**losses, "total": losses["total"] * value}
+
+    monkeypatch.setattr("training.optimization.trainer.supervised_loss", spoil)
+    with pytest.raises(optimization_trainer.NotFinite, match="at step 1"):
+        train(corpus, tmp_path / "run")
+    assert not (tmp_path / "run" / "last.pt").exists()

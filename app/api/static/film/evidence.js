@@ -1,5 +1,7 @@
 // Gives the page one shape for what an answer says of its words, whichever explanation it carries:
-// {kind, words: [{text, isContent, weights, moment, places, box}], moments: [{start, end, middle, sought}], spatial, extras}.
+// {kind, words: [{text, isContent, strengths, moment, places, isPlaceless, label}], moments: [{start, end, middle, sought}], spatial}.
+// strengths: by moment, 0 for an even share of the word's weight or less, 1 for the heaviest. label: {moment, time, end, text, box}, what the
+// word was recognised by, of a word that names no moment but by it, or the same one.
 
 const CLEARLY = 1.15; // even shares that a moment must have before a word is lit by it
 
@@ -9,12 +11,30 @@ export function readEvidence(document, sampled = []) {
   const words = document.words.map((text, k) => ({
     text,
     isContent: document.content?.[k] ?? true,
-    weights: explained.temporal[k],
+    strengths: strengthsOf(explained.temporal[k] || moments.map(() => 0)),
     moment: explained.moments ? explained.moments[k] : momentOf(explained, k),
-    places: explained.spatial?.weights[k] || null,
-    box: explained.boxes?.[k] || null,
+    places: explained.unplaced?.[k] ? null : explained.spatial?.weights[k] || null,
+    isPlaceless: Boolean(explained.unplaced?.[k]),
   }));
-  return { kind: document.evidence ? "evidence" : "attention", words, moments, spatial: explained.spatial, extras: document.extras || [] };
+  if (document.evidence) words.forEach((word, k) => useLabel(word, labelOf(document, k), moments));
+  return { kind: document.evidence ? "evidence" : "attention", words, moments, spatial: explained.spatial };
+}
+
+// What a word was recognised by; the moments of the other parts are the attention's.
+function labelOf({ extras = [] }, word) {
+  return extras.filter(({ kind, words }) => kind === "moments" && words).flatMap(({ words }) => words[word]).find(({ text }) => text);
+}
+
+// A word that is all along but for a label is of the label's time, and most of the label's own moment.
+function useLabel(word, label, moments) {
+  if (!label || (word.moment ?? label.moment) !== label.moment) return;
+  if (word.moment === null) word.strengths = moments.map(({ start, end }, k) => (k === label.moment ? 1 : start < (label.end ?? label.time) && end > label.time ? 0.4 : 0));
+  Object.assign(word, { label, moment: label.moment, isPlaceless: word.isPlaceless && !label.box });
+}
+
+function strengthsOf(weights) {
+  const [even, top] = [1 / weights.length, Math.max(...weights)];
+  return weights.map((weight) => (top > even * CLEARLY ? Math.max(0, (weight - even) / (top - even)) : 0));
 }
 
 // Each moment with the time of the sampled frame that shows it.
@@ -45,18 +65,16 @@ export function blend(moments, seconds) {
   return [after - 1, after, (seconds - before) / Math.max(1e-6, next - before)];
 }
 
-// How strongly a word stands on a time: 0 for its even share or less, 1 for its heaviest moment.
-export function strengthAt({ weights }, moments, seconds) {
-  if (!weights) return 0;
+// How strongly a word stands on a time.
+export function strengthAt({ strengths }, moments, seconds) {
   const [first, second, share] = blend(moments, seconds);
-  const [even, top] = [1 / weights.length, Math.max(...weights)];
-  const weight = weights[first] * (1 - share) + weights[second] * share;
-  return top > even * CLEARLY ? Math.max(0, (weight - even) / (top - even)) : 0;
+  return strengths[first] * (1 - share) + strengths[second] * share;
 }
 
 // Weights over places at a time, blended between its moments; with boxes, which differ from moment to moment, those of the nearer one.
 // Where a moment has none, those of the word's own moment.
-export function placesAt({ places, moment }, evidence, seconds) {
+export function placesAt({ places, moment, label }, evidence, seconds) {
+  if (label?.box) return label.time <= seconds && seconds <= label.end ? { weights: [1], boxes: [label.box] } : null;
   if (!places || !evidence.spatial) return null;
   const [first, second, share] = blend(evidence.moments, seconds);
   const near = [share < 0.5 ? first : second, moment ?? -1, places.findIndex(Boolean)].find((k) => places[k]);

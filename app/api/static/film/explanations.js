@@ -39,8 +39,9 @@ function shares({ over, choices, absent }, weights, text) {
 
 function momentButtons({ title }, chosen, text, clock, seek) {
   const item = make("li", `${title} for ${text}: `);
-  chosen.forEach(({ moment, time, text: said }, k) => {
-    const button = make("button", said ? `${said} (${clock(time)})` : clock(time), { type: "button", class: "inline" });
+  chosen.forEach(({ moment, time, end, text: said }, k) => {
+    const when = end ? `${clock(time)} to ${clock(end)}` : clock(time);
+    const button = make("button", said ? `${said} (${when})` : when, { type: "button", class: "inline" });
     button.onclick = () => seek(moment);
     item.append(k ? (k === chosen.length - 1 ? " and " : ", ") : "", button);
   });

@@ -35,7 +35,7 @@ export function drawHeat(canvas, spatial, { weights, boxes }, look, strength, sh
 
 // The same with a pen of any canvas, on so many of its pixels.
 export function paintHeat(pen, size, spatial, { weights, boxes }, look, sharpness) {
-  if (spatial.kind === "boxes") drawBoxes(pen, size, strengths(weights), boxes, sharpness);
+  if (boxes) drawBoxes(pen, size, boxes.length > 1 ? strengths(weights) : [1], boxes, sharpness);
   else drawCells(pen, size, strengths(weights), edgesOf(spatial), look === "spotlight" ? shadeOf : inkOf, sharpness);
 }
 

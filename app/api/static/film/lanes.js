@@ -36,12 +36,9 @@ export class Lanes {
     name.setAttribute("aria-label", `${word.text}, ${word.moment === null ? "all along" : this.between(moments[word.moment])}`);
     name.onclick = () => this.told.word(number, null);
     const track = make("div", undefined, { class: "track", "aria-hidden": "true" });
-    const even = 1 / Math.max(1, moments.length);
-    const top = Math.max(...(word.weights || [0]), even);
     track.append(...moments.map((moment, k) => {
       const cell = make("span", undefined, { class: k === word.moment ? "cell is-top" : "cell" });
-      const strength = word.weights && top > even ? Math.max(0, word.weights[k] - even) / (top - even) : 0;
-      cell.style.setProperty("--strength", (word.moment === null ? 0.35 * strength + 0.2 : strength).toFixed(2));
+      cell.style.setProperty("--strength", (word.moment === null ? 0.35 * word.strengths[k] + 0.2 : word.strengths[k]).toFixed(2));
       return this.put(cell, [moment.start, moment.end]);
     }));
     row.append(name, track, make("span", when, { class: "lane-when", "aria-hidden": "true" }));

@@ -7,7 +7,7 @@ const SHORT = 15; // seconds below which a film plays again and again
 const FRAMES_A_SECOND = 25; // that . and , step by
 
 export class Player {
-  // elements: stage, video, slide (an image), note, play, sound, loop, time. told: moved(seconds), kind() where what it shows has changed, began() by hand.
+  // elements: screen with the backdrop (a small canvas) and the stage in it, video, slide (an image), note, play, sound, loop, time. told: moved(seconds), kind() where what it shows has changed, began() by hand.
   constructor(elements, told) {
     Object.assign(this, elements);
     this.told = told;
@@ -24,6 +24,7 @@ export class Player {
     for (const kind of ["play", "pause"]) this.video.addEventListener(kind, () => this.showPlaying());
     this.video.addEventListener("ended", () => { if (this.isLooping) { this.seek(this.part?.[0] || 0); this.video.play().catch(() => {}); } else this.showPlaying(); });
     for (const kind of ["timeupdate", "seeked"]) this.video.addEventListener(kind, () => this.moved());
+    for (const [picture, kind] of [[this.video, "loadeddata"], [this.slide, "load"]]) picture.addEventListener(kind, () => this.paintBackdrop());
     this.play.addEventListener("click", () => this.toggle());
     this.stage.addEventListener("click", (event) => { if (!event.target.closest("button")) this.toggle(); });
     this.sound.addEventListener("click", () => this.mute());
@@ -138,7 +139,7 @@ export class Player {
 
   fullScreen() {
     if (document.fullscreenElement) document.exitFullscreen();
-    else this.stage.requestFullscreen?.();
+    else this.screen.requestFullscreen?.();
   }
 
   // By so many frames; those that stand for a film that cannot be played are its sampled ones.
@@ -189,7 +190,16 @@ export class Player {
     if (!this.ready && this.frames.length) this.showSlide();
     const clock = clockFor(this.length);
     this.time.textContent = this.length ? `${clock(this.at)} / ${clock(this.length)}${this.rate === 1 ? "" : ` · ${this.rate} ×`}` : "";
+    this.paintBackdrop();
     this.told.moved(this.at);
+  }
+
+  // Beside a film that is narrower than the screen: its picture, which the style sheet blurs.
+  paintBackdrop() {
+    this.backdrop.hidden = this.kind === "none" || this.stage.clientWidth > this.screen.clientWidth - 2;
+    const picture = this.ready ? this.video : this.slide;
+    if (this.backdrop.hidden || !(picture.videoWidth || picture.naturalWidth)) return;
+    this.backdrop.getContext("2d").drawImage(picture, 0, 0, this.backdrop.width, this.backdrop.height);
   }
 
   showSlide() {

@@ -117,6 +117,10 @@ export class Subtitle {
     this.paint();
   }
 
+  whenOf({ moment }) {
+    return moment === null ? "all along" : this.clock(this.evidence.moments[moment].sought);
+  }
+
   as(look) {
     this.look = look;
     this.paint();
@@ -128,7 +132,7 @@ export class Subtitle {
     const places = word && this.look !== "none" ? placesAt(word, evidence, this.seconds) : null;
     this.heat.hidden = !places;
     this.chip.hidden = !word;
-    if (word) this.chip.replaceChildren("looking for ", make("b", word.text), word.moment === null ? " · all along" : ` · ${this.clock(evidence.moments[word.moment].sought)}`);
+    if (word) this.chip.replaceChildren("looking for ", make("b", word.text), ` · ${this.whenOf(word)}${word.isPlaceless ? " · in no one place" : ""}`);
     if (!places) return;
     const strength = word.moment === null ? 0.8 : 0.3 + 0.7 * strengthAt(word, evidence.moments, this.seconds);
     drawHeat(this.heat, evidence.spatial, places, this.look, strength);

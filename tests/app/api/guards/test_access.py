@@ -21,7 +21,7 @@ from tests.app.live_api import LiveApi, assert_problem, live_api, send
 def api(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[LiveApi]:
     settings = Settings(
         data=tmp_path_factory.mktemp("access"), redis_url=redis_server.url, namespace="access",
-        allowed_hosts="reel.example, *.lan, fd00::7", min_free_bytes=0,
+        allowed_hosts="reel.example, *.lan, fd00::7", access="open", min_free_bytes=0,
     )  # fmt: skip
     with live_api(settings) as running:
         yield running
@@ -110,7 +110,9 @@ def test_names_follow_the_settings(changed: dict[str, Any], added: list[str]) ->
 
 
 def test_any_name_is_answered_where_that_is_asked_for(tmp_path: Path, redis_server: RedisServer) -> None:
-    settings = Settings(data=tmp_path, redis_url=redis_server.url, namespace="any", allowed_hosts="*")
+    settings = Settings(
+        data=tmp_path, redis_url=redis_server.url, namespace="any", allowed_hosts="*", access="open"
+    )
     with live_api(settings) as api:
         assert api.client.get("/livez", headers={"Host": "evil.example"}).status_code == 200
         assert_problem(send(api, headers={"Origin": "https://evil.example"}), 403, "origin_not_allowed")

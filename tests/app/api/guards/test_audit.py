@@ -73,6 +73,6 @@ def test_the_first_name_that_is_refused_is_told_with_what_lets_it_in(
     with live_api(settings.model_copy(update={"log_format": "json"})) as api:
         for name in ("reel.example", "other.example"):
             api.client.get("/livez", headers={"Host": name})
-    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "name refused" in line]
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "request refused" in line]
     assert [(line["level"], line["hint"]) for line in lines] == [("warning", HostNotAllowed.operator_hint)]
     assert "reel.example" in lines[0]["why"]

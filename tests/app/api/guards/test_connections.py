@@ -103,7 +103,7 @@ def test_headers_that_drip_end_as_those_that_do_not_come(api: LiveApi) -> None:
                 answer = client.recv(1000)
             except TimeoutError:
                 continue
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     head, body = answer.split(b"\r\n\r\n")
     assert b"application/problem+json" in head
     assert json.loads(body)["code"] == "request_stalled"
@@ -163,12 +163,12 @@ def test_an_answer_that_nobody_takes_is_given_up(api: LiveApi, monkeypatch: pyte
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", api.port))
+        _until(lambda: _open_connections(api.port) == 1)
         for _ in range(1000):
             client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
             if is_full.wait(0.1):
                 break
         assert is_full.is_set()
-        assert _open_connections(api.port) == 1
         _until(lambda: _open_connections(api.port) == 0)
 
 
@@ -256,12 +256,12 @@ def test_clients_that_vanish_are_let_go_of(api: LiveApi, monkeypatch: pytest.Mon
         time.sleep(0.02)
     for client in clients:
         client.close()
-    time.sleep(0.5)
+    given_up = 'reelword_requests_total{method="POST",route="/caption",status="499"} 5.0'
+    _until(lambda: given_up in httpx.get(f"http://127.0.0.1:{api.port}/metrics").text)
     monkeypatch.setattr(api.service.jobs, "get", counted)
     time.sleep(1.0)
     assert looks == 0
     text = httpx.get(f"http://127.0.0.1:{api.port}/metrics").text
-    assert 'reelword_requests_total{method="POST",route="/caption",status="499"} 5.0' in text
     assert "reelword_jobs_waiting 5.0" in text  # accepted is accepted
 
 

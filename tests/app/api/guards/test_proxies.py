@@ -83,6 +83,27 @@ def test_forwarded_headers_are_a_trusted_proxy_s_alone(
     assert ("strict-transport-security" in response.headers) == believed
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["X-Forwarded-For: 203.0.113.5", "X-Real-IP: 203.0.113.5", "Forwarded: for=203.0.113.5", "Via: 1.1 p"],
+)
+def test_a_service_open_by_default_serves_no_proxy(
+    settings: Settings, capfd: pytest.CaptureFixture[str], header: str
+) -> None:
+    with live_api(settings) as api, proxied(api, f"{header}\r\n".encode()) as client:
+        for response in (client.get("/jobs"), client.get("/metrics"), client.post("/caption")):
+            assert "REELWORD_" not in assert_problem(response, 403, "proxy_not_named")["hint"]
+        assert api.client.get("/jobs").status_code == 200
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "request refused" in line]
+    assert "Set REELWORD_TRUSTED_PROXIES" in line
+
+
+def test_a_service_that_is_open_by_its_setting_serves_a_proxy_s_clients(settings: Settings) -> None:
+    changed = {"access": "open", "allowed_hosts": "reel.example"}
+    with live_api(settings.model_copy(update=changed)) as api, proxied(api, FORWARDED) as client:
+        assert client.get("/jobs", headers={"Host": "reel.example"}).status_code == 200
+
+
 @pytest.mark.parametrize("proxies", ["proxy", "10.0.0.1:80", "10.0.0.5/24", "*"])
 def test_what_is_no_address_of_a_proxy_is_refused_at_the_start(proxies: str) -> None:
     with pytest.raises(ValidationError, match="is no address"):

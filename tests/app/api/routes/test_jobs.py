@@ -130,6 +130,14 @@ def test_a_state_that_is_known_is_not_sent_again(api: LiveApi, worker: ScriptedW
         answer = api.client.get(location, headers={"If-None-Match": tags})
         assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
         assert answer.headers["retry-after"] == "1"
+    lines = [
+        ("If-None-Match", '"other"'),
+        ("If-None-Match", tag),
+        ("Prefer", "respond-async"),
+        ("Prefer", "wait=1"),
+    ]
+    answer = api.client.get(location, headers=lines)
+    assert (answer.status_code, answer.headers["preference-applied"]) == (304, "wait=1")
     claim = worker.take()
     changed = api.client.get(location, headers={"If-None-Match": tag})
     assert (changed.status_code, changed.json()["state"]) == (200, "running")
@@ -281,6 +289,10 @@ def test_a_running_job_is_told_to_stop(api: LiveApi, jobs: Jobs, worker: Scripte
     response = api.client.delete(location)
     assert (response.status_code, response.json()["state"]) == (202, "running")
     assert jobs.beat(claim, "decode", 0.1) == "canceled"
+    assert jobs.stop(claim)
+    assert_problem(
+        api.client.get(f"{location}/video"), 404, "video_not_kept"
+    )  # though its blob is there still
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed"])

@@ -121,6 +121,18 @@ def test_a_wait_holds_the_request(api: LiveApi, worker: ScriptedWorker) -> None:
     assert (response.status_code, response.headers["preference-applied"]) == (202, "wait=0")
 
 
+def test_a_repeated_request_makes_one_job(api: LiveApi, worker: ScriptedWorker) -> None:
+    address, headers = finished(api, worker), {"Idempotency-Key": "once"}
+    first, again = (
+        api.client.post(f"{address}/recaption", headers=headers, data={"beam_size": 2}) for _ in range(2)
+    )
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.headers["location"] == again.headers["location"]
+    assert again.headers["idempotency-replayed"] == "true"
+    other = api.client.post(f"{address}/recaption", headers=headers, data={"beam_size": 3})
+    assert_problem(other, 422, "idempotency_mismatch")
+
+
 @pytest.mark.parametrize("end", ["failed", "canceled", "expired", "not kept"])
 def test_what_is_not_kept_cannot_be_captioned_again(
     api: LiveApi, jobs: Jobs, worker: ScriptedWorker, end: str

@@ -29,6 +29,27 @@ def test_what_was_said_is_kept_with_the_job_and_listed_for_judging_and_training(
     assert job not in api.client.get("/verdicts").text
 
 
+def test_a_verdict_that_is_sent_again_is_kept_once(api: LiveApi, worker: ScriptedWorker) -> None:
+    location, headers = finished(api, worker), {"Idempotency-Key": "once"}
+    first, again = (
+        api.client.post(f"{location}/verdicts", json={"verdict": "right"}, headers=headers) for _ in range(2)
+    )
+    assert (first.status_code, again.json()) == (201, first.json())
+    other = api.client.post(f"{location}/verdicts", json={"verdict": "wrong"}, headers=headers)
+    assert_problem(other, 422, "idempotency_mismatch")
+    assert api.client.get("/verdicts").text.count(location.rpartition("/")[2]) == 1
+
+
+def test_every_post_that_makes_something_may_be_sent_again(api: LiveApi) -> None:
+    paths = api.client.get("/openapi.json").json()["paths"]
+    making = {path: each["post"] for path, each in paths.items() if "post" in each}
+    passing = {"/session", "/webhooks/test"}  # a session may be opened twice, a test is sent each time
+    assert {
+        path for path, post in making.items()
+        if "idempotency-key" not in [each["name"].lower() for each in post.get("parameters", [])]
+    } == passing  # fmt: skip
+
+
 def test_only_a_caption_can_be_judged_and_only_so(api: LiveApi, worker: ScriptedWorker) -> None:
     waiting = send(api).headers["location"]
     assert_problem(api.client.post(f"{waiting}/verdicts", json={"verdict": "right"}), 409, "job_not_finished")
