@@ -178,6 +178,17 @@ class WordMaps(Part):
     )
     spatial: Annotated[GridAttention | BoxAttention, Field(discriminator="kind")] | None = None
 
+    def find_drawn_moment(self, word: int) -> int | None:
+        """Finds the heaviest of a word's moments that have places, or of all where none has; None of none."""
+        weights = self.temporal[word]
+        if not weights:
+            return None
+        places = None if self.spatial is None else self.spatial.weights[word]
+        moments = range(len(weights))
+        return max(
+            [k for k in moments if places and places[k] is not None] or moments, key=weights.__getitem__
+        )
+
 
 class Evidence(WordMaps):
     """Tells which moment and place each content word needs: function words have none.

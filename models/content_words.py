@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 #: English words that name neither a thing, nor what it is like, nor what happens.
@@ -18,9 +19,15 @@ FUNCTION_WORDS = frozenset(
     may might must get gets getting not very too also just only more most much many quite while s 's 't
     """.split()  # noqa: SIM905  # a list of words is read more easily as text
 )
+WORD = re.compile(r"[\w']+")
 MARKS = '.,;:!?"()[]'
 
 
 def mark_content(words: Sequence[str]) -> list[bool]:
     """Tells of each word of a caption whether it names something; capitals and marks do not count."""
     return [bool(bare := word.lower().strip(MARKS)) and bare not in FUNCTION_WORDS for word in words]
+
+
+def words_of(text: str) -> list[str]:
+    """Splits a text to words as captions have them: small letters, no punctuation."""
+    return WORD.findall(text.lower())

@@ -96,11 +96,8 @@ def find_most_attended(
     Returns:
         (moment, frame), None for a word that had no attention.
     """
-    weights = attention.temporal[word]
-    if not weights:
-        return None
-    moment = max(range(len(weights)), key=weights.__getitem__)
-    return moment, find_frame(attention, moment, frame_times)
+    moment = attention.find_drawn_moment(word)
+    return None if moment is None else (moment, find_frame(attention, moment, frame_times))
 
 
 def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[float]) -> int:
