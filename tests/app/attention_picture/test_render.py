@@ -9,6 +9,7 @@ import pytest
 from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 
 from app.attention_picture import drawing, heatmap, render
+from app.attention_picture.explanation_panels import keep_heaviest, write_moment
 from app.attention_picture.render import draw_attention_picture
 from app.attention_picture.word_tiles import SPREAD, find_frame, list_tile_moments, write_below
 from models.caption import (
@@ -287,6 +288,16 @@ def test_weights_over_choices_stand_above_the_frame() -> None:
 @pytest.mark.parametrize("shares", [[0.0, 0.0, 1.0], [0.001, 0.0, 0.999]])
 def test_a_choice_without_weight_is_drawn_too(shares: list[float]) -> None:
     assert drawn(with_parts(weights(["stage_14", "stage_7", "grid"], None, shares))).height > 0
+
+
+def test_of_many_moments_the_heaviest_are_drawn_in_their_order() -> None:
+    weights = (0.6, 0.2, 0.3, 0.1, 0.5)
+    listed = [
+        chosen(0, name).model_copy(update={"weight": each})
+        for name, each in zip("abcde", weights, strict=True)
+    ]
+    assert [moment.text for moment in keep_heaviest(listed)] == ["a", "b", "c", "e"]
+    assert write_moment(listed[0]) == "a  60%"
 
 
 def test_a_captions_moments_stand_side_by_side() -> None:
