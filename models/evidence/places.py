@@ -150,7 +150,7 @@ def find_places(stream: Stream) -> Places | None:
 
 
 def _interpolate(parts: list[tuple[int, int]], values: Array, cells: int, beyond: float) -> Array:
-    """Turns values at the middles of parts into values of ``cells`` cells. beyond: that of what lies outside."""
+    """Turns values at the middles of parts into values of ``cells`` cells. beyond: of what is outside."""
     middles = [(begin + end - 1) / 2 for begin, end in parts]
     step = middles[0] + 1
     around = [middles[0] - step, *middles, middles[-1] + step]
