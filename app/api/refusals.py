@@ -302,6 +302,13 @@ class WebhooksOff(RequestError, code="webhooks_off", status=422):
     operator_hint = "Set REELWORD_WEBHOOK_SECRETS."
 
 
+class SearchUnanswered(RequestError, code="search_unanswered", status=503):
+    title = "No worker has answered the search"
+    hint = "Search again in a moment: workers answer between the videos that they caption."
+    operator_hint = "Look whether a worker runs (reelword workers)."
+    retry_after = 5
+
+
 class StorageFull(RequestError, code="storage_full", status=507):
     title = "The server has no room for the video"
     hint = "Send the video again later."

@@ -7,6 +7,7 @@ by Ray, with the same videos: EngineAttempts remembers which had been begun, and
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from collections import Counter
@@ -29,7 +30,7 @@ from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, ignore_progre
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
-from extractors.files import sha256_of
+from extractors.files import sha256_of, write_path
 from extractors.media.request import DecodeRequest, Limits
 
 Row = dict[str, Any]
@@ -64,7 +65,8 @@ class DecodeVideo:
 
     def __call__(self, row: Row) -> list[Row]:
         """Returns the row with its frames, or none where it is done."""
-        file = str(row["file"])
+        path = os.fsdecode(row["path"])
+        file = write_path(path)
         decoded_row = {
             "file": file,
             "sha256": "",
@@ -74,12 +76,12 @@ class DecodeVideo:
             "failure": b"",
         }
         try:
-            with local_copy(file, self._fetch_limits) as path:
-                decoded_row["sha256"] = sha256_of(path)
+            with local_copy(path, self._fetch_limits) as copy:
+                decoded_row["sha256"] = sha256_of(copy)
                 if self._done.has(file, str(decoded_row["sha256"])):
                     return []
                 began = time.perf_counter()
-                decoded = self._decoder.decode(path, self._request, self._limits)
+                decoded = self._decoder.decode(copy, self._request, self._limits)
         except (OSError, pa.ArrowException) as error:
             decoded_row["failure"] = pickle.dumps(UploadMissing(f"The file cannot be read: {error}."))
         except ReelwordError as error:

@@ -56,6 +56,7 @@ class Keys:
         self.deliveries = f"{namespace}:deliveries"
         self.api_keys = f"{namespace}:keys"
         self.rates = f"{namespace}:rate"
+        self.searches = f"{namespace}:searches"  #: the list of those that no worker has taken
 
     def job(self, job_id: str) -> str:
         return f"{self.namespace}:job:{job_id}"
@@ -86,6 +87,9 @@ class Keys:
 
     def session(self, digest: str) -> str:
         return f"{self.namespace}:session:{digest}"
+
+    def search_answer(self, search_id: str) -> str:
+        return f"{self.searches}:{search_id}"
 
     def active(self, owner: str) -> str:
         """Names the set of an owner's jobs that were not over at the last look."""
@@ -205,8 +209,8 @@ class Job:
                 results_of=record.get("results"),
                 waited=_duration(record, "started"),
                 took=_duration(record, "ended"),
-                submission=(told := Submission.model_validate_json(record.get("submission") or "{}")),
-                sha256=record.get("sha256") or told.sha256,
+                submission=(submission := Submission.model_validate_json(record.get("submission") or "{}")),
+                sha256=record.get("sha256") or submission.sha256,
                 worker=record.get("last_worker") or record.get("worker"),
             )
         except (ValueError, RecursionError) as error:

@@ -15,9 +15,10 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +81,14 @@ class FilmSegments:
         watched = _WatchedEngine(self.engine, attempt)
         second = Decoder(self.settings.decoder)
 
-        def kill() -> None:
+        def leave(end: Callable[[], None]) -> None:
             self.decoder.kill()
             second.kill()
-            watched.kill()
+            watched.leave(end)
 
-        with closing(second), self.watch.guard([attempt], kill, self.settings.cancel_grace):
+        kill, interrupt = partial(leave, self.engine.kill), partial(leave, self.engine.interrupt)
+        grace = self.settings.cancel_grace
+        with closing(second), self.watch.guard([attempt], kill, interrupt, grace):
             began = time.monotonic()
             video = self._probe(attempt, film, path)
             folder = self._folder(attempt, film.options)
@@ -223,12 +226,12 @@ class _WatchedEngine:
             self.extract = round(self.extract + (timings.extract or 0.0), 4)
             self.caption = round(self.caption + (timings.caption or 0.0), 4)
 
-    def kill(self) -> None:
-        """Ends what it does, if anything, and lets it begin nothing more."""
+    def leave(self, end: Callable[[], None]) -> None:
+        """Ends by ``end`` what the engine does, if anything, and lets it begin nothing more."""
         with self._guard:
             self.is_killed = True
             if self.is_busy:
-                self.engine.kill()
+                end()
 
 
 def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
