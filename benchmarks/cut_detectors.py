@@ -96,6 +96,7 @@ def main(
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for number, film in enumerate(each for each in all_films() if only in each.kind):
+            av.logging.set_level(av.logging.PANIC)  # PySceneDetect lets FFmpeg say all
             path = film.write(Path(folder, f"{number}{film.suffix}"))
             cells = []
             for name, detector in usable.items():

@@ -204,7 +204,7 @@ def _small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.maximum(cv2.cvtColor(small, cv2.COLOR_RGB2BGR), np.uint8(BLACK))
 
 
-def _hsv(small: NDArray[np.uint8]) -> Pixels:
+def _hsv(small: Pixels) -> Pixels:
     hsv = cv2.cvtColor(small, cv2.COLOR_BGR2HSV)
     hsv[hsv[..., 1] < GREY, :2] = 0
     return hsv
