@@ -384,6 +384,10 @@ class Jobs:
         """Puts a running job back, first in line, its attempt not counted: its worker has to leave."""
         return self._end_claimed(claim, "queued") == "done"
 
+    def give_way(self, claim: Claim) -> bool:
+        """Puts a running job back behind what waits, its attempt not counted: a film whose parts are kept."""
+        return self._end_claimed(claim, "behind") == "done"
+
     def expire(self, job_id: str) -> bool:
         """Forgets the result of a job that is over; the record itself stays as long again."""
         is_done = self._end(job_id, "normal", "", "expired") == "done"  # whatever its priority
@@ -459,7 +463,7 @@ class Jobs:
                 args=[job.id],
             )
 
-    def _end_claimed(self, claim: Claim, state: State, *outcome: Any) -> Ending:
+    def _end_claimed(self, claim: Claim, state: State | Literal["behind"], *outcome: Any) -> Ending:
         return self._end(claim.job.id, claim.job.priority, claim.token, state, *outcome)
 
     def _end(
@@ -467,7 +471,7 @@ class Jobs:
         job_id: str,
         priority: Priority,
         token: str,
-        state: State,
+        state: State | Literal["behind"],
         answer: Mapping[str, Any] | None = None,
         error: ReelwordError | None = None,
         sha256: str | None = None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,12 +19,13 @@ import structlog
 from app.errors import QueueUnavailable, RecordUnreadable, WorkerLost
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import Claim, Jobs, Refusal
-from app.jobs.queue import Offer, Queue
+from app.jobs.queue import Offer, Passed, Queue
 from app.settings import Settings
 from app.worker.job_ends import remove_blob
 from app.worker.job_runner import JobRunner
 
 MOST_FETCHES = 16  #: videos that are fetched side by side
+FETCHES_OF_ONE = 4  #: the same of one owner
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  #: seconds between looks for more while there is work
 #: Seconds without a job before captioners are measured: that may convert networks first, which takes as long,
 #: and the first jobs after a start are not to wait for it.
@@ -101,7 +103,7 @@ class Intake:
         room = self._room(is_idle)
         if room == 0:
             hand.wait_for_move(moves, LONGEST_PAUSE)
-        elif self._begin(self.queue.take(room, is_ahead=not is_idle)):
+        elif self._begin(self.queue.take(room, is_ahead=not is_idle, without=self._fetches_left_out())):
             self._pause, self._worked_at = SHORTEST_PAUSE, time.monotonic()
         elif not is_idle:
             self._worked_at = time.monotonic()
@@ -117,11 +119,16 @@ class Intake:
     def _room(self, is_idle: bool) -> int:
         """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""
         hand, readers, batch = self.runner.hand, self._readers, self.settings.batch_jobs
-        fetched = hand.count("fetch")
-        if hand.has_last or hand.count("film") or fetched >= MOST_FETCHES:
+        if hand.has_last or hand.count("film"):
             return 0
-        window = max(2 * batch, batch + readers) - (len(hand) - fetched)
+        window = max(2 * batch, batch + readers) - (len(hand) - hand.count("fetch"))
         return min(window, batch) if is_idle else max(0, min(window, readers + 1 - hand.waiting("read")))
+
+    def _fetches_left_out(self) -> Passed:
+        """Names what is not taken: slow addresses hold up neither files nor other owners' addresses."""
+        fetching = Counter(attempt.owner for attempt in self.runner.hand.at("fetch"))
+        owners = [owner for owner, count in fetching.items() if count >= FETCHES_OF_ONE]
+        return Passed(owners, fetching.total() >= MOST_FETCHES)
 
     def _let_main_thread_measure(self) -> None:
         """Gives the thread that has the engine a chance to use it: no job is claimed meanwhile."""

@@ -5,7 +5,7 @@
                                              each again, alone
 
 A film that is to be cut into segments takes minutes or hours: it comes after the clips that were taken with
-it, and of several such films all but one are handed back, for workers that are idle.
+it, and goes back behind what waits once it has a new segment. Of several such films all but one go back.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from app.errors import JobFailure
 from app.jobs.blobs import Blobs
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
+from app.jobs.queue import waiting
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
 from app.tracing.spans import Tracing
@@ -76,7 +77,7 @@ class JobRunner:
             self.hand, readers, UrlFetches(self.blobs, self.watch, self.settings), self._ends
         )
         self._films = FilmSegments(
-            self.blobs, self.decoders[0], self.engine, self.watch, self.settings, limits
+            self.blobs, self.decoders[0], self.engine, self.watch, self.settings, limits, self._is_waited_for
         )
         self._finishing = threading.Thread(target=self._finish_all, name="finish", daemon=True)
 
@@ -213,12 +214,13 @@ class JobRunner:
     def _caption_film(self, attempt: Attempt, film: Film) -> None:
         """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments.
 
-        Nothing but films is in hand: the others are handed back.
+        Nothing but films is in hand: the others go back behind what waits.
         """
         others = self.hand.take_films()
         self._taken += others
         for other in others:
-            self._ends.hand_back(other)
+            other.stopped = other.stopped or "gave way"
+            self._ends.settle_if_stopped(other)
             self.hand.drop(other)
         read = partial(self._read_film, film)
         while read_until_it_works(attempt, read, self._ends) and not self._ends.settle_if_stopped(attempt):
@@ -237,6 +239,11 @@ class JobRunner:
         attempt.set_stage("decode")
         with self.blobs.local(attempt.claim.job.upload) as path:
             self._films.caption(attempt, film, path)
+        if film.gives_way:
+            attempt.stopped = attempt.stopped or "gave way"
+
+    def _is_waited_for(self) -> bool:
+        return waiting(self.jobs.server, self.jobs.keys) > 0
 
     def _let_go(self, attempt: Attempt) -> None:
         """Ends the beats of a job that is out of hand, and tells of its turn."""

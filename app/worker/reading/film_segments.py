@@ -15,7 +15,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,8 @@ from extractors.shots.segment import SegmentOptions
 from extractors.windows import Sampling
 
 PROBE = DecodeRequest(Sampling(count=1))  #: what the file is like
+SHORTEST_TURN = 3.0  #: seconds that a film has at least, since opening it again costs some
+LOOK_SECONDS = 1.0  #: between two looks after that whether others wait
 FORMAT = 2  #: of what is kept; segments that another version has kept are captioned anew
 
 
@@ -61,11 +63,13 @@ class FilmSegments:
     watch: Watchdog  #: keeps the lease and ends what is stopped
     settings: Settings
     limits: Limits  #: of decoding
+    is_waited_for: Callable[[], bool]  #: returns whether other jobs wait for this worker
 
     def caption(self, attempt: Attempt, film: Film, path: Path) -> None:
         """Captions what is left of the film, and sets ``film.clip`` to what sums it up.
 
-        Returns early where the watch has stopped the attempt.
+        Returns early where the watch has stopped the attempt, and with ``film.gives_way`` where others wait
+        and it has finished a segment.
 
         Args:
             attempt: at a job whose options say how its film is cut.
@@ -90,7 +94,7 @@ class FilmSegments:
             video = self._probe(attempt, film, path)
             folder = self._folder(attempt, film.options)
             self._caption_rest(attempt, film, path, folder, (watched, second), video.duration)
-            if attempt.stopped is None:
+            if attempt.stopped is None and not film.gives_way:
                 film.share = 1.0
                 attempt.set_stage("decode")
                 self._sum_up(film, path, folder)
@@ -119,6 +123,7 @@ class FilmSegments:
         duration: float,
     ) -> None:
         watched, second = children
+        may_stay_until = time.monotonic() + SHORTEST_TURN
         captions = caption_segments(
             path,
             watched,
@@ -138,7 +143,10 @@ class FilmSegments:
             if not film.has_gained:
                 film.has_gained = True
                 self.watch.beat(attempt)  # a worker that dies before the next beat has gained it all the same
-            if attempt.stopped is not None:
+            if time.monotonic() > may_stay_until:
+                film.gives_way = self.is_waited_for()
+                may_stay_until = time.monotonic() + LOOK_SECONDS
+            if attempt.stopped is not None or film.gives_way:
                 captions.close()
                 return
         folder.close()

@@ -347,6 +347,17 @@ def test_clips_do_not_wait_for_films_and_films_wait_for_any_worker(
     assert [(job.state, job.attempt) for job in done] == [("succeeded", 1)] * 2
 
 
+def test_a_film_gives_way_to_a_clip_between_its_segments(crew: Service, film: Path, video: Path) -> None:
+    crew.start_worker()
+    long = crew.submit(film, "sleep-0.5", segments="1")
+    crew.wait(long, lambda job: job.progress > 0.05)
+    assert crew.wait(crew.submit(video)).state == "succeeded"
+    assert not crew.job(long).is_over
+    whole = crew.wait(long, seconds=90)
+    assert (whole.state, whole.attempt) == ("succeeded", 1)
+    assert starts(whole, crew.blobs) == [float(second) for second in range(19)]
+
+
 def black_from(first: int) -> Callable[[int, int, int], Picture]:
     """Pictures of a scene, and nothing but black from a frame on."""
 
