@@ -114,6 +114,17 @@ class Settings(BaseSettings):
     max_connections: int = Field(
         500, ge=1, description="Clients that may be connected to the API; more are answered with 503."
     )
+    max_followed: int = Field(
+        20, ge=1, description="Jobs that one key may follow or wait for at once; more are answered with 429."
+    )
+    max_kept_jobs: int = Field(
+        10_000,
+        ge=100,
+        description="Jobs that are kept of one key; beyond it those that are over go, oldest first.",
+    )
+    redis_bytes: int = Field(
+        1024 * MIB, ge=64 * MIB, description="Memory of the embedded Redis; full, it takes no more jobs."
+    )
 
     workers: int = Field(1, ge=0, le=64, description="Workers that serve starts.")
 

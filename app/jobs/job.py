@@ -88,6 +88,10 @@ class Keys:
     def session(self, digest: str) -> str:
         return f"{self.namespace}:session:{digest}"
 
+    def sessions_of(self, key_id: str) -> str:
+        """Names the list of a key's sessions, the newest first."""
+        return f"{self.namespace}:sessions:{key_id}"
+
     def active(self, owner: str) -> str:
         """Names the set of an owner's jobs that were not over at the last look."""
         return f"{self.namespace}:active:{owner}"

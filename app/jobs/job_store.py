@@ -23,7 +23,7 @@ from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
 from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
-from app.jobs.job_index import JobIndex
+from app.jobs.job_index import SPARE, JobIndex
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -35,6 +35,7 @@ Ending = Literal["done", "asked", "over", "lost"]
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
 #: What scripts that accept jobs say of an owner with as many as may be, and of a key that another one has.
 TOO_MANY, KEY_TAKEN = -1, -2
+BATCH_LEFT_SECONDS = 60  #: that a batch is told of once its first jobs are kept no more
 DISK_PATIENCE_MS = 2000  #: how long a submission waits for Redis's disk
 
 log = structlog.get_logger(__name__)
@@ -101,6 +102,7 @@ class Jobs:
     lease: float  #: seconds after which a job runs again whose worker fell silent
     result_ttl: float  #: seconds that a result is kept
     keys: Keys = field(default_factory=Keys)  #: names in Redis
+    max_kept: int = 10_000  #: jobs that are kept of one owner
 
     def __post_init__(self) -> None:
         self._is_warned = False
@@ -118,6 +120,7 @@ class Jobs:
             lease=settings.lease_seconds,
             result_ttl=settings.result_ttl,
             keys=Keys(settings.namespace),
+            max_kept=settings.max_kept_jobs,
         )
 
     def submit(
@@ -188,6 +191,27 @@ class Jobs:
         if created == KEY_TAKEN:
             raise KeyTaken
         self._check_flushed(job_ids, flushed)
+        self._forget_oldest(job_ids[0])
+
+    def _forget_oldest(self, job_id: str) -> None:
+        """Removes the oldest records of those that an owner's new jobs leave too many; blobs are swept.
+
+        job_id: one of the new jobs.
+        """
+        owner = self.index.owners([job_id])[job_id] or None
+        oldest = self.index.oldest_beyond(owner, self.max_kept)
+        excess = len(oldest) - SPARE
+        for old in oldest:
+            job = self.get(old) if excess > 0 else None
+            if job is None or not job.is_over:
+                continue
+            self.expire(old)
+            with unavailable_if_away():
+                self.server.delete(self.keys.job(old), self.keys.events(old))
+                if job.submission.batch is not None:
+                    self.server.expire(self.keys.batch(job.submission.batch), BATCH_LEFT_SECONDS)
+            self.index.reindex([old])
+            excess -= 1
 
     def _run_flushed(
         self, script: LuaScript, keys: Sequence[str], arguments: Sequence[str | int], *, by_text: bool

@@ -61,7 +61,7 @@ def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
     if settings.redis_url:
         yield None
         return
-    with RedisServer(settings.redis_folder) as server:
+    with RedisServer(settings.redis_folder, settings.redis_bytes) as server:
         yield server
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 import anyio.to_thread
@@ -69,7 +70,7 @@ class Deliverer:
     schedule: Schedule = field(default_factory=Schedule)  #: when is tried again
 
     def __post_init__(self) -> None:
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], str] = {}  # with the owners
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""  # that was logged last, and lasts
 
@@ -132,10 +133,10 @@ class Deliverer:
         free = AT_ONCE - len(self._under_way)
         if self.sender is None or free <= 0:
             return
-        for begun in await self.store.begin(free):
+        for begun in await self.store.begin(free, Counter(self._under_way.values())):
             task = asyncio.create_task(self._deliver(begun, self.sender))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            self._under_way[task] = begun.owner
+            task.add_done_callback(self._under_way.pop)
 
     async def _deliver(self, begun: Begun, sender: Sender) -> None:
         at = rfc3339(time.time()) or ""

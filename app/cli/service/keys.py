@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 DURATION = re.compile(r"(\d{1,6})([smhdw])")
+LIFTED = "none"
 COLUMNS = ("id", "name", "scopes", "limits", "made", "expires")
 #: What a key may be limited in, and how a list says it.
 LIMITS = {
@@ -37,9 +38,14 @@ def add(
         list[str] | None,
         typer.Option(help="read, write or admin (all jobs, /metrics); several times. Default: read, write."),
     ] = None,
-    rate: Annotated[str | None, typer.Option(help="Writing requests, as 60/minute.")] = None,
-    read_rate: Annotated[str | None, typer.Option(help="Reading requests, as 1000/minute.")] = None,
-    concurrent: Annotated[int | None, typer.Option(help="Jobs that may wait or run at once.")] = None,
+    rate: Annotated[str, typer.Option(help="Writing requests, as 60/minute; none lifts it.")] = "300/minute",
+    read_rate: Annotated[
+        str, typer.Option(help="Reading requests, as 1000/minute; none lifts it.")
+    ] = "3000/minute",
+    concurrent: Annotated[
+        str, typer.Option(help="Jobs that may wait or run at once; none lifts it.")
+    ] = "200",
+    high: Annotated[bool, typer.Option("--high", help="Its jobs may have priority=high.")] = False,
     max_upload_bytes: Annotated[int | None, typer.Option(help="Of a video.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="How long a video may last.")] = None,
     max_pixels: Annotated[int | None, typer.Option(help="Of a frame, as 8294400 for 4K.")] = None,
@@ -52,9 +58,10 @@ def add(
     from models.decoding.options import first_fault
 
     terms = {
-        "rate": rate,
-        "read_rate": read_rate,
-        "concurrent": concurrent,
+        "rate": None if rate == LIFTED else rate,
+        "read_rate": None if read_rate == LIFTED else read_rate,
+        "concurrent": None if concurrent == LIFTED else concurrent,
+        "high": high,
         "max_upload_bytes": max_upload_bytes,
         "max_seconds": max_seconds,
         "max_pixels": max_pixels,

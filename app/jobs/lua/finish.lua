@@ -89,6 +89,15 @@ local function forget_features()
   end
 end
 
+-- Frees what the sender told, but for what its webhook's message may still be written of.
+local function strip_submission()
+  local told = decoded(redis.call('HGET', record, 'submission'))
+  if type(told.webhook) ~= 'string' and (told.metadata or told.source_url) then
+    told.metadata, told.source_url = nil, nil
+    redis.call('HSET', record, 'submission', cjson.encode(told))
+  end
+end
+
 if target == 'expired' then
   if not is_over or state == 'expired' then
     return 'lost'
@@ -97,6 +106,7 @@ if target == 'expired' then
   redis.call('HSET', record, 'state', 'expired')
   count('left:' .. state)
   redis.call('HDEL', record, 'answer', 'error')
+  strip_submission()
   redis.call('EXPIRE', record, math.ceil(keep))
   redis.call('ZREM', expiry, id)
   -- The record vanishes by itself, and its places in the index then (app/jobs/job_index.py).

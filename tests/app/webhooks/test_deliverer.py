@@ -143,6 +143,23 @@ def test_a_receiver_that_does_not_answer_is_given_up_and_tried_again(
     assert "no answer within" in first["error"]
 
 
+def test_many_messages_of_one_owner_delay_no_other_s(
+    hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker
+) -> None:
+    """Also where hers are due before his, and their receiver takes its time."""
+    slow = [Reply(500, seconds=3.0)] * 100
+    with receiving(*slow) as hers, receiving() as his:
+        for _ in range(12):
+            jobs.cancel(submit(jobs, hers.url, owner="ada"))
+        eventually(lambda: bool(hers.received), 10)
+        began = time.monotonic()
+        job_id = submit(jobs, his.url, owner="bob")
+        jobs.cancel(job_id)
+        settled(hooked, job_id)
+        assert time.monotonic() - began < 3
+        assert len(hers.received) <= 4 + 4
+
+
 def test_retry_after_is_honoured(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
     with receiving(Reply(429, {"retry-after": "2"})) as receiver:
         job_id = submit(jobs, receiver.url)
