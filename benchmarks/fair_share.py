@@ -3,9 +3,9 @@
     python -m benchmarks.fair_share [--clips 12]
 
 ``serve`` with one worker and an engine that takes a third of a second a clip. A quiet key sends a clip,
-follows its events to the end, reads its result and video and waits for its webhook, again and again: first alone, then
-while a hostile key does its worst in nine ways at once. Both keys are as ``keys add`` makes them. Exit code 1
-where something of the quiet key was refused or lost, or its first caption took three times as long.
+follows its events to the end, reads its result and video and waits for its webhook, again and again: first
+alone, then while a hostile key does its worst in nine ways at once. Both keys are as ``keys add`` makes them.
+Exit code 1 where something of the quiet key was refused or lost, or its first captions took thrice as long.
 """
 
 from __future__ import annotations

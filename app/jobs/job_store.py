@@ -285,6 +285,7 @@ class Jobs:
         is_shared: bool = False,
         held: Claim | None = None,
         was_shared: bool = True,
+        waits: bool = False,
     ) -> Claim | Refusal:
         """Takes a job for one attempt. What cannot be read becomes a dead letter.
 
@@ -297,6 +298,7 @@ class Jobs:
             is_shared: it will run in a batch with others.
             held: the claim of a holder that starts the job anew after a crash.
             was_shared: False where the job of that claim was alone after all.
+            waits: nothing works on it yet: should the worker die until then, no attempt is counted.
 
         Returns:
             The claim, or why there is none.
@@ -316,7 +318,7 @@ class Jobs:
                 args=[
                     GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
                     held.token if held else "", _error_json(cause), self.result_ttl, _measured(cause),
-                    int(was_shared),
+                    int(was_shared), "0" if waits else "",
                 ],
             )  # fmt: skip
         if answer[0] != "claimed":
@@ -349,6 +351,7 @@ class Jobs:
         answer: Mapping[str, Any] | None = None,
         *,
         has_gained: bool = False,
+        is_at_work: bool | None = None,
     ) -> Pulse:
         """Renews the lease.
 
@@ -359,6 +362,7 @@ class Jobs:
             answer: what is known so far, where there is news.
             has_gained: whether this attempt has finished a part after which the next one resumes; it is
                 not counted then, should it end.
+            is_at_work: whether a child works on it, or it waits for one; None where that is not told.
 
         Returns:
             ``canceled`` or ``lost`` where the job must stop.
@@ -370,6 +374,7 @@ class Jobs:
                 args=[
                     GROUP, claim.worker, claim.token, self.lease_ms, stage, round(progress, 4),
                     json.dumps(answer) if answer else "", _segments_done(answer), int(has_gained),
+                    "" if is_at_work is None else int(is_at_work),
                 ],
             )  # fmt: skip
         return pulse

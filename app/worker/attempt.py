@@ -173,6 +173,7 @@ class Attempt:
     contents: Contents = None  #: what is known of the video
     kept: KeptSegments | None = None  #: its finished segments, those of an earlier attempt at first
     fetched: float | None = None  #: seconds that fetching the video took; None where it was uploaded
+    is_at_work: bool = False  #: whether a child works on it; else it waits for one
     stopped: Stop | None = None  #: why it is not to continue
     error: ReelwordError | None = None  #: why the job has failed
     clock: JobClock = field(default_factory=JobClock)

@@ -158,6 +158,7 @@ class Intake:
             self.worker,
             cause=cause,
             is_shared=self.settings.batch_jobs > 1,
+            waits=True,
         )
         return offer, claim
 

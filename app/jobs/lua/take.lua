@@ -81,6 +81,7 @@ local function abandoned(k, entry, holder)
     return {k, entry, 1, found[2]}, false
   elseif is_abandoned(record, holder) then
     local attempt = (number(redis.call('HGET', record, 'attempt')) or 0) - redis.call('HEXISTS', record, 'gained')
+      - (redis.call('HGET', record, 'working') == '0' and 1 or 0)
     return {k, entry, 1, found[2]}, attempt + 1 >= allowed, record
   end
 end
