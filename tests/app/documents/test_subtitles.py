@@ -120,6 +120,12 @@ def test_csv_is_read_back_by_any_reader() -> None:
     assert {row[3] for row in rows[1:]} == {"-1.25"}
 
 
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-2", "@SUM(A1)"])
+def test_csv_has_no_formulas(text: str) -> None:
+    (_, row) = csv.reader(io.StringIO(to_csv(film(text))))
+    assert row[2] == f"'{text}"
+
+
 def test_json_is_the_whole_document() -> None:
     document = film(*TEXTS)
     assert FilmDocument.model_validate(json.loads(to_json(document))) == document

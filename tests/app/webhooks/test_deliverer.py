@@ -198,6 +198,11 @@ def test_private_addresses_are_refused_unless_they_are_named(signing: Settings, 
         for job_id in ids:
             (attempt,) = settled(api, job_id, "failed")["attempts"]
             assert "private network" in attempt["error"]
+        errors = {
+            api.client.post("/webhooks/test", json={"url": url}).json()["error"]
+            for url in (*urls, "http://no-such-name.invalid/hook")
+        }
+        assert errors == {"not sent: the host is not there, or lies in a private network"}
         tried = api.client.post("/webhooks/test", json={"url": receiver.url}).json()
         assert (tried["delivered"], tried["status"]) == (False, None)
         assert receiver.received == []
