@@ -195,6 +195,10 @@ class Settings(BaseSettings):
     )
 
     # decoding
+    max_segments: int = Field(5000, ge=1, description="Segments of a film; with more it has failed.")
+    max_film_pixels: int = Field(
+        4 * 10**12, gt=0, description="Pixels of a film that is cut, of all its frames together."
+    )
     decode_seconds: float = Field(300.0, gt=0, description="Longest time for reading one video.")
     decode_memory: int = Field(
         3072 * MIB, gt=0, description="Address space of the process that reads videos, in bytes."

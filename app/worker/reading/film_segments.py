@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from app.documents.job import Timings
 from app.documents.segments import SegmentDocument
-from app.errors import JobFailure
+from app.errors import FilmTooLarge, JobFailure, TooManySegments
 from app.jobs.blobs import Blobs
 from app.jobs.job import Stage
 from app.jobs.keeping.kept_segments import SegmentFolder
@@ -78,7 +78,7 @@ class FilmSegments:
 
         Raises:
             MediaError: its leaves; what is finished stays for the next attempt.
-            JobFailure: why the engine cannot caption.
+            JobFailure: why the engine cannot caption; TooManySegments, FilmTooLarge.
             EngineDied, EngineRaised: as ``EngineProcess.run``.
         """
         watched = _WatchedEngine(self.engine, attempt)
@@ -92,8 +92,9 @@ class FilmSegments:
         with closing(second), self.watch.guard([attempt], kill, self.settings.cancel_grace):
             began = time.monotonic()
             video = self._probe(attempt, film, path)
+            self._check(video, film.options)
             folder = self._folder(attempt, film.options)
-            self._caption_rest(attempt, film, path, folder, (watched, second), video.duration)
+            self._caption_rest(attempt, film, path, folder, (watched, second), video.duration, began)
             if attempt.stopped is None and not film.gives_way:
                 film.share = 1.0
                 attempt.set_stage("decode")
@@ -108,6 +109,19 @@ class FilmSegments:
         film.facts = media_answer(probed, time.monotonic() - began).model_copy(update={"sampled": None})
         return probed.video
 
+    def _check(self, video: Video, options: CaptionOptions) -> None:
+        """Raises FilmTooLarge, TooManySegments, where that shows before anything is captioned."""
+        pixels = video.frames * video.width * video.height
+        if pixels > self.settings.max_film_pixels:
+            most = self.settings.max_film_pixels / 1e12
+            raise FilmTooLarge(f"Its frames have {pixels / 1e12:.2f} million million pixels, above {most:g}.")
+        if (seconds := SegmentOptions.parse(options.segments or "none").seconds) is not None:
+            self._check_count(int(video.duration / seconds))
+
+    def _check_count(self, segments: int) -> None:
+        if segments > self.settings.max_segments:
+            raise TooManySegments(f"The film has more than {self.settings.max_segments} segments.")
+
     def _folder(self, attempt: Attempt, options: CaptionOptions) -> SegmentFolder:
         folder = SegmentFolder(self.blobs, attempt.claim.results, basis_of(options, self.engine.info))
         folder.take_over(f"results/{attempt.claim.job.id}")
@@ -121,9 +135,10 @@ class FilmSegments:
         folder: SegmentFolder,
         children: tuple[_WatchedEngine, Decoder],
         duration: float,
+        began: float,
     ) -> None:
         watched, second = children
-        may_stay_until = time.monotonic() + SHORTEST_TURN
+        may_stay_until: float | None = None
         captions = caption_segments(
             path,
             watched,
@@ -143,9 +158,13 @@ class FilmSegments:
             if not film.has_gained:
                 film.has_gained = True
                 self.watch.beat(attempt)  # a worker that dies before the next beat has gained it all the same
-            if time.monotonic() > may_stay_until:
+            self._check_count(len(folder.segments) + 1)  # with the one that may still grow
+            now = time.monotonic()
+            if may_stay_until is None:  # a turn is to be worth what opening the film has cost
+                may_stay_until = began + max(SHORTEST_TURN, 2.0 * (now - began))
+            if now > may_stay_until:
                 film.gives_way = self.is_waited_for()
-                may_stay_until = time.monotonic() + LOOK_SECONDS
+                may_stay_until = now + LOOK_SECONDS
             if attempt.stopped is not None or film.gives_way:
                 captions.close()
                 return

@@ -358,6 +358,17 @@ def test_a_film_gives_way_to_a_clip_between_its_segments(crew: Service, film: Pa
     assert starts(whole, crew.blobs) == [float(second) for second in range(19)]
 
 
+def test_a_film_has_limits_as_a_whole(crew: Service, film: Path) -> None:
+    crew.start_worker(REELWORD_MAX_SEGMENTS="4")
+    many = [crew.wait(crew.submit(film, segments=segments)) for segments in ("1", "shots")]
+    assert [(job.error or {})["code"] for job in many] == ["too_many_segments"] * 2
+    assert starts(many[1], crew.blobs)[:4] == STARTS[:4]  # those that were done are kept
+    crew.stop_all()
+    crew.start_worker(REELWORD_MAX_FILM_PIXELS="1000000")
+    large = crew.wait(crew.submit(film, segments="shots"))
+    assert (large.error or {})["code"] == "film_too_large"
+
+
 def black_from(first: int) -> Callable[[int, int, int], Picture]:
     """Pictures of a scene, and nothing but black from a frame on."""
 
