@@ -3,8 +3,8 @@
     rw_<id>_<secret>     id: 12 hexadecimal digits, public     secret: 256 random bits
 
 Redis has a hash of keys by their ids, and an entry that lapses for each page that is signed in.
-Both hold SHA-256 digests, with which no request can be made. A slow hash is for passwords,
-which can be guessed; 256 random bits cannot.
+Both hold SHA-256 digests, with which no request can be made; what signs a key's webhooks is kept as it is.
+A slow hash is for passwords, which can be guessed; 256 random bits cannot.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from app.jobs.job import JobLimits, Keys
 from app.jobs.redis_client import unavailable_if_away
+from app.setting_types import Secrets
 
 Scope = Literal["read", "write", "admin"]
 
@@ -49,6 +50,7 @@ class ApiKey(BaseModel):
     max_upload_bytes: int | None = Field(None, gt=0)
     max_seconds: float | None = Field(None, gt=0, description="How long a video may last.")
     max_pixels: int | None = Field(None, gt=0, description="Of one frame.")
+    webhook_secret: Secrets | None = Field(None, repr=False, description="Signs its jobs' webhooks alone.")
     high: bool = Field(True, description="Jobs may be sent with priority=high; keys of before could.")
 
     @field_validator("rate", "read_rate")

@@ -18,6 +18,7 @@ import structlog
 from tenacity import RetryCallState, Retrying
 from tenacity.wait import wait_base, wait_exponential, wait_random
 
+from app.access.key_ring import KeyRing
 from app.documents.deliveries import AttemptDocument, DeliveryState
 from app.documents.job import rfc3339
 from app.errors import JobError
@@ -67,6 +68,7 @@ class Deliverer:
     jobs: Jobs  #: the records of jobs; read in threads
     blobs: Blobs  #: where long answers lie
     sender: Sender | None  #: sends; None where no secret is set up: ends are kept until there is one
+    keys: KeyRing  #: finds what signs the messages of a key
     schedule: Schedule = field(default_factory=Schedule)  #: when is tried again
 
     def __post_init__(self) -> None:
@@ -140,7 +142,12 @@ class Deliverer:
 
     async def _deliver(self, begun: Begun, sender: Sender) -> None:
         at = rfc3339(time.time()) or ""
-        result = await sender.send(begun.url, begun.message_id, begun.body)
+        try:
+            key = await self.keys.by_id(begun.owner) if begun.owner else None
+        except JobError:  # redis is away: it is begun anew when its lease has lapsed
+            return
+        secret = None if key is None else key.webhook_secret
+        result = await sender.send(begun.url, begun.message_id, begun.body, secret)
         state, pause = self._what_follows(begun, result)
         attempt = AttemptDocument(
             number=begun.attempt, at=at, status=result.status, error=result.error, seconds=result.seconds

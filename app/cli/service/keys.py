@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import time
+from base64 import b64encode
 from datetime import UTC, datetime
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,6 +51,9 @@ def add(
     max_upload_bytes: Annotated[int | None, typer.Option(help="Of a video.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="How long a video may last.")] = None,
     max_pixels: Annotated[int | None, typer.Option(help="Of a frame, as 8294400 for 4K.")] = None,
+    webhook_secret: Annotated[
+        bool, typer.Option("--webhook-secret", help="Make one that signs its webhooks, and print it too.")
+    ] = False,
     expires: Annotated[str | None, typer.Option(help="In how long, as 12h, 30d or 52w.")] = None,
 ) -> None:
     """Make a key and print it, once: it cannot be read again."""
@@ -62,6 +67,7 @@ def add(
         "read_rate": None if read_rate == LIFTED else read_rate,
         "concurrent": None if concurrent == LIFTED else concurrent,
         "high": high,
+        "webhook_secret": f"whsec_{b64encode(token_bytes(32)).decode()}" if webhook_secret else None,
         "max_upload_bytes": max_upload_bytes,
         "max_seconds": max_seconds,
         "max_pixels": max_pixels,
@@ -79,6 +85,8 @@ def add(
     store.add(key)
     complain(f"The key of {name}. Keep it: it is not shown again.")
     typer.echo(token)
+    if key.webhook_secret is not None:
+        typer.echo(key.webhook_secret)
 
 
 @keys.command("list")
@@ -87,7 +95,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
     settings = _load_settings()
     entries = list(_store(settings).all().values())
     if as_json:
-        typer.echo(json.dumps([key.model_dump(exclude={"sha256"}) for key in entries]))
+        typer.echo(json.dumps([key.model_dump(exclude={"sha256", "webhook_secret"}) for key in entries]))
     elif entries:
         print_table(COLUMNS, [_row(key) for key in entries])
     else:

@@ -13,10 +13,11 @@ from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
-from standardwebhooks import Webhook
+from standardwebhooks import Webhook, WebhookVerificationError
 from structlog.testing import capture_logs
 from tenacity.wait import wait_fixed
 
+from app.access.keys import make_key
 from app.errors import EngineCrashed, QueueUnavailable
 from app.jobs.blobs import Blobs
 from app.jobs.job import Submission
@@ -141,6 +142,25 @@ def test_a_receiver_that_does_not_answer_is_given_up_and_tried_again(
     first, second = delivery["attempts"]
     assert (first["status"], second["status"]) == (None, 204)
     assert "no answer within" in first["error"]
+
+
+def test_a_key_s_own_secret_signs_its_messages_alone(
+    hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker
+) -> None:
+    """No other key's receiver can make a message that this one takes for the service's."""
+    own = "whsec_" + "b3duIG9u" * 5
+    key, _ = make_key("ada", webhook_secret=own)
+    hooked.service.keys.store.add(key)
+    with receiving() as receiver:
+        for owner in (key.id, "another"):
+            job_id = submit(jobs, receiver.url, owner=owner)
+            taker.succeed(taker.take())
+            settled(hooked, job_id)
+        hers, other = receiver.received
+    Webhook(own).verify(hers.body, dict(hers.headers))
+    for message, wrong in ((hers, SECRET), (other, own)):
+        with pytest.raises(WebhookVerificationError):
+            Webhook(wrong).verify(message.body, dict(message.headers))
 
 
 def test_many_messages_of_one_owner_delay_no_other_s(
@@ -301,7 +321,7 @@ def test_what_keeps_it_from_delivering_is_logged_once(monkeypatch: pytest.Monkey
     monkeypatch.setattr(deliverer, "AWAY_SECONDS", 0.0)
     store = Mock(ended=AsyncMock(side_effect=[*errors, asyncio.CancelledError()]))
     with capture_logs() as lines, pytest.raises(asyncio.CancelledError):
-        asyncio.run(Deliverer(store, Mock(), Mock(), None)._run())
+        asyncio.run(Deliverer(store, Mock(), Mock(), None, Mock())._run())
     assert [line["log_level"] for line in lines] == ["warning", "error", "warning"]
 
 

@@ -70,6 +70,15 @@ def test_limits_are_lifted_by_name(store: KeyStore) -> None:
     assert (key.rate, key.read_rate, key.concurrent, key.high) == (None, None, None, True)
 
 
+def test_a_webhook_secret_of_its_own_is_shown_once(store: KeyStore) -> None:
+    token, secret = run("add", "ada", "--webhook-secret").stdout.split()
+    (key,) = store.all().values()
+    assert (read_token(token) or ("",))[0] == key.id
+    assert key.webhook_secret == secret
+    assert secret.startswith("whsec_")
+    assert secret not in repr(key) + run("list").stdout + run("list", "--json").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
