@@ -25,7 +25,7 @@ from app.worker.job_ends import remove_blob
 from app.worker.job_runner import JobRunner
 
 MOST_FETCHES = 16  #: videos that are fetched side by side
-FETCHES_OF_ONE = 4  #: the same of one owner
+FETCHES_OF_ONE = 4  #: the same of one key; jobs without a key share all
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  #: seconds between looks for more while there is work
 #: Seconds without a job before captioners are measured: that may convert networks first, which takes as long,
 #: and the first jobs after a start are not to wait for it.
@@ -127,7 +127,7 @@ class Intake:
     def _fetches_left_out(self) -> Passed:
         """Names what is not taken: slow addresses hold up neither files nor other owners' addresses."""
         fetching = Counter(attempt.owner for attempt in self.runner.hand.at("fetch"))
-        owners = [owner for owner, count in fetching.items() if count >= FETCHES_OF_ONE]
+        owners = [owner for owner, count in fetching.items() if owner and count >= FETCHES_OF_ONE]
         return Passed(owners, fetching.total() >= MOST_FETCHES)
 
     def _let_main_thread_measure(self) -> None:
