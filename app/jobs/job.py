@@ -210,8 +210,8 @@ class Job:
                 results_of=record.get("results"),
                 waited=_duration(record, "started"),
                 took=_duration(record, "ended"),
-                submission=(told := Submission.model_validate_json(record.get("submission") or "{}")),
-                sha256=record.get("sha256") or told.sha256,
+                submission=(submission := Submission.model_validate_json(record.get("submission") or "{}")),
+                sha256=record.get("sha256") or submission.sha256,
                 worker=record.get("last_worker") or record.get("worker"),
             )
         except (ValueError, RecursionError) as error:

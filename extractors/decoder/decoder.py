@@ -211,8 +211,8 @@ class _Child:
 
     def wait_until_ready(self) -> None:
         self.answered = False
-        said = self._receive(time.monotonic() + START_SECONDS)
-        _tell_lacking(said.decode(errors="replace").removeprefix(READY).strip())
+        message = self._receive(time.monotonic() + START_SECONDS)
+        _tell_lacking(message.decode(errors="replace").removeprefix(READY).strip())
         self.answered = True
 
     def begin(self, message: bytes, limits: Limits) -> None:

@@ -108,8 +108,8 @@ async def caption(
             )
             submission = read_request(upload.fields, is_json=upload.is_json)
             accept = Acceptance(service, caller).accept_once
-            made = await anyio.to_thread.run_sync(accept, submission, upload, repeated)
-    return await answer(request, service, made, preferred_wait(prefer))
+            accepted = await anyio.to_thread.run_sync(accept, submission, upload, repeated)
+    return await answer(request, service, accepted, preferred_wait(prefer))
 
 
 def preferred_wait(prefer: str | None) -> float | None:
