@@ -26,16 +26,31 @@ from app.jobs.redis_client import BLOCK_SECONDS, LuaScript, unavailable_if_away
 RECOVERY_INTERVAL = 0.5  #: seconds between looks for abandoned entries, by all workers together
 NOT_YET = -1.0  #: when a worker has looked that has to look at once
 NOBODY = "nobody"  #: the consumer that has what was handed back (lua/finish.lua)
-FETCHED = "+url"  #: ends the lane of what has to be fetched (lua/common.lua)
+FETCHED, FILM = "+url", "+film"  #: end lanes of what has to be fetched, and of films (lua/common.lua)
 FORGOTTEN_AFTER_MS = 3600 * 1000  #: a consumer without entries that has been away this long is removed
 
 
 @dataclass(frozen=True)
 class Passed:
-    """Holds what a worker leaves to others, of jobs whose video has to be fetched first."""
+    """Holds what a worker leaves to others."""
 
-    owners: Sequence[str] = ()  #: of whom it takes none
-    all_fetches: bool = False  #: it takes none at all
+    owners: Sequence[str] = ()  #: of whom it takes nothing that has to be fetched first
+    are_whole: bool = False  #: nor anything else of them
+    all_fetches: bool = False  #: of nobody it takes what has to be fetched first
+    all_films: bool = False  #: nor a film that gave way
+
+    @property
+    def lanes(self) -> list[str]:
+        """Names the lanes of these owners that nothing is taken of."""
+        endings = ("", FETCHED, FILM) if self.are_whole else (FETCHED,)
+        return [f"{owner}{ending}" for owner in self.owners for ending in endings]
+
+    @property
+    def endings(self) -> list[str]:
+        """Lists how other such lanes end."""
+        return [
+            ending for ending, is_left in ((FETCHED, self.all_fetches), (FILM, self.all_films)) if is_left
+        ]
 
 
 ALL_LANES = Passed()
@@ -121,7 +136,7 @@ class Queue:
         keys = [*self._streams, self.keys.workers, self.keys.clock, self.keys.dead]
         limits = [count, self._lease_ms, self.attempts]
         interval = round(RECOVERY_INTERVAL * 1000)
-        lanes = [json.dumps([f"{owner}{FETCHED}" for owner in without.owners]), int(without.all_fetches)]
+        lanes = [json.dumps(without.lanes), json.dumps(without.endings)]
         reply: Any = self._take(
             keys, [GROUP, self.worker, *limits, self.keys.job(""), interval, looks, int(is_ahead), *lanes]
         )

@@ -102,8 +102,9 @@ class Intake:
         moves, is_idle = hand.moves, len(hand) == hand.count("fetch")
         room = self._room(is_idle)
         if room == 0:
-            hand.wait_for_move(moves, LONGEST_PAUSE)
-        elif self._begin(self.queue.take(room, is_ahead=not is_idle, without=self._fetches_left_out())):
+            if not self._squeeze():
+                hand.wait_for_move(moves, LONGEST_PAUSE)
+        elif self._begin(self.queue.take(room, is_ahead=not is_idle, without=self._left_out())):
             self._pause, self._worked_at = SHORTEST_PAUSE, time.monotonic()
         elif not is_idle:
             self._worked_at = time.monotonic()
@@ -119,16 +120,34 @@ class Intake:
     def _room(self, is_idle: bool) -> int:
         """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""
         hand, readers, batch = self.runner.hand, self._readers, self.settings.batch_jobs
-        if hand.has_last or hand.count("film"):
+        if hand.has_last:
             return 0
-        window = max(2 * batch, batch + readers) - (len(hand) - hand.count("fetch"))
+        window = self._window - (len(hand) - hand.count("fetch"))
         return min(window, batch) if is_idle else max(0, min(window, readers + 1 - hand.waiting("read")))
 
-    def _fetches_left_out(self) -> Passed:
-        """Names what is not taken: slow addresses hold up neither files nor other owners' addresses."""
+    @property
+    def _window(self) -> int:
+        """Counts the jobs that are in hand at most, beside those that are fetched."""
+        return max(2 * self.settings.batch_jobs, self.settings.batch_jobs + self._readers)
+
+    def _squeeze(self) -> int:
+        """Takes a job of an owner of whom none is in hand, though hands are full: it is read and captioned
+        next, since those go by turns. Returns how many that were.
+        """
+        hand = self.runner.hand
+        if hand.has_last or len(hand) - hand.count("fetch") >= 2 * self._window:
+            return 0
+        passed = Passed(owners=hand.owners, are_whole=True, all_films=True)
+        return self._begin(self.queue.take(1, is_ahead=True, without=passed))
+
+    def _left_out(self) -> Passed:
+        """Names what is not taken: slow addresses hold up neither files nor other owners' addresses, and a
+        film comes after the one in hand.
+        """
         fetching = Counter(attempt.owner for attempt in self.runner.hand.at("fetch"))
         owners = [owner for owner, count in fetching.items() if owner and count >= FETCHES_OF_ONE]
-        return Passed(owners, fetching.total() >= MOST_FETCHES)
+        has_film = self.runner.hand.count("film") > 0
+        return Passed(owners, all_fetches=fetching.total() >= MOST_FETCHES, all_films=has_film)
 
     def _let_main_thread_measure(self) -> None:
         """Gives the thread that has the engine a chance to use it: no job is claimed meanwhile."""

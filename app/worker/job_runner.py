@@ -5,7 +5,7 @@
                                              each again, alone
 
 A film that is to be cut into segments takes minutes or hours: it comes after the clips that were taken with
-it, and goes back behind what waits once it has a new segment. Of several such films all but one go back.
+it, clips are captioned between its segments, and after half a minute it goes back behind what waits.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class JobRunner:
             self.hand, readers, UrlFetches(self.blobs, self.watch, self.settings), self._ends
         )
         self._films = FilmSegments(
-            self.blobs, self.decoders[0], self.engine, self.watch, self.settings, limits, self._is_waited_for
+            self.blobs, self.engine, self.watch, self.settings, limits, self._serve_clips
         )
         self._finishing = threading.Thread(target=self._finish_all, name="finish", daemon=True)
 
@@ -214,14 +214,9 @@ class JobRunner:
     def _caption_film(self, attempt: Attempt, film: Film) -> None:
         """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments.
 
-        Nothing but films is in hand: the others go back behind what waits.
+        Between its segments clips are captioned. Other films go back, for workers that are idle.
         """
-        others = self.hand.take_films()
-        self._taken += others
-        for other in others:
-            other.stopped = other.stopped or "gave way"
-            self._ends.settle_if_stopped(other)
-            self.hand.drop(other)
+        self._return_films()
         read = partial(self._read_film, film)
         while read_until_it_works(attempt, read, self._ends) and not self._ends.settle_if_stopped(attempt):
             answers = self._ask([attempt])
@@ -242,8 +237,24 @@ class JobRunner:
         if film.gives_way:
             attempt.stopped = attempt.stopped or "gave way"
 
-    def _is_waited_for(self) -> bool:
+    def _serve_clips(self, attempt: Attempt) -> bool:
+        """Captions what is ready beside a film, in none of its time; returns whether anything waits."""
+        attempt.clock.pause()
+        self._return_films()
+        while not attempt.stopped and (taken := self.hand.take_ready(self.settings.batch_jobs)):
+            self._taken = [*self._taken, *taken]
+            if batch := self._runnable(taken):
+                self._caption(batch)
+        self.engine.start()  # a clip may have ended it
+        attempt.clock.resume()
         return waiting(self.jobs.server, self.jobs.keys) > 0
+
+    def _return_films(self) -> None:
+        """Puts films that wait in hand behind what waits in the queue."""
+        for other in self.hand.take_films():
+            other.stopped = other.stopped or "gave way"
+            self._ends.settle_if_stopped(other)
+            self.hand.drop(other)
 
     def _let_go(self, attempt: Attempt) -> None:
         """Ends the beats of a job that is out of hand, and tells of its turn."""

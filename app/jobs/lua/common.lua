@@ -243,7 +243,7 @@ end
 
 -- What waits in a stream is taken by turns (lua/take.lua), a lane after the other: `<stream>:lanes` has the lanes by
 -- the number of the turn that each had last, `<stream>:lane:<lane>` the entries of one by their age. An owner has a
--- lane, and another for what has to be fetched first: '<owner>+url'.
+-- lane, and others for what has to be fetched first, '<owner>+url', and for films that gave way, '<owner>+film'.
 local WAKE = string.gsub(CLOCK, 'clock$', 'wake')
 local WAKES = 8  -- tokens that are kept: who was woken for nothing costs little
 
@@ -278,11 +278,12 @@ local function lane_named(fields)
   end
 end
 
--- Puts a job at the end of its owner's lane and wakes a worker that waits; returns the new entry.
-local function enqueue(stream, record, id)
+-- Puts a job at the end of a lane of its owner and wakes a worker that waits; returns the new entry. kind: what the
+-- lane's name ends with, nil to go by the record.
+local function enqueue(stream, record, id, kind)
   local told = decoded(redis.call('HGET', record, 'submission'))
   local owner = type(told.owner) == 'string' and told.owner or ''
-  local lane = type(told.source_url) == 'string' and owner .. '+url' or owner
+  local lane = owner .. (kind or type(told.source_url) == 'string' and '+url' or '')
   local entry = redis.call('XADD', stream, '*', 'job', id, 'lane', lane)
   add_to_lane(stream, lane, entry)
   wake_one()

@@ -8,7 +8,7 @@
 --       10 what was measured, JSON, or '' (common.lua, count_end)
 --       11 sha256 of the file whose features are kept from then on, or ''
 -- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted;
---                behind does the same, at the end of its owner's lane and not ahead of the backlog. Where
+--                behind does the same with a film, at the end of its lane and not ahead of the backlog. Where
 --                cancellation was asked for, both ends become canceled, and the holder hears that it has lost it.
 -- Without:       canceled ends a queued job and asks a running one to stop; expired forgets a result.
 -- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
@@ -149,7 +149,7 @@ if target == 'queued' or target == 'behind' then
     wake_one()
   end
   if #redis.call('XRANGE', stream, entry, entry) == 0 then  -- or the stream was emptied
-    redis.call('HSET', record, 'entry', enqueue(stream, record, id))
+    redis.call('HSET', record, 'entry', enqueue(stream, record, id, target == 'behind' and '+film' or nil))
   end
   index_job(record, id)
   redis.call('HDEL', CLOCK, 'looked')  -- it is looked for at once

@@ -6,7 +6,7 @@
 --       6 what a job's key begins with   7 how often abandoned jobs are looked for by all workers together, ms
 --       8 2 to look for them now, 1 where no worker has for so long, 0 not to
 --       9 1 where the worker is at work, and takes jobs to be read ahead
---       10 lanes that nothing is taken of, JSON   11 1 where nothing is taken that has to be fetched first
+--       10 lanes that nothing is taken of, JSON   11 endings of other such lanes, JSON
 -- Returns {{stream's number, entry, 1 where another had it, {field, value, …}}, …}
 
 local group, me, most, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -184,7 +184,12 @@ for _, lane in ipairs(decoded(ARGV[10])) do
 end
 
 local function is_passed_over(lane)
-  return passed_over[lane] or ARGV[11] == '1' and string.sub(lane, -4) == '+url'
+  for _, ending in ipairs(decoded(ARGV[11])) do
+    if string.sub(lane, -#ending) == ending then
+      return true
+    end
+  end
+  return passed_over[lane]
 end
 
 local function is_in_hand(stream, entry)

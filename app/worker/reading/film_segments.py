@@ -48,28 +48,27 @@ from extractors.shots.segment import SegmentOptions
 from extractors.windows import Sampling
 
 PROBE = DecodeRequest(Sampling(count=1))  #: what the file is like
-SHORTEST_TURN = 3.0  #: seconds that a film has at least, since opening it again costs some
-LOOK_SECONDS = 1.0  #: between two looks after that whether others wait
+SHORTEST_TURN = 30.0  #: seconds that a film has at least while others wait: opening it again costs some
 FORMAT = 2  #: of what is kept; segments that another version has kept are captioned anew
 
 
 @dataclass(eq=False)
 class FilmSegments:
-    """Captions films with a worker's own decoder and engine."""
+    """Captions films with the worker's engine, and decoders of their own: clips are read meanwhile."""
 
     blobs: Blobs
-    decoder: Decoder  #: reads the film
     engine: EngineProcess  #: captions; it has been started
     watch: Watchdog  #: keeps the lease and ends what is stopped
     settings: Settings
     limits: Limits  #: of decoding
-    is_waited_for: Callable[[], bool]  #: returns whether other jobs wait for this worker
+    #: Captions the clips that are ready between two segments, and returns whether anything waits.
+    between: Callable[[Attempt], bool]
 
     def caption(self, attempt: Attempt, film: Film, path: Path) -> None:
         """Captions what is left of the film, and sets ``film.clip`` to what sums it up.
 
-        Returns early where the watch has stopped the attempt, and with ``film.gives_way`` where others wait
-        and it has finished a segment.
+        Returns early where the watch has stopped the attempt, and with ``film.gives_way`` where others
+        wait and it has had its turn.
 
         Args:
             attempt: at a job whose options say how its film is cut.
@@ -82,30 +81,30 @@ class FilmSegments:
             EngineDied, EngineRaised: as ``EngineProcess.run``.
         """
         watched = _WatchedEngine(self.engine, attempt)
-        second = Decoder(self.settings.decoder)
+        first, second = Decoder(self.settings.decoder), Decoder(self.settings.decoder)
 
         def kill() -> None:
-            self.decoder.kill()
+            first.kill()
             second.kill()
             watched.kill()
 
-        with closing(second), self.watch.guard([attempt], kill, self.settings.cancel_grace):
+        with closing(first), closing(second), self.watch.guard([attempt], kill, self.settings.cancel_grace):
             began = time.monotonic()
-            video = self._probe(attempt, film, path)
+            video = self._probe(attempt, film, path, first)
             self._check(video, film.options)
             folder = self._folder(attempt, film.options)
-            self._caption_rest(attempt, film, path, folder, (watched, second), video.duration, began)
+            self._caption_rest(attempt, film, path, folder, (watched, first, second), video.duration, began)
             if attempt.stopped is None and not film.gives_way:
                 film.share = 1.0
                 attempt.set_stage("decode")
-                self._sum_up(film, path, folder)
+                self._sum_up(film, path, folder, first)
         decode = time.monotonic() - began - watched.seconds
         spent = Timings(decode=round(decode, 4), extract=watched.extract, caption=watched.caption)
         film.facts = film.facts.model_copy(update={"timings": spent})
 
-    def _probe(self, attempt: Attempt, film: Film, path: Path) -> Video:
+    def _probe(self, attempt: Attempt, film: Film, path: Path, decoder: Decoder) -> Video:
         began = time.monotonic()
-        probed = self.decoder.decode(path, PROBE, attempt.limits_within(self.limits))
+        probed = decoder.decode(path, PROBE, attempt.limits_within(self.limits))
         film.facts = media_answer(probed, time.monotonic() - began).model_copy(update={"sampled": None})
         return probed.video
 
@@ -133,18 +132,18 @@ class FilmSegments:
         film: Film,
         path: Path,
         folder: SegmentFolder,
-        children: tuple[_WatchedEngine, Decoder],
+        children: tuple[_WatchedEngine, Decoder, Decoder],
         duration: float,
         began: float,
     ) -> None:
-        watched, second = children
-        may_stay_until: float | None = None
+        watched, first, second = children
+        stays_until: float | None = None
         captions = caption_segments(
             path,
             watched,
             film.options,
             SegmentOptions.parse(film.options.segments or "none"),
-            self.decoder,
+            first,
             start_after=folder.last_end,
             limits=attempt.limits_within(self.limits),
             batch=self.settings.batch_jobs,
@@ -160,27 +159,25 @@ class FilmSegments:
                 self.watch.beat(attempt)  # a worker that dies before the next beat has gained it all the same
             self._check_count(len(folder.segments) + 1)  # with the one that may still grow
             now = time.monotonic()
-            if may_stay_until is None:  # a turn is to be worth what opening the film has cost
-                may_stay_until = began + max(SHORTEST_TURN, 2.0 * (now - began))
-            if now > may_stay_until:
-                film.gives_way = self.is_waited_for()
-                may_stay_until = now + LOOK_SECONDS
+            if stays_until is None:  # a turn is to be worth what opening the film has cost
+                stays_until = began + max(SHORTEST_TURN, 2.0 * (now - began))
+            film.gives_way = self.between(attempt) and now > stays_until
             if attempt.stopped is not None or film.gives_way:
                 captions.close()
                 return
         folder.close()
         attempt.kept = folder.kept
 
-    def _sum_up(self, film: Film, path: Path, folder: SegmentFolder) -> None:
+    def _sum_up(self, film: Film, path: Path, folder: SegmentFolder, decoder: Decoder) -> None:
         """Reads what the film's own caption is written of: of one segment the film as it is."""
         assert self.engine.info is not None
         request = self.engine.info.request_for(film.options.choice)
         segments = [SegmentDocument.model_validate(each) for each in folder.segments]
         if len(segments) == 1:
-            decoded = self.decoder.decode(path, request, self.limits)
+            decoded = decoder.decode(path, request, self.limits)
             film.facts, footage, film.summary = media_answer(decoded, 0.0), decoded.footage, None
         else:
-            film.summary = read_summary_clip(path, segments, request, self.decoder, self.limits)
+            film.summary = read_summary_clip(path, segments, request, decoder, self.limits)
             footage = film.summary.footage
             shown = [round(seconds, 4) for seconds in film.summary.shown]
             film.facts = film.facts.model_copy(update={"sampled": shown})

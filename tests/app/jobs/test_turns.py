@@ -83,6 +83,9 @@ def test_what_has_to_be_fetched_is_left_out_where_that_is_asked_for(jobs: Jobs, 
     assert taken(queue, 4, Passed(all_fetches=True)) == file
     assert taken(queue, 4, Passed(owners=["ada"])) == other
     assert taken(queue, 4, Passed(owners=["ada"])) == []
+    more = submit(jobs, "ada", 1)
+    assert taken(queue, 4, Passed(owners=["ada"], are_whole=True)) == []
+    assert taken(queue, 1, Passed(owners=["ada"])) == more
     assert taken(queue, 4) == slow
 
 
@@ -124,6 +127,7 @@ def test_a_film_that_gives_way_waits_behind_the_others_with_all_its_attempts(
     assert jobs.give_way(attempt)
     assert not jobs.succeed(attempt, {"caption": "late"})
     assert taken(queue, 1) == [clip]
+    assert taken(queue, 1, Passed(all_films=True)) == []
     assert taken(queue, 1) == [film]
     again = claim(jobs, film)
     assert again.job.attempt == 1

@@ -347,7 +347,7 @@ def test_clips_do_not_wait_for_films_and_films_wait_for_any_worker(
     assert [(job.state, job.attempt) for job in done] == [("succeeded", 1)] * 2
 
 
-def test_a_film_gives_way_to_a_clip_between_its_segments(crew: Service, film: Path, video: Path) -> None:
+def test_clips_go_between_a_film_s_segments(crew: Service, film: Path, video: Path) -> None:
     crew.start_worker()
     long = crew.submit(film, "sleep-0.5", segments="1")
     crew.wait(long, lambda job: job.progress > 0.05)

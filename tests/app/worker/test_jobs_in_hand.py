@@ -118,6 +118,17 @@ def test_a_film_waits_until_nothing_else_is_in_hand(hand: JobsInHand, ended: lis
     assert ended == [reading]
 
 
+def test_a_film_waits_for_no_endless_row_of_clips(hand: JobsInHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.worker.jobs_in_hand.FILM_SECONDS", 0.05)
+    film = attempt("film")
+    hand.put(film, "film")
+    clips = put(hand, *"ab")
+    time.sleep(0.1)
+    assert hand.take_batch(4, PATIENCE) == [film]
+    assert hand.take_ready(4) == clips  # between its segments
+    assert hand.take_ready(4) == []
+
+
 def test_an_error_of_a_thread_is_the_engine_thread_s(hand: JobsInHand) -> None:
     hand.fail(OSError("disk"))
     with pytest.raises(OSError, match="disk"):
