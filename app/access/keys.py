@@ -143,7 +143,7 @@ class KeyStore:
             self._server.set(session, key.id, ex=seconds)
             self._server.lpush(opened, session)
             self._server.expire(opened, SESSION_SECONDS)
-            while int(self._server.llen(opened)) > MOST_SESSIONS:  # type: ignore[arg-type]
+            while int(self._server.llen(opened)) > MOST_SESSIONS:
                 self._server.delete(str(self._server.rpop(opened)))
         return secret, seconds
 

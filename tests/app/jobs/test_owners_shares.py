@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from app.access.keys import MOST_SESSIONS, KeyStore, make_key
-from app.jobs.job import Keys, Priority, Submission
+from app.jobs.job import Keys, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.keeping.kept_uploads import in_order_of_leaving
 from app.jobs.options import CaptionOptions
@@ -19,13 +19,11 @@ from tests.app.live_api import LiveApi, assert_problem, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
 
 
-def submit(
-    jobs: Jobs, owner: str | None, count: int = 1, priority: Priority = "normal", **told: object
-) -> list[str]:
+def submit(jobs: Jobs, owner: str | None, count: int = 1, told: dict[str, object] | None = None) -> list[str]:
     ids = [uuid.uuid4().hex for _ in range(count)]
-    submission = Submission.model_validate({"owner": owner, **told})
+    submission = Submission.model_validate({"owner": owner, **(told or {})})
     for job_id in ids:
-        jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}", priority=priority, submission=submission)
+        jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}", submission=submission)
     return ids
 
 
@@ -46,10 +44,13 @@ def test_the_oldest_records_of_an_owner_go_where_there_are_too_many(server: redi
 
 def test_an_expired_record_is_small(jobs: Jobs, server: redis.Redis, keys: Keys) -> None:
     """One with a webhook keeps what its message may still be written of."""
-    large = {"metadata": {"note": "x" * 4000}, "source_url": "https://a.example/" + "y" * 1900}
+    large: dict[str, object] = {
+        "metadata": {"note": "x" * 4000},
+        "source_url": "https://a.example/" + "y" * 1900,
+    }
     plain, hooked = (
-        submit(jobs, "ada", **large)[0],
-        submit(jobs, "ada", webhook="https://b.example/", **large)[0],
+        submit(jobs, "ada", told=large)[0],
+        submit(jobs, "ada", told={**large, "webhook": "https://b.example/"})[0],
     )
     for job_id in (plain, hooked):
         jobs.cancel(job_id)

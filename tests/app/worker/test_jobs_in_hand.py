@@ -60,7 +60,7 @@ def test_each_owner_has_its_turn(hand: JobsInHand) -> None:
     ada, bob = [attempt(name, owner="ada") for name in "abc"], attempt("d", owner="bob")
     for place in ("read", "caption"):
         for run in (*ada, bob):
-            hand.put(run, place)  # type: ignore[arg-type]
+            hand.put(run, place)
     assert [hand.take("read") for _ in range(4)] == [ada[0], bob, ada[1], ada[2]]
     assert [hand.take_batch(2, PATIENCE) for _ in range(2)] == [[ada[0], bob], ada[1:]]
 

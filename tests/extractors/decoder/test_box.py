@@ -105,7 +105,7 @@ def test_a_kernel_without_a_layer_has_the_others(monkeypatch: pytest.MonkeyPatch
         return 0
 
     monkeypatch.setattr(box, "_call", call)
-    monkeypatch.setattr(box.resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr("resource.setrlimit", lambda *_: None)
     assert box.enter_box() == ["landlock"]
-    monkeypatch.setattr(box.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
     assert box.enter_box() == ["landlock", "seccomp"]
