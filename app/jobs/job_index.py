@@ -136,13 +136,13 @@ class JobIndex:
             owners |= {job_id: owner or "" for job_id, owner in zip(some, values, strict=True)}
         return owners
 
-    def oldest_beyond(self, owner: str | None, most: int) -> list[str]:
-        """Lists an owner's oldest jobs, where there are more than ``most``: so many, and SPARE more."""
+    def oldest_beyond(self, owner: str | None, most: int) -> tuple[int, list[str]]:
+        """Counts an owner's jobs beyond ``most``, and lists the oldest: so many, and SPARE more."""
         name = self._keys.index if owner is None else f"{self._keys.index}:owner:{owner}"
         with unavailable_if_away():
             excess = int(self._server.zcard(name)) - most
             ids: Any = self._server.zrange(name, 0, excess + SPARE - 1) if excess > 0 else []
-        return list(ids)
+        return excess, list(ids)
 
     def mend(self) -> None:
         """Takes out what has vanished in its time; looks through a bounded part of the index and through the

@@ -23,7 +23,7 @@ from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
 from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
-from app.jobs.job_index import SPARE, JobIndex
+from app.jobs.job_index import JobIndex
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
@@ -199,8 +199,7 @@ class Jobs:
         job_id: one of the new jobs.
         """
         owner = self.index.owners([job_id])[job_id] or None
-        oldest = self.index.oldest_beyond(owner, self.max_kept)
-        excess = len(oldest) - SPARE
+        excess, oldest = self.index.oldest_beyond(owner, self.max_kept)
         for old in oldest:
             job = self.get(old) if excess > 0 else None
             if job is None or not job.is_over:

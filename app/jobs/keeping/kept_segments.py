@@ -115,9 +115,10 @@ class SegmentFolder:
             self._write_part(part)
         if farthest.open is not None:
             self.hold(**farthest.open)
-        for token in tokens:  # a film that gives way has an attempt every few seconds
-            if int(token) < int(self.folder.rpartition("/")[2]):
-                self.blobs.remove(f"{job_folder}/{token}")
+        for token in tokens:  # the last attempt's is on the record until the next beat
+            place = f"{job_folder}/{token}"
+            if int(token) < int(self.folder.rpartition("/")[2]) and place != farthest.folder:
+                self.blobs.remove(place)
 
     def _left_in(self, folder: str) -> SegmentFolder:
         """Reads what another attempt has left, nothing where it stood on another basis."""
