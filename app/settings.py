@@ -168,7 +168,11 @@ class Settings(BaseSettings):
         0.5, gt=0, description="How often a worker renews its lease and asks for cancellation."
     )
     job_seconds: float = Field(900.0, gt=0, description="Longest run of a job; then it has failed.")
-    cancel_grace: float = Field(1.0, ge=0, description="Seconds until a canceled job's engine is killed.")
+    cancel_grace: float = Field(
+        5.0,
+        ge=0,
+        description="Seconds until an engine is killed that does not leave a canceled job.",
+    )
     drain_seconds: float = Field(
         5.0, ge=0, description="Time for finishing jobs before a stopped worker hands them back."
     )

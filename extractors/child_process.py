@@ -89,6 +89,10 @@ class ChildProcess:
         """Asks it to end, and does not wait."""
         self._process.terminate()
 
+    def interrupt(self) -> None:
+        """Asks it to leave what it does and go on; only for a child that takes SIGUSR1, which ends others."""
+        self._process.send_signal(signal.SIGUSR1)
+
     def kill(self) -> None:
         """Ends it at once, whatever it does, and does not wait."""
         self._process.kill()

@@ -122,7 +122,7 @@ CATALOG: Mapping[str, tuple[str, ...]] = {
 #: The same of extractors that are made of others' streams: "roi:<map>@<boxes>", "labels:<name>+<name>".
 DERIVED: Mapping[str, tuple[str, ...]] = {"roi_align": ("roi",), "labels": ("labels",)}
 #: Modules whose names may continue after a colon: "bottom_up:16" for so many boxes, "vggish:pca_rounded".
-WITH_SUFFIX = ("detectors", "torchvision_detectors", "coco_ssd", "vggish", *DERIVED)
+WITH_SUFFIX = ("tuned_pair", "detectors", "torchvision_detectors", "coco_ssd", "vggish", *DERIVED)
 
 
 #: Extractors of more than one file of weights, or of another one's.
@@ -148,12 +148,15 @@ def find_module(name: str) -> str:
     raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(list_extractors())}")
 
 
+def list_needed_streams(name: str) -> tuple[str, ...]:
+    """Lists the streams of others that an extractor takes. Raises UnknownExtractor."""
+    streams: tuple[str, ...] = getattr(create(name), "needs_streams", ()) if is_derived(name) else ()
+    return streams
+
+
 def list_inputs(name: str) -> tuple[str, ...]:
     """Lists the extractors whose streams one takes. Raises UnknownExtractor."""
-    if not is_derived(name):
-        return ()
-    streams: tuple[str, ...] = getattr(create(name), "needs_streams", ())
-    return tuple(find_maker(stream) for stream in streams)
+    return tuple(find_maker(stream) for stream in list_needed_streams(name))
 
 
 def is_derived(name: str) -> bool:

@@ -50,3 +50,8 @@ def git_blob_of(file: Path) -> str:
 def digest_of(digests: Iterable[str]) -> str:
     """Returns one sha256 for several files: of their sha256, one a line."""
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def write_path(path: Path | str) -> str:
+    r"""Writes a path as text that any format can hold: bytes that are no UTF-8 as ``\xe9``."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

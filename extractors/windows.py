@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Frames of a video that are looked at unless more are asked for: what the demo captioner was chosen with.
+#: Frames of a video that networks of pictures look at unless others are asked for: the demo's captioners were
+#: trained and chosen with as many (docs/results/clips.md).
 FRAMES = 8
 # Times are sums of container ticks: a frame due at the asked instant must not be missed by rounding.
 TICK = 1e-6

@@ -18,6 +18,7 @@ STUDIES = {
         "evidence.command",
         "Measure evidence beside attention: moments, places, what words lose, and cost.",
     ),
+    "extend": ("checkpoints.extend_inputs", "Extend a checkpoint by the inputs of one that went on from it."),
     "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
     "labelled": ("labelled.fit", "Fit the captioner that knows labels, and give it its sentences."),
 }

@@ -178,6 +178,17 @@ class WordMaps(Part):
     )
     spatial: Annotated[GridAttention | BoxAttention, Field(discriminator="kind")] | None = None
 
+    def find_drawn_moment(self, word: int) -> int | None:
+        """Finds the heaviest of a word's moments that have places, or of all where none has; None of none."""
+        weights = self.temporal[word]
+        if not weights:
+            return None
+        places = None if self.spatial is None else self.spatial.weights[word]
+        moments = range(len(weights))
+        return max(
+            [k for k in moments if places and places[k] is not None] or moments, key=weights.__getitem__
+        )
+
 
 class Evidence(WordMaps):
     """Tells which moment and place each content word needs: function words have none.
@@ -251,16 +262,19 @@ class AttentionDocument(WordMaps):
     def list_chosen(self, word: int) -> list[ChosenMoment]:
         """Lists the moments that were chosen for a word, each once, rising.
 
-        Beside evidence those alone in which something was read, others being of the attention; and none that
-        differs from the moment that the word needs.
+        Beside evidence those alone in which something was read, others being of the attention; and of a word
+        that needs another moment those alone that have a box, where it needs them more than evenly.
         """
         parts = (part for part in self.extras if isinstance(part, MomentsExplanation) and part.words)
         chosen = {each.moment: each for part in parts for each in (part.words or [])[word]}
-        needed = self.evidence and self.evidence.moments[word]
+        if self.evidence is None:
+            return [chosen[k] for k in sorted(chosen)]
+        needed, weights = self.evidence.moments[word], self.evidence.temporal[word] or []
         return [
             chosen[k]
             for k in sorted(chosen)
-            if self.evidence is None or (chosen[k].text and needed in (None, k))
+            if chosen[k].text
+            and (needed in (None, k) or (chosen[k].box is not None and weights[k] * len(weights) > 1))
         ]
 
     def clip_parts(self) -> list[Weights]:

@@ -152,6 +152,11 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         """Whether a map of cells has to be whole, as for a convolution; else any cells of it may be read."""
         return False
 
+    @property
+    def word_scorer(self) -> AnyCaptioner:
+        """What computes the probabilities of its words: itself, or a captioner inside that reads less."""
+        return self
+
     def encode(self, features: Sequence[Features]) -> MemoryT_co:
         """Encodes features of B videos, padded together by masks.
 

@@ -53,25 +53,39 @@ def teacher_force(
 def score_chosen_words(captioner: AnyCaptioner, memory: Memory, targets: Tensor, chosen: Tensor) -> Tensor:
     """Computes how likely a captioner finds some words of given captions, without scoring the others.
 
+    A step is taken of the captions up to the last one that has a word in question there or later: it costs
+    least where captions whose last such word comes late stand before the others.
+
     Args:
         captioner: Predicts the words, and is given the true ones.
         memory: B videos, as that captioner encoded them.
-        targets: (R, L) word ids, the captions of a video side by side.
-        chosen: bool (R, L), the words in question.
+        targets: (B, L) word ids, a caption a video.
+        chosen: bool (B, L), the words in question.
 
     Returns:
-        (R, L) natural logarithms, 0 where ``chosen`` is False.
+        (B, L) natural logarithms, 0 where ``chosen`` is False.
     """
-    rows = targets.shape[0] // memory.size
-    state, first = captioner.start(memory, rows), captioner.first_word(memory, rows)
+    state, first = captioner.start(memory, 1), captioner.first_word(memory, 1)
+    words = captioner.embed_words(torch.cat([first.unsqueeze(1), targets], 1)[:, :-1])
     outputs = []
-    for embedded in captioner.embed_words(torch.cat([first.unsqueeze(1), targets], 1)[:, :-1]).unbind(1):
-        output, state, _ = captioner.advance(state, embedded, memory)
-        outputs.append(output)
-    log_probs = captioner.score_words(torch.stack(outputs, 1)[chosen])
-    scores = log_probs.new_zeros(targets.shape)
-    scores[chosen] = log_probs.gather(1, targets[chosen].unsqueeze(1)).squeeze(1)
+    for step, count in enumerate(_count_needed(chosen)):
+        if count < memory.size:
+            state, memory = state.select(slice(count)), memory.select(slice(count))
+        output, state, _ = captioner.advance(state, words[:count, step], memory)
+        outputs.append(output[chosen[:count, step]])
+    scores = torch.zeros(targets.shape, device=targets.device)
+    if outputs:
+        log_probs = captioner.score_words(torch.cat(outputs))
+        scores.T[chosen.T] = log_probs.gather(1, targets.T[chosen.T].unsqueeze(1)).squeeze(1)
     return scores
+
+
+def _count_needed(chosen: Tensor) -> list[int]:
+    """Counts for each step up to the last word in question the captions that it is taken of."""
+    later = chosen.flip(1).cummax(1).values.flip(1)
+    places = torch.arange(1, len(chosen) + 1, device=chosen.device).unsqueeze(1)
+    counts: list[int] = (later * places).amax(0).tolist()
+    return [count for count in counts if count]
 
 
 @torch.no_grad()

@@ -13,9 +13,9 @@ from typing import Any, Self
 from torch import Tensor
 
 
-def _select(value: Any, index: Tensor) -> Any:
+def _select(value: Any, index: Tensor | slice) -> Any:
     if isinstance(value, Tensor):
-        return value.index_select(0, index)
+        return value[index] if isinstance(index, slice) else value.index_select(0, index)
     if isinstance(value, TensorRows):
         return value.select(index)
     if isinstance(value, tuple):
@@ -28,8 +28,8 @@ def _select(value: Any, index: Tensor) -> Any:
 class TensorRows:
     """Selects rows of a dataclass whose tensors all have the rows (or the videos) as first axis."""
 
-    def select(self, index: Tensor) -> Self:
-        """Takes the rows at ``index`` (R',), in that order, repeats allowed."""
+    def select(self, index: Tensor | slice) -> Self:
+        """Takes the rows at ``index`` (R',), in that order, repeats allowed; those of a slice uncopied."""
         values = {f.name: _select(getattr(self, f.name), index) for f in fields(self)}  # type: ignore[arg-type]
         return type(self)(**values)
 

@@ -16,13 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from extractors.errors import ReelwordError
-from extractors.extractor import is_derived, list_inputs
+from extractors.extractor import find_maker, is_derived, list_needed_streams
 from extractors.windows import WindowOptions
 
 Regions = Literal["none", "grid", "boxes", "steps"]
 #: What a stream tells of: single frames, neighbouring frames, sound, or the names of what is recognised.
 StreamKind = Literal["picture", "motion", "sound", "label"]
 OWN = WindowOptions()
+#: Extractor → the one that makes its streams and further ones in the same pass.
+MADE_BESIDE = {"tuned_pair": "tuned_pair:classes"}
 #: What cards name in the place of a set whose features were made elsewhere (training/saved_features/).
 SAVED = "saved"
 
@@ -87,14 +89,20 @@ class StreamSet:
 
     @property
     def extractors(self) -> Mapping[str, WindowOptions]:
-        """Says for each extractor how it cuts videos; those that take others' streams come last."""
+        """Says for each extractor how it cuts videos; those that take others' streams come last.
+
+        One whose streams another makes beside its own is left out.
+        """
         ordered = sorted(self.inputs, key=lambda each: is_derived(each.extractor))
-        return {each.extractor: each.windows for each in ordered}
+        windows = {each.extractor: each.windows for each in ordered}
+        return {name: each for name, each in windows.items() if MADE_BESIDE.get(name) not in windows}
 
     def select(self, streams: Collection[str]) -> StreamSet:
         """Takes the part of the set that makes these streams. Raises UnknownStream for any other."""
         makers = {each.extractor for each in self.only(streams).inputs}
-        makers |= {of for each in makers for of in list_inputs(each)}
+        listed = {each.stream: each.extractor for each in self.inputs}
+        needed = {stream for each in makers for stream in list_needed_streams(each)}
+        makers |= {listed.get(stream) or find_maker(stream) for stream in needed}
         inputs = tuple(each for each in self.inputs if each.extractor in makers)
         return replace(self, inputs=inputs)
 
@@ -140,6 +148,7 @@ DEMO_TUNED = StreamSet(
 #: A detector looks at a window's last frame: at every second one of the eight that are spread.
 EVERY_SECOND = WindowOptions(stack_size=2, step_size=2, extraction_total=8)
 SSD, BRIEF, LITE2 = "coco_ssd:10", "i3d_brief", "efficientnet-lite2"
+PAIR = "tuned_pair:classes"
 DEMO_MOTION = StreamSet(
     "demo-motion",
     "any",
@@ -151,7 +160,7 @@ DEMO_MOTION = StreamSet(
         StreamInput(
             f"roi:tuned_pair@{SSD}", f"roi:tuned_pair@{SSD}", 1280, count=10, regions="boxes", use="objects"
         ),
-        StreamInput("efficientnet-lite2_logits", LITE2, 1000, kind="label", use="kinds of things"),
+        StreamInput("efficientnet-lite2_logits", PAIR, 1000, kind="label", use="kinds of things"),
         StreamInput("labels", f"labels:{BRIEF}+{LITE2}+{SSD}", 3, count=15, regions="boxes", kind="label"),
     ),
     "ours: picture, motion, objects, and the names of what all of them recognise",

@@ -39,6 +39,7 @@ SIGNALS = {
     "EngineDied",
     "EngineRaised",
     "EntryDamaged",
+    "Interrupted",
     "JumpMissed",
     "KeyTaken",
     "_Interrupted",

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from app import __version__
+from tests.app.serve.test_supervisor import caption, served
 from tests.media import write_video
 
 pytestmark = pytest.mark.slow
@@ -35,12 +36,13 @@ class Installed:
         return next(self.environment.glob("lib/python3.*/site-packages"))
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        kept = {"REELWORD_CACHE": os.environ["REELWORD_CACHE"]}  # converted networks
         plain = {
             name: value for name, value in os.environ.items() if not name.startswith(("REELWORD", "PYTHON"))
         }
         return subprocess.run(
             [self.environment / "bin/reelword", *words],
-            cwd=self.folder, env=plain, capture_output=True, text=True,
+            cwd=self.folder, env=plain | kept, capture_output=True, text=True,
         )  # fmt: skip
 
 
@@ -70,6 +72,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     command = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "install", "--quiet"]
     subprocess.run([*command, "--no-deps", str(wheel)], check=True)
     installed = Installed(environment, tmp_path_factory.mktemp("elsewhere"))
+    write_video(installed.folder / "clip.mp4")
     (installed.site_packages / "needs.pth").write_text(sysconfig.get_path("purelib"))
     return installed
 
@@ -108,10 +111,17 @@ def test_it_says_its_version(installed: Installed) -> None:
 def test_it_captions_a_clip_in_the_folder_where_it_is_called(installed: Installed) -> None:
     (installed.folder / "app").mkdir()  # of somebody else: the folder's own names are no part of it
     (installed.folder / "app/__init__.py").write_text("raise SystemExit('not this one')")
-    write_video(installed.folder / "clip.mp4")
     run = installed.run("caption", "clip.mp4", "--json")
     assert run.returncode == 0, run.stderr
     answer = json.loads(run.stdout)
     assert answer["state"] == "succeeded"
     assert answer["model"]["captioner"] == "labelled_stats"
     assert answer["caption"]
+
+
+def test_it_serves_from_any_folder(installed: Installed) -> None:
+    command = [installed.environment / "bin/reelword"]
+    with served(installed.folder, installed.folder / "served", command) as running:
+        job = caption(running.address, installed.folder / "clip.mp4")
+        assert job["state"] == "succeeded", job["error"]
+        assert running.stop() == 0

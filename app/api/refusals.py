@@ -63,7 +63,7 @@ class UploadTooLarge(RequestError, code="upload_too_large", status=413):
 
 class UploadStalled(RequestError, code="upload_stalled", status=408):
     title = "The upload stood still for too long"
-    hint = "Send the video again over a connection that holds."
+    hint = "Send the request again over a connection that holds."
 
 
 class VideoMissing(RequestError, code="video_missing", status=422):
@@ -307,6 +307,13 @@ class WebhooksOff(RequestError, code="webhooks_off", status=422):
     title = "This server sends no webhooks"
     hint = "Send the video without webhook and follow the job, or ask the operator to switch webhooks on."
     operator_hint = "Set REELWORD_WEBHOOK_SECRETS."
+
+
+class SearchUnanswered(RequestError, code="search_unanswered", status=503):
+    title = "No worker has answered the search"
+    hint = "Search again in a moment: workers answer between the videos that they caption."
+    operator_hint = "Look whether a worker runs (reelword workers)."
+    retry_after = 5
 
 
 class StorageFull(RequestError, code="storage_full", status=507):

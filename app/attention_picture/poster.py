@@ -54,8 +54,7 @@ def _light(
     attention: AttentionDocument, word: int, frames: Sequence[Image.Image], times: Sequence[float]
 ) -> Image.Image:
     """Draws the frame of a word's heaviest moment with the word's places over it."""
-    weights = attention.temporal[word]
-    moment = max(range(len(weights)), key=weights.__getitem__) if weights else 0
+    moment = attention.find_drawn_moment(word) or 0
     frame = frames[find_frame(attention, moment, times)].convert("RGB")
     large = ImageOps.contain(frame, SIZE, Image.Resampling.LANCZOS)
     return overlay_attention(attention, attention.find_places(word, moment), moment, large)

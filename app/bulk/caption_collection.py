@@ -138,7 +138,7 @@ def _pipeline(
     engines = fleet.engines or max(1, gpus)
     decoders = fleet.decoders or max(1, cpus - engines)
     blocks = max(1, math.ceil(len(videos) / VIDEOS_A_PART))
-    rows = ray.data.from_items([{"file": video} for video in videos], override_num_blocks=blocks)
+    rows = ray.data.from_items([{"path": os.fsencode(video)} for video in videos], override_num_blocks=blocks)
     decoded = rows.flat_map(
         DecodeVideo,
         fn_constructor_args=(settings, info.request_for(options.choice), run, done),

@@ -7,6 +7,7 @@ by Ray, with the same videos: EngineAttempts remembers which had been begun, and
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from collections import Counter
@@ -29,10 +30,8 @@ from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, ignore_progre
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
-from extractors.files import sha256_of
+from extractors.files import sha256_of, write_path
 from extractors.media.request import DecodeRequest, Limits
-
-ATTEMPTS = 3  #: of a video of which the engine dies, as a job has
 
 Row = dict[str, Any]
 Batch = dict[str, NDArray[np.object_]]
@@ -66,7 +65,8 @@ class DecodeVideo:
 
     def __call__(self, row: Row) -> list[Row]:
         """Returns the row with its frames, or none where it is done."""
-        file = str(row["file"])
+        path = os.fsdecode(row["path"])
+        file = write_path(path)
         decoded_row = {
             "file": file,
             "sha256": "",
@@ -76,12 +76,12 @@ class DecodeVideo:
             "failure": b"",
         }
         try:
-            with local_copy(file, self._fetch_limits) as path:
-                decoded_row["sha256"] = sha256_of(path)
+            with local_copy(path, self._fetch_limits) as copy:
+                decoded_row["sha256"] = sha256_of(copy)
                 if self._done.has(file, str(decoded_row["sha256"])):
                     return []
                 began = time.perf_counter()
-                decoded = self._decoder.decode(path, self._request, self._limits)
+                decoded = self._decoder.decode(copy, self._request, self._limits)
         except (OSError, pa.ArrowException) as error:
             decoded_row["failure"] = pickle.dumps(UploadMissing(f"The file cannot be read: {error}."))
         except ReelwordError as error:
@@ -121,11 +121,13 @@ class AttemptLog(Protocol):
 class CaptionVideos:
     """Captions several videos a call with one engine, which is loaded once.
 
-    settings: of the engine. options: who writes has been chosen in them. attempts: of all engines.
+    settings: of the engine; how often a video is tried of which it dies, as a job is. options: who writes has
+    been chosen in them. attempts: of all engines.
     """
 
     def __init__(self, settings: Settings, options: CaptionOptions, attempts: AttemptLog) -> None:
         self._engine, self._options, self._attempts = load_engine(settings), options, attempts
+        self._most = settings.attempts
 
     def __call__(self, batch: Batch) -> pa.Table:
         """Returns a row of SCHEMA for each video."""
@@ -147,8 +149,8 @@ class CaptionVideos:
         return [self._caption_alone(*each) for each in zip(rows, names, counts, strict=True)]
 
     def _caption_alone(self, row: Row, name: str, count: int) -> Found:
-        if count >= ATTEMPTS:
-            return EngineCrashed(f"The engine ended {ATTEMPTS} times while it captioned this video.")
+        if count >= self._most:
+            return EngineCrashed(f"The engine ended {self._most} times while it captioned this video.")
         self._attempts.begin([name])
         outcome = self._try_caption([row])
         self._attempts.end([name])

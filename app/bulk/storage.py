@@ -38,6 +38,12 @@ class Location:
         """Returns the address by which a path of this file system is opened again."""
         return f"{self.scheme}://{path}" if self.scheme else path
 
+    @property
+    def is_file(self) -> bool:
+        """Whether the address is one file's. Raises OSError."""
+        [entry] = self.files.get_file_info([self.path])
+        return bool(entry.type == pyarrow.fs.FileType.File)
+
     def list_files(self) -> Iterator[str]:
         """Yields the paths of all files below, sorted; none where nothing is there. Raises OSError."""
         selector = pyarrow.fs.FileSelector(self.path, recursive=True, allow_not_found=True)

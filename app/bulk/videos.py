@@ -51,7 +51,9 @@ def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
         yield Path(video)
         return
     with tempfile.TemporaryDirectory(prefix="reelword-bulk-") as folder:
-        path = Path(folder) / (PurePosixPath(urlsplit(video).path).name or "video")
+        path = (
+            Path(folder) / f"video{PurePosixPath(urlsplit(video).path).suffix[:16]}"
+        )  # its own may be too long
         if video.startswith(WEB):
             anyio.run(fetch, video, path, limits)
         else:
@@ -67,7 +69,7 @@ def digest_of_options(options: dict[str, Any], weights_sha256: str) -> str:
 
 def _read_list(path: Path) -> list[str]:
     try:
-        lines = [line.strip() for line in path.read_text().splitlines()]
+        lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The list {path} cannot be read: {error}.") from error
     videos = [line if "://" in line else os.path.abspath(path.parent / line) for line in lines if line]
@@ -79,10 +81,17 @@ def _read_list(path: Path) -> list[str]:
 def _list_remote(source: str) -> list[str]:
     place = open_location(source)
     try:
-        paths = list(place.list_files())
+        paths = (
+            [place.path] if place.is_file else [path for path in place.list_files() if not _is_hidden(path)]
+        )
     except (OSError, ValueError) as error:
         raise UsageError(f"{source} cannot be listed: {error}.") from error
     videos = [place.address_of(path) for path in paths if Path(path).suffix.lower() in VIDEO_SUFFIXES]
     if not videos:
         raise UsageError(f"There is no video below {source}.")
     return videos
+
+
+def _is_hidden(path: str) -> bool:
+    """Tells whether a name or a folder of a path begins with a dot, as leftovers of file managers do."""
+    return any(part.startswith(".") for part in PurePosixPath(path).parts)

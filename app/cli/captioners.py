@@ -41,10 +41,10 @@ def add(
         str | None, typer.Option(help="What it is called here; default: the last part, in lower case.")
     ] = None,
 ) -> None:
-    """Bring a captioner here; a download that broke off goes on where it stopped."""
+    """Bring a captioner here, once it has captioned a frame; a download that broke off goes on."""
     from app.settings import load_settings
 
-    card = _open().add(source, read_facts, name=name, offline=load_settings().offline)
+    card = _open().add(source, try_captioner, name=name, offline=load_settings().offline)
     say(f"{card.name}: {describe(card)}")
     say("A worker that starts from now on loads it; reelword models lists all.")
 
@@ -79,12 +79,14 @@ def verify(
         raise typer.Exit(failed)
 
 
-def read_facts(folder: Path) -> ModelFacts:
-    """Reads what a folder holds, without loading it. Raises PretrainedError where nothing here can run it."""
+def try_captioner(folder: Path) -> ModelFacts:
+    """Reads what a folder holds, and captions a frame with it. Raises PretrainedError: it cannot."""
     from models.pretrained.folder import read_pretrained_info
     from models.pretrained.installed import ModelFacts
+    from models.pretrained.load import try_pretrained_captioner
 
     info = read_pretrained_info(folder)
+    try_pretrained_captioner(info)
     return ModelFacts(
         family=info.family,
         architecture=info.architecture,

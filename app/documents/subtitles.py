@@ -16,6 +16,7 @@ from webvtt import Caption, WebVTT
 from webvtt.models import Timestamp
 
 from app.documents.segments import FilmDocument, SegmentDocument
+from models.caption import AttentionDocument
 
 SHORTEST = 0.001  #: seconds of a cue: one that ends as it begins is not shown
 LOOK_ALIKES = str.maketrans({"<": "‹", ">": "›", "{": "(", "}": ")"})
@@ -24,13 +25,25 @@ CSV_COLUMNS = ("start", "end", "caption", "score")
 
 def to_vtt(film: FilmDocument) -> str:
     """Writes WebVTT, a cue for each segment that has a caption."""
-    return WebVTT(captions=_cues(film.segments, _escaped)).content
+    return to_karaoke(film, [None] * len(film.segments))
+
+
+def to_karaoke(film: FilmDocument, attentions: Sequence[AttentionDocument | None]) -> str:
+    """Writes WebVTT whose words appear when their moments begin, never before the word in front of them.
+
+    attentions: of each segment, on the film's clock; None where there is none.
+    """
+    texts = [
+        _escaped(_one_line(segment.caption)) if attention is None else _timed(segment, attention)
+        for segment, attention in zip(film.segments, attentions, strict=True)
+    ]
+    return WebVTT(captions=_cues(film.segments, texts)).content
 
 
 def to_srt(film: FilmDocument) -> str:
     """Writes SubRip, a cue for each segment that has a caption."""
     text = io.StringIO()
-    cues = _cues(film.segments, _disarmed)
+    cues = _cues(film.segments, [_disarmed(_one_line(each.caption)) for each in film.segments])
     WebVTT(captions=cues).write(text, format="srt")
     return f"{text.getvalue()}\n" if cues else ""
 
@@ -69,16 +82,32 @@ FORMATS: Mapping[str, SegmentFormat] = {
 }
 
 
-def _cues(segments: Sequence[SegmentDocument], text_of: Callable[[str], str]) -> list[Caption]:
+def _cues(segments: Sequence[SegmentDocument], texts: Sequence[str]) -> list[Caption]:
+    """Makes a cue of each segment that has a text."""
     return [
         Caption(
             str(Timestamp.from_seconds(segment.start)),
             str(Timestamp.from_seconds(max(segment.end, segment.start + SHORTEST))),
-            text_of(_one_line(segment.caption)),
+            text,
         )
-        for segment in segments
-        if _one_line(segment.caption)
+        for segment, text in zip(segments, texts, strict=True)
+        if text
     ]
+
+
+def _timed(segment: SegmentDocument, attention: AttentionDocument) -> str:
+    """Puts before each word that names a moment when that begins, within the cue and never falling."""
+    shown, reached, parts = attention.shown, segment.start, attention.clip_parts()
+    words = []
+    for number, word in enumerate(shown.words):
+        moment = shown.find_drawn_moment(number)
+        text = _escaped(_one_line(word))
+        if number in shown.drawn_words and moment is not None and not shown.is_spread(number):
+            begin = parts[moment][0]
+            if reached + SHORTEST <= begin < segment.end:
+                reached, text = begin, f"<{Timestamp.from_seconds(begin)}>{text}"
+        words.append(text)
+    return " ".join(words).replace(" '", "'")
 
 
 def _one_line(text: str) -> str:

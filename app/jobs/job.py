@@ -57,6 +57,7 @@ class Keys:
         self.deliveries = f"{namespace}:deliveries"
         self.api_keys = f"{namespace}:keys"
         self.rates = f"{namespace}:rate"
+        self.searches = f"{namespace}:searches"  #: the list of those that no worker has taken
 
     def job(self, job_id: str) -> str:
         return f"{self.namespace}:job:{job_id}"
@@ -91,6 +92,9 @@ class Keys:
     def sessions_of(self, key_id: str) -> str:
         """Names the list of a key's sessions, the newest first."""
         return f"{self.namespace}:sessions:{key_id}"
+
+    def search_answer(self, search_id: str) -> str:
+        return f"{self.searches}:{search_id}"
 
     def active(self, owner: str) -> str:
         """Names the set of an owner's jobs that were not over at the last look."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,11 +15,11 @@ from extractors.features import Footage
 from extractors.files import sha256_of
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import Card, find_embedding, load_embedding
+from models.content_words import words_of
 from models.feature_sources.feature_source import ExtractorPool, build_feature_source
 from models.feature_sources.stream_checks import select_stream_set
 from models.vocabulary import EOS
 
-WORD = re.compile(r"[\w']+")
 AT_ONCE = 16  #: pictures embedded together
 
 
@@ -69,11 +68,6 @@ def load_semantic_space(settings: Settings) -> LoadedSemanticSpace | None:
     device = choose_device(settings.device)
     pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.cache_folder)
     return LoadedSemanticSpace(*load_embedding(path, device), sha256_of(path), pool)
-
-
-def words_of(text: str) -> list[str]:
-    """Splits a text to words as captions have them: small letters, no punctuation."""
-    return WORD.findall(text.lower())
 
 
 def _still(picture: NDArray[np.uint8]) -> Footage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,24 +14,34 @@ from app.documents.job import JobDocument, document_of
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job
+from app.jobs.job_index import JobFilter
 from app.jobs.job_store import Jobs
 from app.jobs.keeping.kept_segments import frame_key
-from app.jobs.redis_client import connect, redis_url, unavailable_if_away
+from app.jobs.redis_client import connect, redis_url
 from app.search.moments import Found, Moment, rank
 from app.segments.neighbours import SemanticSpace
 from app.settings import Settings
 
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
-MOST = 10_000  #: jobs that are looked at, those that ended last
+MOST, PAGE = 10_000, 200  #: jobs that are looked at, the newest; and at once
 LOOKED_AT = 4  #: moments of which the pictures are compared, for each that is shown
 
 
-def search_jobs(words: str, settings: Settings, space: SemanticSpace | None, count: int) -> list[Found]:
-    """Ranks the service's jobs by their captions, and the best of them by their pictures too.
+def search_service(words: str, settings: Settings, space: SemanticSpace | None, count: int) -> list[Found]:
+    """Ranks the jobs of the service of the settings as ``search_jobs``. Raises QueueUnavailable."""
+    with connect(redis_url(settings), PATIENCE) as server:
+        blobs = Blobs(settings.blob_url, settings.staging)
+        return search_jobs(words, moments_of_jobs(Jobs.from_settings(server, settings), blobs), space, count)
+
+
+def search_jobs(
+    words: str, moments: Iterable[Moment], space: SemanticSpace | None, count: int
+) -> list[Found]:
+    """Ranks moments of jobs by their captions, and the best of them by their pictures too.
 
     Args:
         words: what is looked for.
-        settings: where Redis and the blobs are.
+        moments: of ``moments_of_jobs``.
         space: what captions and pictures are compared in; None where there is none.
         count: how many, at most.
 
@@ -41,25 +51,31 @@ def search_jobs(words: str, settings: Settings, space: SemanticSpace | None, cou
     Raises:
         QueueUnavailable: Redis does not answer.
     """
-    with connect(redis_url(settings), PATIENCE) as server:
-        jobs = Jobs.from_settings(server, settings)
-        blobs = Blobs(settings.blob_url, settings.staging)
-        moments = list(moments_of_jobs(jobs, blobs))
-    best = [ranked.moment for ranked in rank(words, moments, space, LOOKED_AT * count)]
+    best = [ranked.moment for ranked in rank(words, list(moments), space, LOOKED_AT * count)]
     return rank(words, best if space is None else _with_vectors(best, space), space, count)
 
 
-def moments_of_jobs(jobs: Jobs, blobs: Blobs) -> Iterator[Moment]:
-    """Yields the moments of each job that has succeeded and whose result is kept, the last one's first."""
-    with unavailable_if_away():
-        ids = jobs.server.zrevrange(jobs.keys.expiry, 0, MOST - 1)
-    for job_id in ids:
-        try:
-            job = jobs.get(str(job_id))
-            moments = [] if job is None or job.state != "succeeded" else _moments(job, blobs)
-        except RecordUnreadable:
-            continue  # it is among the dead letters
-        yield from moments
+def moments_of_jobs(jobs: Jobs, blobs: Blobs, owner: str | None = None, most: int = MOST) -> Iterator[Moment]:
+    """Yields the moments of each job that has succeeded and whose result is kept, newest jobs first.
+
+    Args:
+        jobs: the records.
+        blobs: the results.
+        owner: whose jobs alone; None for all.
+        most: jobs that are looked at.
+    """
+    cursor: str | None = None
+    for _ in range(0, most, PAGE):
+        page = jobs.index.page(JobFilter(states=["succeeded"], owner=owner), PAGE, cursor)
+        for job in page.jobs:
+            try:
+                moments = _moments(job, blobs)
+            except RecordUnreadable:
+                continue  # it is among the dead letters
+            yield from moments
+        if page.next is None:
+            return
+        cursor = page.next
 
 
 def _moments(job: Job, blobs: Blobs) -> list[Moment]:
@@ -76,6 +92,8 @@ def _moments(job: Job, blobs: Blobs) -> list[Moment]:
             caption=each.caption,
             vector=None,
             picture=partial(_picture, blobs, frame_key(job.results, number)),
+            job=job.id,
+            address=f"/jobs/{job.id}/segments/{number}/frame.jpg",
         )
         for number, each in enumerate(document.segments)
     ]
@@ -93,6 +111,8 @@ def _whole(job: Job, document: JobDocument, blobs: Blobs) -> Moment | None:
         caption=document.caption,
         vector=None,
         picture=partial(_picture, blobs, f"{job.results}/frames/{middle}.jpg"),
+        job=job.id,
+        address=f"/jobs/{job.id}/frames/{middle}.jpg",
     )
 
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from app.pipeline.semantic_space import words_of
 from app.segments.neighbours import SemanticSpace
-from models.decoding.constraints import FUNCTION_WORDS
+from models.content_words import FUNCTION_WORDS, words_of
 
 #: What each is worth: the share of the words asked for that stand in the caption, and the two cosines.
 WORDS, CAPTION, PICTURE = 1.0, 0.5, 0.5
@@ -28,6 +27,8 @@ class Moment:
     caption: str
     vector: NDArray[np.float32] | None  #: (D,), the picture in the semantic embedding; None if not known
     picture: Callable[[], Image.Image]  #: fetches the picture
+    job: str | None = None  #: the service's, whose moment it is
+    address: str | None = None  #: of its picture, below the service's
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from app.jobs.options import CaptionOptions
 from app.pipeline.semantic_space import load_semantic_space
 from app.search.contact_sheet import contact_sheet
 from app.search.films import moments_of_film
-from app.search.jobs import search_jobs
+from app.search.jobs import search_service
 from app.search.moments import Found, Moment, rank
 from app.segments.film_captioner import FilmCaptioner
 from app.segments.loading import load_film_captioner, segment_options
@@ -80,7 +80,7 @@ def show_jobs(request: SearchRequest, settings: Settings) -> None:
 
     Raises QueueUnavailable, UsageError where the file of pictures cannot be written.
     """
-    show(search_jobs(request.words, settings, load_semantic_space(settings), request.count), request)
+    show(search_service(request.words, settings, load_semantic_space(settings), request.count), request)
 
 
 def show(found: Sequence[Found], request: SearchRequest) -> None:

@@ -27,6 +27,7 @@ from app.segments.summary import summarize
 from app.settings import Settings
 from app.terminal import clock, printable
 from extractors.decoder.decoder import Decoder
+from extractors.files import write_path
 from extractors.media.request import Limits, Video
 from extractors.shots.segment import SegmentOptions
 from models.caption import AttentionDocument
@@ -121,7 +122,7 @@ class FilmCaptioner:
 
     def _document(self, film: Path, journal: FilmJournal, end: FilmEnd) -> FilmDocument:
         return FilmDocument(
-            file=str(film).encode("utf-8", "backslashreplace").decode(),
+            file=write_path(film),
             media=end.media,
             warnings=end.warnings,
             summary=end.summary,

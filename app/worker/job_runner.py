@@ -194,7 +194,8 @@ class JobRunner:
         videos, options = [clip.video for clip in clips], [clip.options for clip in clips]
         keep = [place for place, clip in enumerate(clips) if clip.feature_key and not clip.is_cached]
         try:
-            with self.watch.guard(batch, self.engine.kill, self.settings.cancel_grace):
+            engine, grace = self.engine, self.settings.cancel_grace
+            with self.watch.guard(batch, engine.kill, engine.interrupt, grace):
                 return self.engine.run(videos, options, report, keep)
         except EngineDied as death:
             log.warning("engine died", jobs=[attempt.claim.job.id for attempt in batch], how=str(death))

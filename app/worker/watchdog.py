@@ -32,7 +32,8 @@ class _GuardedChild:
 
     attempts: Sequence[Attempt]
     kill: Callable[[], None]
-    grace: float  #: seconds that it may take to end by itself where its jobs are canceled
+    interrupt: Callable[[], None] | None  #: has it leave what it does where its jobs are canceled
+    grace: float  #: seconds that this may take
     kill_at: float | None = None  #: when it is killed, once all of its attempts are stopped
     is_killed: bool = False
 
@@ -42,12 +43,17 @@ class _GuardedChild:
             self.is_killed = True
 
     def kill_if_all_stopped(self) -> None:
-        """Kills a child whose attempts are all stopped; canceled ones give it its grace to end by itself."""
+        """Kills a child whose attempts are all stopped.
+
+        Where they are canceled it is asked to leave them, and killed if that takes longer than its grace.
+        """
         if not all(attempt.stopped for attempt in self.attempts):
             return
         if self.kill_at is None:
             is_cancel = all(attempt.stopped == "canceled" for attempt in self.attempts)
             self.kill_at = time.monotonic() + (self.grace if is_cancel else 0.0)
+            if is_cancel and self.interrupt is not None:
+                self.interrupt()
         if time.monotonic() >= self.kill_at:
             self.kill_once()
 
@@ -97,16 +103,21 @@ class Watchdog:
 
     @contextmanager
     def guard(
-        self, attempts: Sequence[Attempt], kill: Callable[[], None], grace: float = 0.0
+        self,
+        attempts: Sequence[Attempt],
+        kill: Callable[[], None],
+        interrupt: Callable[[], None] | None = None,
+        grace: float = 0.0,
     ) -> Iterator[None]:
         """Limits the time of attempts while a child works on them, and kills it when all of them are stopped.
 
         Args:
             attempts: what the child works on; no other child does.
             kill: ends the child at once.
-            grace: seconds that a child with canceled jobs may take to end by itself; a new one starts slowly.
+            interrupt: has the child leave canceled jobs and stay, since a new one starts slowly.
+            grace: seconds that this may take; it is killed then.
         """
-        child = _GuardedChild(list(attempts), kill, grace)
+        child = _GuardedChild(list(attempts), kill, interrupt, grace)
         with self._guard:
             self._children = [*self._children, child]
             for attempt in attempts:

@@ -31,12 +31,14 @@ from app.jobs.keeping.sweeper import Sweeper
 from app.jobs.queue import Queue, worker_prefix
 from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
+from app.search.searches import Searches
 from app.settings import Settings
 from app.tracing.connection import connect_tracing
 from app.worker.engine.process import EngineProcess
 from app.worker.intake import UNEXPECTED_PAUSE, Intake
 from app.worker.job_ends import delete_blobs
 from app.worker.job_runner import JobRunner
+from app.worker.job_searches import JobSearches
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 
@@ -74,6 +76,9 @@ class Worker:
         )
         self._intake = Intake(
             self._jobs, self._queue, self._blobs, self._runner, settings, self.name, self._sweep
+        )
+        self._searches = JobSearches(
+            Searches(brief, keys), Jobs.from_settings(brief, settings), self._blobs, engine
         )
         self._started_at = time.time()
         self._swept_at = self._forgotten_at = 0.0
@@ -128,6 +133,7 @@ class Worker:
     def _turn(self) -> None:
         try:
             self._runner.turn(TURN_SECONDS)
+            self._searches.answer_next()
             if self._intake.is_idle and not self._is_stopping:
                 self._engine.measure_next()
                 self._advertise()

@@ -15,7 +15,7 @@ from tenacity import AsyncRetrying
 
 from reelword import calls, event_stream, exchanges
 from reelword.calls import Call, CaptionsKind, Options, Video
-from reelword.documents import Attention, Batch, Event, Job, JobSummary, Models
+from reelword.documents import Attention, Batch, Event, FoundMoment, FoundMoments, Job, JobSummary, Models
 from reelword.errors import Unreachable
 from reelword.exchanges import Exchange, Pause, id_of, read, read_job, send
 from reelword.retries import TryAgain, check, policy, refuse
@@ -112,6 +112,10 @@ class AsyncClient:
                 yield job
             if (cursor := page.next) is None:
                 return
+
+    async def search(self, words: str, limit: int = 12) -> list[FoundMoment]:
+        """Finds the moments of jobs that fit some words best, the best first."""
+        return (await self._run(read(FoundMoments, calls.search(words, limit)))).moments
 
     async def batch(
         self, videos: Iterable[Video], *, idempotency_key: str | None = None, **options: Unpack[Options]

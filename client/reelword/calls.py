@@ -135,6 +135,10 @@ def jobs(filters: Mapping[str, Any], cursor: str | None) -> Call:
     return Call("GET", "/jobs", params=params)
 
 
+def search(words: str, limit: int) -> Call:
+    return Call("GET", "/search", params={"q": words, "limit": str(limit)})
+
+
 def batch(batch_id: str) -> Call:
     return Call("GET", f"/batches/{quote(batch_id)}")
 

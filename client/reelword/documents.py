@@ -81,6 +81,25 @@ class Segment(Document):
     number: int | None = None  #: its place, from 0, where known
 
 
+class FoundMoment(Document):
+    """Is a moment of a job that fits a search. Times in seconds; ``picture``: the address of its frame."""
+
+    job: str
+    source: str
+    start: float
+    end: float
+    representative: float
+    caption: str
+    fit: float
+    picture: str
+
+
+class FoundMoments(Document):
+    """Holds what a search has found, the best first."""
+
+    moments: list[FoundMoment]
+
+
 class JobSummary(Document):
     """Describes how far a job is, as the list of jobs has it."""
 

@@ -42,6 +42,7 @@ from extractors.windowing.window_rows import WindowRows
 from extractors.windows import Windows
 
 NETWORK = "efficientnet-lite2"
+LOGITS = f"{NETWORK}_logits"
 PREPROCESSING = "whole picture squashed to 224x224, antialiased bilinear, 8 bits; (x - 127) / 128"
 SIDE, CELLS = 224, 7
 #: As many frames as the demo captioner was trained on, each from the middle of an equal part of the time.
@@ -110,7 +111,7 @@ class EfficientNetLite2(WindowExtractor):
     classes: tuple[str, ...] | None = IMAGENET
     #: What ``maps`` makes of a square: stream → (cells, channels).
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
-        {"grid": (CELLS * CELLS, CHANNELS), f"{NETWORK}_logits": (1, CLASSES)}
+        {"grid": (CELLS * CELLS, CHANNELS), LOGITS: (1, CLASSES)}
     )
     maps: Callable[[Any], nn.Module] = GridFromBytes
 

@@ -1,5 +1,8 @@
 """Extracts features of frames by EfficientNet-Lite2 and Lite3 under one head, trained on with a captioner.
 
+``tuned_pair:classes`` names what Lite2 recognises beside, in the same pass: its first stages, most of what it
+costs, are the pair's own.
+
 Lite2's last two stages moved in training, and its head took in a second half that reads Lite3's last map; all
 else is as it is packaged. The weights are the packages' and a file of changes that comes with the repository
 (extractors/pretrained/weight_deltas.py), so that captioners on the untouched ``grid`` keep working beside
@@ -8,7 +11,9 @@ it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,14 +25,21 @@ from extractors.catalog.efficientnet_lite2 import (
     CELLS,
     FINE,
     FIRST_BLOCKS,
+    LOGITS,
     EfficientNetLite2,
     flatten_cells,
     load_packaged,
 )
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
-from extractors.extractor import ExtractorOptions
-from extractors.features import StreamSpec
-from extractors.networks.efficientnet_lite import CHANNELS, EfficientNetLite, fold_lite_norms, scale_pixels
+from extractors.extractor import ExtractorOptions, UnknownExtractor
+from extractors.features import Frames, Stream, StreamSpec
+from extractors.networks.efficientnet_lite import (
+    CHANNELS,
+    CLASSES,
+    EfficientNetLite,
+    fold_lite_norms,
+    scale_pixels,
+)
 from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
 from extractors.pretrained.load import SEEDED, WeightsChoice, digest_weights, find_weights
@@ -80,6 +92,21 @@ class TunedPairFromBytes(nn.Module):
         return flatten_cells(self.end.join_maps(self.fine(x), self.lite3(x)))
 
 
+class NamedPairFromBytes(TunedPairFromBytes):
+    """Computes beside the cells Lite2's logits (N, 1, 1000), by its own end as it is packaged."""
+
+    def __init__(self, lite2: EfficientNetLite, lite3: EfficientNetLite) -> None:
+        super().__init__(lite2, lite3)
+        end = nn.Sequential(lite2.blocks[FIRST_BLOCKS:], lite2.head)
+        self.untouched, self.classifier = copy.deepcopy(end), lite2.classifier
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]  # two outputs
+        x = scale_pixels(pixels)
+        fine = self.fine(x)
+        logits = self.classifier(self.untouched(fine).mean((2, 3)))
+        return flatten_cells(self.end.join_maps(fine, self.lite3(x))), logits[:, None]
+
+
 def _to_maps(cells: Tensor, side: int) -> Tensor:
     """Reshapes cells (N, side², C) to (N, C, side, side)."""
     return cells.reshape(-1, side, side, cells.shape[2]).permute(0, 3, 1, 2)
@@ -117,6 +144,7 @@ class TunedPair(EfficientNetLite2):
     classes = None
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({TUNED_GRID: (CELLS * CELLS, CHANNELS)})
     maps = staticmethod(nn.Module.eval)  # a pair is the whole module already
+    pair: type[TunedPairFromBytes] = TunedPairFromBytes
 
     @staticmethod
     def name_weights(choice: WeightsChoice) -> StreamSpec:
@@ -126,12 +154,10 @@ class TunedPair(EfficientNetLite2):
         names = (TUNED, efficientnet_lite2.NETWORK, efficientnet_lite3.NETWORK)
         return make_spec(*(digest_weights(name, choice) for name in names))
 
-    @staticmethod
-    def load_network(choice: WeightsChoice) -> Any:
+    @classmethod
+    def load_network(cls, choice: WeightsChoice) -> Any:
         """Loads both networks and the changes."""
-        pair = TunedPairFromBytes(
-            EfficientNetLite2.load_network(choice), EfficientNetLite3.load_network(choice)
-        )
+        pair = cls.pair(EfficientNetLite2.load_network(choice), EfficientNetLite3.load_network(choice))
         if choice == SEEDED:
             return pair
         changes = find_weights(TUNED)
@@ -145,6 +171,26 @@ class TunedPair(EfficientNetLite2):
         return {TUNED: maps[TUNED_GRID].float().mean(1).half(), **maps}
 
 
-def make(_: str, options: ExtractorOptions) -> TunedPair:
-    """Makes the extractor with the weights that come with the repository. Raises WeightsError."""
-    return TunedPair(options)
+class NamedPair(TunedPair):
+    """Makes beside them ``efficientnet-lite2_logits`` (T, 1, 1000), with the name tag of Lite2."""
+
+    name = f"{TUNED}:classes"
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({**TunedPair.shapes, LOGITS: (1, CLASSES)})
+    pair = NamedPairFromBytes
+
+    def __init__(self, options: ExtractorOptions | None = None) -> None:
+        super().__init__(options)
+        tag = EfficientNetLite2.name_weights((options or ExtractorOptions()).weights)
+        self._named_by = replace(tag, engine=self.spec.engine, precision=self.spec.precision)
+
+    def _make_streams(self, video: Frames, maps: dict[str, Tensor]) -> dict[str, Stream]:
+        streams = super()._make_streams(video, maps)
+        return {**streams, LOGITS: replace(streams[LOGITS], spec=self._named_by)}
+
+
+def make(name: str, options: ExtractorOptions) -> TunedPair:
+    """Makes the extractor, with classes or without. Raises UnknownExtractor, WeightsError."""
+    kinds = {kind.name: kind for kind in (TunedPair, NamedPair)}
+    if name not in kinds:
+        raise UnknownExtractor(f"{name!r} should be one of {', '.join(kinds)}")
+    return kinds[name](options)

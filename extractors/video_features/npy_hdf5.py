@@ -173,5 +173,5 @@ def link(folder: Path) -> list[Path]:
     return written
 
 
-def _data_set_name(file: Path) -> str:
-    return file.with_suffix("").as_posix()
+def _data_set_name(file: Path) -> bytes:
+    return os.fsencode(file.with_suffix("").as_posix())

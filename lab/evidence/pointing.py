@@ -32,11 +32,13 @@ OTHER_NAMES = {
 @dataclass(frozen=True)
 class Pointing:
     """Holds how one word was placed. hit: whether its heaviest cell's middle lies in a box of its thing.
-    chance: the share of the moment's cells of which that is true. names_place: whether its evidence does."""
+    chance: the share of the moment's cells of which that is true. middle: whether the middle one is such.
+    names_place: whether its evidence names a place."""
 
     word: str
     hit: bool
     chance: float
+    middle: bool
     names_place: bool
 
 
@@ -61,17 +63,22 @@ def point(document: AttentionDocument, things: Things) -> list[Pointing]:
 
 
 def _point_word(document: AttentionDocument, word: int, things: Things) -> Pointing | None:
-    thing, weights, spatial = name_thing(document.words[word]), document.temporal[word], document.spatial
-    if thing is None or weights is None or not isinstance(spatial, GridAttention):
+    thing, moment = name_thing(document.words[word]), document.find_drawn_moment(word)
+    spatial = document.spatial
+    if thing is None or moment is None or not isinstance(spatial, GridAttention):
         return None
-    moment = int(np.argmax(weights))
-    cells = (spatial.weights[word] or [None] * len(weights))[moment]
+    cells = (spatial.weights[word] or [None] * len(document.times))[moment]
     boxes = _find_boxes(things, document.times[moment], thing)
     if cells is None or not len(boxes):
         return None
     inside = _find_inside(spatial, boxes)
-    hit, chance = bool(inside[int(np.argmax(cells))]), float(inside.mean())
-    return Pointing(document.words[word], hit, chance, document.find_places(word, moment) is not None)
+    return Pointing(
+        document.words[word],
+        hit=bool(inside[int(np.argmax(cells))]),
+        chance=float(inside.mean()),
+        middle=bool(inside[len(inside) // 2]),
+        names_place=document.find_places(word, moment) is not None,
+    )
 
 
 def _find_boxes(things: Things, moment: Sequence[float], thing: str) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ written of it (lab/labelled/sentences.py). models/labels/expected_meaning.py has
 from __future__ import annotations
 
 import gzip
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -205,6 +206,19 @@ def find_directions(vectors: Tensor, width: int) -> Tensor:
     return directions
 
 
+def pair_classes(sentences: Sequence[str], lines: Sequence[WrittenLine]) -> Tensor:
+    """Pairs the place of each sentence with those of classes that it was written of: int16 (pairs, 2)."""
+    places = {text: place for place, text in enumerate(sentences)}
+    pairs = {
+        (places[text], row)
+        for line in lines
+        for text in itertools.chain(*line.patterns)
+        if text in places
+        for row in line.rows
+    }
+    return torch.tensor(sorted(pairs), dtype=torch.int16).reshape(-1, 2)
+
+
 def build_captioner(
     writer: AnyCaptioner, vocabulary: Vocabulary, vectors: SentenceVectors, sentences: Sequence[str]
 ) -> LabelledCaptioner:
@@ -218,10 +232,12 @@ def build_captioner(
     """
     kind = captioner_class(NAME)
     assert issubclass(kind, LabelledCaptioner)
-    remembered = RememberedConfig(sentences=len(sentences), words=LONGEST + 1)
+    pairs = pair_classes(sentences, read_lines())
+    remembered = RememberedConfig(sentences=len(sentences), words=LONGEST + 1, classes=len(pairs))
     meaning = MeaningConfig(texts=WIDTH)
     config = LabelledConfig[Any](writer=writer.config, meaning=meaning, remembered=remembered)
     captioner = kind(config, vocabulary)
+    captioner.written_of.copy_(pairs)
     captioner.writer.load_state_dict(extend_writer(writer, vocabulary, vectors.find(vocabulary.words)))
     for row, text in zip(captioner.remembered, sentences, strict=True):
         ids = vocabulary.encode(split_words(text))

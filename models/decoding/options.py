@@ -1,8 +1,8 @@
 """Declares what can be asked of decoding: beams or draws, lengths, temperature.
 
 This is the one declaration of these options: the HTTP form and the job's record (app/jobs/options.py), the
-options of the command line and the search in a recipe are made of it. It imports no torch, as the API's image
-carries it.
+options of the command line and the search in a recipe are made of it; a job's bounds are added there. It
+imports no torch, as the API's image carries it.
 """
 
 from __future__ import annotations

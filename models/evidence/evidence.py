@@ -4,7 +4,13 @@ With log p(w | v) the log-probability of word w after the words before it, of vi
 moment t alone, and v_tn the one that is place n of that moment alone (restriction.py):
 
     over moments:  e_w(t) = softmax over t of β · (log p(w | v_t) + γ · mean over w' of log p(w' | v_t))
-    over places:   e_w(n) = softmax over n of β · log p(w | v_tn),  t the moment where e_w(t) is largest
+    over places:   e_w(n) = softmax over n of β' · log p(w | v_tn),  t the moment where e_w(t) is largest
+
+Of a grid v_tn is what is left where a window about cell n is hidden, and the logarithm counts as a loss
+(places.py): a cell is too small a picture to be told by itself.
+
+A word that is all along is read at the likeliest of the moments that other words need, since each moment
+more is a batch of places more.
 
 w' are the content words before and behind w: words of one phrase are mostly of one moment. That helps too
 where a caption tells of two moments in turn, while a mean over all its words would not.
@@ -23,7 +29,8 @@ from models.caption import Evidence
 from models.captioner import Array, rounded, without_nothing
 from models.content_words import mark_content
 from models.evidence.places import Places
-from models.evidence.reader import CaptionReader, VideoPart
+from models.evidence.reader import CaptionReader
+from models.evidence.restriction import VideoPart
 from models.word_maps import normalised_entropy
 
 #: β and γ: docs/results/evidence.md.
@@ -61,49 +68,28 @@ def find_evidence(
     if content.any():
         parts = [VideoPart(moment) for moment in range(moments)]
         log_probs = reader.read(parts, np.tile(content, (moments, 1))).T[content]
-        temporal[content] = _softmax(_add_neighbours(log_probs))
-    heaviest = {word: int(temporal[word].argmax()) for word in np.flatnonzero(content).tolist()}
-    of_words = {} if places is None or not heaviest else _read_places(reader, len(words), heaviest, places)
-    return _describe(temporal, heaviest, of_words, places)
-
-
-def _read_places(
-    reader: CaptionReader, length: int, heaviest: Mapping[int, int], places: Places
-) -> dict[int, _PlacesOfWord]:
-    """Reads all parts of the moments that any word needs. heaviest: by word its moment."""
-    parts = [
-        VideoPart(moment, view)
-        for moment in sorted({*heaviest.values()})
-        for view in places.list_views(moment)
-    ]
-    if not parts:
-        return {}
-    of_part = np.array([part.moment for part in parts])
-    of_heaviest = np.stack([of_part == heaviest.get(word, -1) for word in range(length)], 1)
-    read = reader.read(parts, of_heaviest)
-    return {
-        word: _PlacesOfWord(
-            moment, _softmax(places.spread(moment, read[of_heaviest[:, word], word])[None])[0]
-        )
-        for word, moment in heaviest.items()
-        if of_heaviest[:, word].any()
-    }
+        temporal[content] = _softmax(_add_neighbours(log_probs), SHARPNESS)
+    spread = [_names_no_moment(row) for row in temporal]
+    chosen = _choose_moments(temporal, spread)
+    of_words = {} if places is None or not chosen else _read_places(reader, len(words), chosen, places)
+    moments_of_words = [None if spread[word] else chosen.get(word) for word in range(len(words))]
+    return _describe(temporal, moments_of_words, of_words, places)
 
 
 def _describe(
-    temporal: Array, heaviest: Mapping[int, int], of_words: Mapping[int, _PlacesOfWord], places: Places | None
+    temporal: Array,
+    moments: list[int | None],
+    of_words: Mapping[int, _PlacesOfWord],
+    places: Places | None,
 ) -> Evidence:
-    entropies = [normalised_entropy(row) for row in temporal]
-    spread = [value is not None and value >= ALL_ALONG for value in entropies]
-    words = range(len(temporal))
+    words, count = range(len(temporal)), temporal.shape[1]
+    listed = [_list_moments(of_words.get(word), count) for word in words]
     return Evidence(
         temporal=without_nothing(temporal),
-        entropy=entropies,
-        spread=spread,
-        spatial=None
-        if places is None
-        else places.describe([_list_moments(of_words.get(word), temporal.shape[1]) for word in words]),
-        moments=[None if spread[word] else heaviest.get(word) for word in words],
+        entropy=[normalised_entropy(row) for row in temporal],
+        spread=[_names_no_moment(row) for row in temporal],
+        spatial=None if places is None else places.describe(listed),
+        moments=moments,
         boxes=[
             None
             if places is None or word not in of_words
@@ -112,6 +98,43 @@ def _describe(
         ],
         unplaced=[word in of_words and _are_even(of_words[word].weights) for word in words],
     )
+
+
+def _names_no_moment(weights: Array) -> bool:
+    """Tells whether weights over moments (T,) are too even to name one."""
+    entropy = normalised_entropy(weights)
+    return entropy is not None and entropy >= ALL_ALONG
+
+
+def _choose_moments(temporal: Array, spread: Sequence[bool]) -> dict[int, int]:
+    """Chooses by content word the moment whose places are read."""
+    content = np.flatnonzero(temporal.any(1)).tolist()
+    heaviest = {word: int(temporal[word].argmax()) for word in content}
+    needed = sorted({heaviest[word] for word in content if not spread[word]})
+    needed = needed or [int(temporal.sum(0).argmax())]
+    return {
+        word: needed[int(temporal[word, needed].argmax())] if spread[word] else heaviest[word]
+        for word in content
+    }
+
+
+def _read_places(
+    reader: CaptionReader, length: int, chosen: Mapping[int, int], places: Places
+) -> dict[int, _PlacesOfWord]:
+    """Reads all parts of the moments that any word needs. chosen: by word its moment."""
+    parts = [part for moment in sorted({*chosen.values()}) for part in places.list_parts(moment)]
+    if not parts:
+        return {}
+    of_part = np.array([part.moment for part in parts])
+    of_chosen = np.stack([of_part == chosen.get(word, -1) for word in range(length)], 1)
+    read = reader.read(parts, of_chosen)
+    return {
+        word: _PlacesOfWord(
+            moment, _softmax(places.spread(moment, read[of_chosen[:, word], word]), places.sharpness)
+        )
+        for word, moment in chosen.items()
+        if of_chosen[:, word].any()
+    }
 
 
 def _are_even(places: Array) -> bool:
@@ -137,8 +160,8 @@ def _add_neighbours(log_probs: Array) -> Array:
     return together
 
 
-def _softmax(log_probs: Array) -> Array:
+def _softmax(log_probs: Array, sharpness: float) -> Array:
     """Computes the softmax of β · log p over the last axis."""
-    powers = np.exp(SHARPNESS * (log_probs - log_probs.max(-1, keepdims=True)))
+    powers = np.exp(sharpness * (log_probs - log_probs.max(-1, keepdims=True)))
     shares: Array = powers / powers.sum(-1, keepdims=True)
     return shares

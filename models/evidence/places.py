@@ -12,18 +12,28 @@ from extractors.features import WHOLE, Stream, View
 from extractors.preprocessing.images import Edges, make_even_edges, map_to_picture
 from models.caption import BoxAttention, GridAttention, PlaceWeights
 from models.captioner import Array, as_numpy, rounded
-from models.evidence.restriction import has_places
+from models.evidence.restriction import VideoPart, has_places
+
+#: β of places that are read alone, and of those that are hidden, without which little is lost.
+ALONE, HIDDEN = 2.0, 8.0
+#: Parts that are hidden, each way, and the share of the picture that each has: docs/results/evidence.md.
+WINDOWS, WINDOW = 3, 3 / 7
 
 
 class Places(Protocol):
-    """Lists the parts of a moment's picture that are read, and spreads what was read over its N places."""
+    """Lists the parts of a moment that are read, and spreads what was read over its N places."""
 
-    def list_views(self, moment: int) -> list[View]:
-        """Lists V parts, x0 y0 x1 y1 in [0, 1] of the picture."""
+    @property
+    def sharpness(self) -> float:
+        """β of the softmax over what ``spread`` returns."""
+        ...
+
+    def list_parts(self, moment: int) -> list[VideoPart]:
+        """Lists V parts of a moment."""
         ...
 
     def spread(self, moment: int, values: Array) -> Array:
-        """Turns values of a moment's parts (V,) into values of its places (N,)."""
+        """Turns log-probabilities of a moment's parts (V,) into what each place is worth (N,)."""
         ...
 
     def describe(self, weights: PlaceWeights) -> GridAttention | BoxAttention:
@@ -45,6 +55,7 @@ class GridPlaces:
         view: What they cover.
         parts: How many are read each way, as far apart as may be.
         width: The share of the grid that a part has each way; one cell at least.
+        is_hidden: A part is worth what is lost without it; else what it tells alone.
     """
 
     rows: Edges
@@ -52,19 +63,27 @@ class GridPlaces:
     view: View = WHOLE
     parts: int = 4
     width: float = 0.0
+    is_hidden: bool = False
 
-    def list_views(self, moment: int) -> list[View]:  # noqa: ARG002  # they are the same at all moments
+    @property
+    def sharpness(self) -> float:
+        return HIDDEN if self.is_hidden else ALONE
+
+    def list_parts(self, moment: int) -> list[VideoPart]:
         return [
-            (self.columns[c], self.rows[r], self.columns[d], self.rows[s])
+            VideoPart(moment, (self.columns[c], self.rows[r], self.columns[d], self.rows[s]), self.is_hidden)
             for r, s in self._cut(self.rows)
             for c, d in self._cut(self.columns)
         ]
 
-    def spread(self, moment: int, values: Array) -> Array:  # noqa: ARG002
+    def spread(self, moment: int, values: Array) -> Array:  # noqa: ARG002  # the same at all moments
         rows, columns = self._cut(self.rows), self._cut(self.columns)
-        table = values.reshape(len(rows), len(columns))
-        wide = np.stack([_interpolate(columns, row, len(self.columns) - 1) for row in table])
-        return np.stack([_interpolate(rows, column, len(self.rows) - 1) for column in wide.T], 1).ravel()
+        table = (-values if self.is_hidden else values).reshape(len(rows), len(columns))
+        # what lies at the edge is in the middle of no part, and must not be worth as much as what does
+        least = float(table.min()) if self.is_hidden else None
+        wide = np.stack([_interpolate(columns, row, len(self.columns) - 1, least) for row in table])
+        places = [_interpolate(rows, column, len(self.rows) - 1, least) for column in wide.T]
+        return np.stack(places, 1).ravel()
 
     def describe(self, weights: PlaceWeights) -> GridAttention:
         return GridAttention(
@@ -97,9 +116,11 @@ class BoxPlaces:
 
     boxes: Array
     mask: NDArray[np.bool_]
+    sharpness: float = ALONE
 
-    def list_views(self, moment: int) -> list[View]:
-        return [(x0, y0, x1, y1) for x0, y0, x1, y1 in self.boxes[moment, self.mask[moment]].tolist()]
+    def list_parts(self, moment: int) -> list[VideoPart]:
+        boxes = self.boxes[moment, self.mask[moment]].tolist()
+        return [VideoPart(moment, (x0, y0, x1, y1)) for x0, y0, x1, y1 in boxes]
 
     def spread(self, moment: int, values: Array) -> Array:
         every = np.full(self.mask.shape[1], -np.inf)
@@ -124,11 +145,17 @@ def find_places(stream: Stream) -> Places | None:
         return BoxPlaces(boxes, np.broadcast_to(mask.reshape(len(mask), -1), boxes.shape[:2]))
     left, top, right, bottom = stream.view
     edges = make_even_edges(round(stream.values.shape[1] ** 0.5))
-    return GridPlaces(map_to_picture(edges, top, bottom), map_to_picture(edges, left, right), stream.view)
+    rows, columns = map_to_picture(edges, top, bottom), map_to_picture(edges, left, right)
+    return GridPlaces(rows, columns, stream.view, WINDOWS, WINDOW, is_hidden=True)
 
 
-def _interpolate(parts: list[tuple[int, int]], values: Array, cells: int) -> Array:
-    """Turns values at the middles of parts into values of ``cells`` cells."""
+def _interpolate(parts: list[tuple[int, int]], values: Array, cells: int, least: float | None) -> Array:
+    """Turns values at the middles of parts into values of ``cells`` cells. least: what is beyond them, where
+    that is not what is nearest."""
     middles = [(begin + end - 1) / 2 for begin, end in parts]
+    if least is not None:
+        step = max(1.0, middles[0] + 1)
+        middles = [middles[0] - step, *middles, middles[-1] + step]
+        values = np.array([least, *values, least])
     spread: Array = np.interp(np.arange(cells), middles, values)
     return spread

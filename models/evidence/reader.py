@@ -10,18 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from extractors.features import Features, View
+from extractors.features import Features, Stream
 from models.captioner import AnyCaptioner, Array, as_numpy
-from models.evidence.restriction import restrict_to_moment, restrict_to_place
+from models.evidence.restriction import VideoPart, restrict_to_moment, restrict_to_place
 from models.likelihood import score_chosen_words
-
-
-@dataclass(frozen=True)
-class VideoPart:
-    """Is one moment of a video, or one place of it: x0 y0 x1 y1 in [0, 1] of the picture, None for all."""
-
-    moment: int
-    place: View | None = None
 
 
 class CaptionReader(Protocol):
@@ -57,22 +49,26 @@ class FeatureReader:
     tokens: Sequence[int]
 
     def read(self, parts: Sequence[VideoPart], words: NDArray[np.bool_]) -> Array:
-        """Reads as ``CaptionReader`` says."""
-        names = {each.name for each in self.captioner.inputs}
-        features = {name: stream for name, stream in self.features.items() if name in names}
-        moments = {
-            part.moment: restrict_to_moment(features, *self.times[part.moment].tolist()) for part in parts
-        }
-        whole = self.captioner.needs_all_cells
-        videos = [
-            moments[part.moment]
-            if part.place is None
-            else restrict_to_place(moments[part.moment], part.place, whole)
-            for part in parts
-        ]
+        """Reads as ``CaptionReader`` says, parts of which words in question come late before the others."""
+        lasts = words.shape[1] - words[:, ::-1].argmax(1)
+        order = np.argsort(-lasts, kind="stable")
+        scorer, videos = self.captioner.word_scorer, self._restrict([parts[k] for k in order])
+        read = np.zeros(words.shape)
         with torch.inference_mode():
-            memory = self.captioner.encode(videos)
+            memory = scorer.encode(videos)
             device = memory.times.device
             targets = torch.tensor([list(self.tokens)] * len(parts), device=device)
-            chosen = torch.from_numpy(words).to(device)
-            return as_numpy(score_chosen_words(self.captioner, memory, targets, chosen))
+            chosen = torch.from_numpy(words[order]).to(device)
+            read[order] = as_numpy(score_chosen_words(scorer, memory, targets, chosen))
+        return read
+
+    def _restrict(self, parts: Sequence[VideoPart]) -> list[dict[str, Stream]]:
+        """Makes a video of each part."""
+        names = {each.name for each in self.captioner.word_scorer.inputs}
+        features = {name: stream for name, stream in self.features.items() if name in names}
+        moments = {
+            moment: restrict_to_moment(features, *self.times[moment].tolist())
+            for moment in {part.moment for part in parts}
+        }
+        whole = self.captioner.needs_all_cells
+        return [restrict_to_place(moments[part.moment], part, whole) for part in parts]

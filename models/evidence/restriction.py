@@ -1,4 +1,4 @@
-"""Makes of a video the same video restricted to one moment, or to one place of it.
+"""Makes of a video the same video restricted to one moment, or to one place of it, or to all but one place.
 
 This is done to the streams before a captioner encodes them, so that it holds for every captioner alike and
 none has code for it. A film that is one moment alone has only the rows of that moment: the captioner sees a
@@ -8,7 +8,7 @@ masked as those that pad a batch are. Vectors of whole pictures stay as they are
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,6 +17,18 @@ from numpy.typing import NDArray
 from extractors.features import Features, Stream, View
 from extractors.preprocessing.images import make_even_edges, map_to_picture
 from models.captioner import as_numpy
+
+
+@dataclass(frozen=True)
+class VideoPart:
+    """Is one moment of a video, or one place of that: x0 y0 x1 y1 in [0, 1] of the picture, None for all.
+
+    is_hidden: the place is what is left out, and all of the moment else is there.
+    """
+
+    moment: int
+    place: View | None = None
+    is_hidden: bool = False
 
 
 def restrict_to_moment(features: Features, start: float, end: float) -> dict[str, Stream]:
@@ -34,18 +46,25 @@ def restrict_to_moment(features: Features, start: float, end: float) -> dict[str
     return {name: take_rows(stream, _find_rows(stream, start, end)) for name, stream in features.items()}
 
 
-def restrict_to_place(features: Features, place: View, needs_all_cells: bool) -> dict[str, Stream]:
-    """Keeps of each stream the cells and boxes whose middle lies in one place; all where there is none.
+def restrict_to_place(features: Features, part: VideoPart, needs_all_cells: bool) -> dict[str, Stream]:
+    """Keeps of each stream the cells and boxes whose middle lies in one place, or outside of a hidden one.
+
+    All are kept where none would be left.
 
     Args:
-        features: The streams of a video by name.
-        place: x0 y0 x1 y1 in [0, 1] of the picture.
+        features: The streams of a moment by name.
+        part: That moment, and the place.
         needs_all_cells: Whether a map has to stay whole: its other cells are masked then, and else left out.
 
     Returns:
         The streams, those without places as they are.
     """
-    return {name: _keep_inside(stream, place, needs_all_cells) for name, stream in features.items()}
+    if part.place is None:
+        return dict(features)
+    return {
+        name: _keep_cells(stream, part.place, part.is_hidden, needs_all_cells)
+        for name, stream in features.items()
+    }
 
 
 def list_places(stream: Stream) -> NDArray[np.float64]:
@@ -67,15 +86,16 @@ def has_places(stream: Stream) -> bool:
     return stream.boxes is not None or round(stream.values.shape[1] ** 0.5) ** 2 == stream.values.shape[1]
 
 
-def _find_rows(stream: Stream, start: float, end: float) -> NDArray[np.int64]:
+def _find_rows(stream: Stream, start: float, end: float) -> slice:
     middles = (stream.start + stream.end) / 2
     inside = np.flatnonzero((start <= middles) & (middles < end))
-    return inside if len(inside) else np.array([np.abs(middles - (start + end) / 2).argmin()])
+    first, last = inside[[0, -1]] if len(inside) else [np.abs(middles - (start + end) / 2).argmin()] * 2
+    return slice(int(first), int(last) + 1)
 
 
-def take_rows(stream: Stream, rows: NDArray[np.int64]) -> Stream:
-    """Keeps some rows of a stream, by their places."""
-    index = torch.from_numpy(rows).to(stream.values.device)
+def take_rows(stream: Stream, rows: NDArray[np.int64] | slice) -> Stream:
+    """Keeps some rows of a stream, by their places; those of a slice uncopied."""
+    index = rows if isinstance(rows, slice) else torch.from_numpy(rows).to(stream.values.device)
     return replace(
         stream,
         values=stream.values[index],
@@ -86,17 +106,18 @@ def take_rows(stream: Stream, rows: NDArray[np.int64]) -> Stream:
     )
 
 
-def _keep_inside(stream: Stream, place: View, needs_all_cells: bool) -> Stream:
+def _keep_cells(stream: Stream, place: View, is_hidden: bool, needs_all_cells: bool) -> Stream:
     if not has_places(stream):
         return stream
     x0, y0, x1, y1 = place
     boxes = list_places(stream)
     x, y = (boxes[..., 0] + boxes[..., 2]) / 2, (boxes[..., 1] + boxes[..., 3]) / 2
-    inside = torch.from_numpy((x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1)).to(stream.values.device)
+    inside = (x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1)
+    kept = torch.from_numpy(inside != is_hidden).to(stream.values.device)
     if stream.mask is not None:
-        inside &= stream.mask if stream.mask.ndim == inside.ndim else stream.mask[:, None]
-    if not inside.any():
+        kept &= stream.mask if stream.mask.ndim == kept.ndim else stream.mask[:, None]
+    if not kept.any():
         return stream
-    if needs_all_cells or stream.boxes is not None or not inside.all(0).equal(inside.any(0)):
-        return replace(stream, mask=inside)
-    return replace(stream, values=stream.values[:, inside[0]], mask=None)
+    if needs_all_cells or stream.boxes is not None or not kept.all(0).equal(kept.any(0)):
+        return replace(stream, mask=kept)
+    return replace(stream, values=stream.values[:, kept[0]], mask=None)

@@ -31,11 +31,6 @@ def find_class_rows(kinds: Tensor, classes: Tensor) -> Tensor:
     return first + classes.clamp(min=0).minimum(counts - 1)
 
 
-def list_label_words() -> list[str]:
-    """Lists the words that names of classes are made of, each once, by the alphabet."""
-    return sorted({word for name in CLASS_NAMES for word in split_words(name)})
-
-
 def share_stem(word: str, label: str) -> bool:
     """Tells whether a word is one of a label's, in whatever form: ``flips`` is of ``flipping pancake``.
 

@@ -17,7 +17,10 @@ a label that is unsure hardly counts (γ > 1); of unit vectors the one nearest t
 expected cosine, so that the less is known of a video, the more general is what fits it; and what fits every
 video is divided out (α, δ).
 
-Equations 1 to 3 are linear in the labels, so that the share of each in each word is known exactly (7).
+μ and the sum in (2) are linear, so that their product is a sum over labels and words, from which the share of
+each label in each word is read exactly (7):
+
+    share   = u_w · β_κ p_l^γ t_l  of label l,  u_w · (W v̄ + b - α m)  of the picture                   (7)
 """
 
 from __future__ import annotations
@@ -39,8 +42,8 @@ from models.vocabulary import EOS
 class MeaningConfig(BaseModel):
     """Configures what is expected.
 
-    texts: width of sentence vectors. gate: γ. common: α. likelihood: λ. prior: δ. confidence: c_0, c_ρ and
-    c_s; None before they were fitted.
+    texts: width of sentence vectors. gate: γ. common: α, the weight of m, which is the buffer ``common``.
+    likelihood: λ. prior: δ. confidence: c_0, c_ρ and c_s; None before they were fitted.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -16,14 +16,21 @@ from models.labels.classes import LABELS, share_stem
 TITLES: dict[LabelKind, str] = {"motion": "by motion", "picture": "in the picture", "box": "in a box"}
 #: From this share on a word is told to be of a label that has other words, as ``rider`` may be of ``moped``.
 LEADING_SHARE = 0.5
+#: The same where the caption was recalled and the word stands in what was written of the label's class, as
+#: ``arrow`` does of archery.
+WRITTEN_SHARE = 0.2
 #: A label that gives less to a word of its own than this, and is less probable, is not told.
 LEAST_SHARE, LEAST_PROBABILITY = 0.02, 0.2
 
 
-def explain_labels(caption: CaptionSteps, shares: Tensor) -> list[ExplanationPart]:
+def explain_labels(caption: CaptionSteps, shares: Tensor, written: Tensor) -> list[ExplanationPart]:
     """Shows what was recognised, and which of it each word is of; nothing of a video without labels.
 
-    caption: its steps. shares: (words, L + 1), what each label and the picture give to each word.
+    Args:
+        caption: Its steps.
+        shares: (words, L + 1), what each label and the picture give to each word.
+        written: bool (words, L), whether a word stands in what was written of a label's class; nowhere in a
+            caption that was not recalled.
     """
     stream = caption.features.get(LABELS)
     if stream is None:
@@ -32,6 +39,9 @@ def explain_labels(caption: CaptionSteps, shares: Tensor) -> list[ExplanationPar
     positive = as_numpy(shares).clip(min=0)
     positive = np.concatenate([positive[:, : len(labels)], positive[:, -1:]], 1)
     weights = positive / np.maximum(positive.sum(1, keepdims=True), 1e-9)
+    origins = [
+        find_origins(*word, labels) for word in zip(caption.words, weights, as_numpy(written), strict=True)
+    ]
     return [
         MomentsExplanation(
             name=LABELS,
@@ -43,40 +53,41 @@ def explain_labels(caption: CaptionSteps, shares: Tensor) -> list[ExplanationPar
                 if label.probability >= LEAST_PROBABILITY
             ],
             words=[
-                _explain_word(caption, word, row, labels)
-                for word, row in zip(caption.words, weights, strict=True)
+                sorted(
+                    (_make_moment(caption, labels[origin], float(row[origin])) for origin in of_word),
+                    key=lambda moment: (moment.time, moment.weight or 0.0),
+                )
+                for row, of_word in zip(weights, origins, strict=True)
             ],
         )
     ]
 
 
-def _explain_word(
-    caption: CaptionSteps, word: str, weights: Array, labels: list[Label]
-) -> list[ChosenMoment]:
-    origin = find_origin(word, weights, labels)
-    return [] if origin is None else [_make_moment(caption, labels[origin], float(weights[origin]))]
+def find_origins(word: str, weights: Array, written: Array, labels: list[Label]) -> list[int]:
+    """Finds the labels that a word is of, the chief one first.
 
-
-def find_origin(word: str, weights: Array, labels: list[Label]) -> int | None:
-    """Finds the label that a word is of: one whose name has the word, or one that gives most of it.
+    That is the one whose name has the word; else the one that gives most of it, and those that give a good
+    part of it and of whose class a sentence with this word was written.
 
     Args:
         word: Of the caption.
         weights: (L + 1,), the share of each label in it, and the picture's at last.
+        written: bool (L,), whether the word stands in what was written of a label's class.
         labels: L.
     """
-    rows = [
+    named = [
         row
         for row, label in enumerate(labels)
         if share_stem(word, label.name)
         and (weights[row] >= LEAST_SHARE or label.probability >= LEAST_PROBABILITY)
     ]
-    if rows:
-        return max(rows, key=lambda row: (float(weights[row]), labels[row].probability))
-    if word in FUNCTION_WORDS or not labels:
-        return None
-    best = int(weights[:-1].argmax())
-    return best if weights[best] >= LEADING_SHARE else None
+    if named:
+        return [max(named, key=lambda row: (float(weights[row]), labels[row].probability))]
+    if word in FUNCTION_WORDS:
+        return []
+    rows = range(len(labels))
+    leading = [row for row in rows if weights[row] >= (WRITTEN_SHARE if written[row] else LEADING_SHARE)]
+    return sorted(leading, key=lambda row: -float(weights[row]))
 
 
 def _make_moment(caption: CaptionSteps, label: Label, weight: float) -> ChosenMoment:

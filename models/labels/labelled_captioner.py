@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
+import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
@@ -32,13 +33,15 @@ WriterConfigT = TypeVar("WriterConfigT", bound=BaseModel)
 
 
 class RememberedConfig(BaseModel):
-    """Configures the sentences. sentences: how many. words: of each at most, its end among them. recalled: of
-    each video. places: regions of the typical picture."""
+    """Configures the sentences. sentences: how many. words: of each at most, its end among them. classes:
+    pairs of a sentence and a class that it was written of. recalled: of each video. places: regions of the
+    typical picture."""
 
     model_config = ConfigDict(frozen=True)
 
     sentences: int = 0
     words: int = 12
+    classes: int = 0
     recalled: int = 8
     places: int = 49
 
@@ -85,6 +88,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     writer_class: ClassVar[type[AnyCaptioner]]
     config: LabelledConfig[Any]
     remembered: Tensor
+    written_of: Tensor
     lengths: Tensor
     typical: Tensor
 
@@ -96,6 +100,9 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         sizes = config.remembered
         ids = torch.full((sizes.sentences, sizes.words), EOS, dtype=torch.int16)
         self.register_buffer("remembered", ids)
+        # places of a sentence and of a class that it was written of; earlier checkpoints have none
+        pairs = torch.zeros(sizes.classes, 2, dtype=torch.int16)
+        self.register_buffer("written_of", pairs, persistent=sizes.classes > 0)
         self.register_buffer("lengths", torch.ones(sizes.sentences))  # |Σ u_w| of each
         self.register_buffer("typical", torch.zeros(sizes.places, first.width))  # a picture of no video
 
@@ -112,6 +119,10 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     @property
     def needs_all_cells(self) -> bool:
         return self.writer.needs_all_cells
+
+    @property
+    def word_scorer(self) -> AnyCaptioner:
+        return self.writer.word_scorer
 
     def encode(self, features: Sequence[Features]) -> LabelledMemory:
         """Encodes features of B videos, any of which may lack its labels."""
@@ -235,8 +246,27 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         shown = self.writer.explain(replace(caption, memory=memory.writer))
         tokens = torch.tensor(self.vocabulary.encode(caption.words), device=memory.seen.device)
         video = torch.tensor([caption.video], device=memory.seen.device)
-        shares = self.meaning.share_words(memory.seen[caption.video], memory.labels.select(video), tokens)
-        return [*shown, *explain_labels(caption, shares)]
+        labels = memory.labels.select(video)
+        shares = self.meaning.share_words(memory.seen[caption.video], labels, tokens)
+        return [*shown, *explain_labels(caption, shares, self.find_written(tokens, labels.rows[0]))]
+
+    def find_written(self, tokens: Tensor, classes: Tensor) -> Tensor:
+        """Finds which words of a caption that was recalled were written of which classes.
+
+        Args:
+            tokens: (t,) ids of the caption.
+            classes: (L,), places among CLASS_NAMES.
+
+        Returns:
+            bool (t, L), whether a sentence that was written of the class has the word; nowhere in a caption
+            that is not remembered.
+        """
+        whole = F.pad(tokens, (0, self.remembered.shape[1] - len(tokens)), value=EOS)
+        is_recalled = (self.remembered == whole).all(1).any()
+        sentence, of = self.written_of.long().unbind(1)
+        held = [torch.isin(tokens, self.remembered[sentence[of == each]]) for each in classes]
+        empty = torch.zeros(len(tokens), 0, dtype=torch.bool, device=tokens.device)
+        return (torch.stack(held, 1) if held else empty) & is_recalled
 
     def map_edges(self, stream: str, side: int) -> Edges:
         """Says where rows and columns of the captioner's own map lie."""

@@ -5,6 +5,7 @@
     ├── UnknownArchitecture  unknown_architecture    a model of a family that is not opened here
     ├── RemoteCodeRefused    remote_code_refused     the model brings code of its own
     ├── PickledWeightsOnly   pickled_weights_only    weights are there, but none as safetensors
+    ├── QuantisedWeights     quantised_weights       weights in a packed form that needs a package of its own
     ├── PretrainedDamaged    pretrained_damaged      files are missing, cut off or do not fit each other
     ├── OptionRefused        option_refused          a decoding option that this captioner does not have
     ├── NotANumber           not_a_number            the model's probabilities are not numbers
@@ -51,6 +52,11 @@ class RemoteCodeRefused(PretrainedError):
 class PickledWeightsOnly(PretrainedError):
     code = "pickled_weights_only"
     hint = "Choose a revision of the model that has *.safetensors; pickles can run code and are not opened."
+
+
+class QuantisedWeights(PretrainedError):
+    code = "quantised_weights"
+    hint = "Choose the model as it was before it was quantised: in bfloat16, float16 or float32."
 
 
 class PretrainedDamaged(PretrainedError):

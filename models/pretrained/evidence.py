@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from extractors.features import View
 from models.captioner import Array
-from models.evidence.reader import VideoPart
+from models.evidence.restriction import VideoPart
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.words import TokenWords
 
@@ -53,14 +53,15 @@ class FrameReader:
         if self.has_fixed_length:
             group = np.tile(group, len(self.chosen) // self.frames_each)
         shown = replace(self.chosen, pixels=self.chosen.pixels[group], starts=self.chosen.starts[group])
-        return shown if part.place is None else keep_place(shown, part.place)
+        return shown if part.place is None else keep_place(shown, part.place, part.is_hidden)
 
 
-def keep_place(frames: ChosenFrames, place: View) -> ChosenFrames:
-    """Greys out what lies outside of a place, x0 y0 x1 y1 in [0, 1] of the picture."""
+def keep_place(frames: ChosenFrames, place: View, is_hidden: bool = False) -> ChosenFrames:
+    """Greys out what lies outside of a place, x0 y0 x1 y1 in [0, 1] of the picture, or in a hidden one."""
     height, width = frames.size
     left, right = round(place[0] * width), round(place[2] * width)
     top, bottom = round(place[1] * height), round(place[3] * height)
-    pixels = np.full_like(frames.pixels, GREY)
-    pixels[:, top:bottom, left:right] = frames.pixels[:, top:bottom, left:right]
+    pixels = frames.pixels.copy() if is_hidden else np.full_like(frames.pixels, GREY)
+    inside = np.s_[:, top:bottom, left:right]
+    pixels[inside] = GREY if is_hidden else frames.pixels[inside]
     return replace(frames, pixels=pixels)

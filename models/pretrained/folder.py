@@ -20,6 +20,7 @@ from models.pretrained.errors import (
     NotACaptioner,
     PickledWeightsOnly,
     PretrainedDamaged,
+    QuantisedWeights,
     RemoteCodeRefused,
     UnknownArchitecture,
 )
@@ -80,10 +81,14 @@ def read_pretrained_info(folder: Path, name: str | None = None) -> PretrainedInf
         UnknownArchitecture: No family here opens it.
         RemoteCodeRefused: It brings code of its own.
         PickledWeightsOnly: It has no safetensors.
+        QuantisedWeights: They are packed.
         PretrainedDamaged: A file is missing or cut off.
     """
     config = read_json(folder / "config.json")
     family, architecture = _family(folder, config)
+    if packed := config.get("quantization_config"):
+        method = packed.get("quant_method") if isinstance(packed, dict) else None
+        raise QuantisedWeights(f"The weights of {folder} are quantised{f' by {method}' if method else ''}.")
     files = weight_files(folder)
     return PretrainedInfo(
         folder=folder,

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from extractors.features import Frames
+from models.decoding.options import DecodingOptions
 from models.pretrained.captioner import PretrainedCaptioner
+from models.pretrained.errors import PretrainedDamaged, PretrainedError
 from models.pretrained.families.blip import BlipCaptioner
 from models.pretrained.families.git import GitCaptioner
 from models.pretrained.families.video_language import VideoLanguageCaptioner
@@ -22,6 +27,22 @@ CLASSES: Mapping[Family, Any] = {
     "vision_encoder_decoder": EncoderDecoderCaptioner,
     "video_language": VideoLanguageCaptioner,
 }
+
+
+#: A grey picture of ordinary size, of which any captioner says something.
+GREY = Frames(np.full((1, 240, 320, 3), 127, np.uint8), np.zeros(1), 1.0)
+
+
+def try_pretrained_captioner(info: PretrainedInfo) -> None:
+    """Loads a captioner and captions one frame. Raises PretrainedError: it would not caption anything."""
+    captioner = load_pretrained_captioner(info)
+    try:
+        captioner.caption([GREY], DecodingOptions(beam_size=1, max_length=3, attention=False))
+    except PretrainedError:
+        raise
+    except Exception as error:  # whatever a model raises that is not as its files say
+        reason = str(error).strip().split("\n")[0]
+        raise PretrainedDamaged(f"{info.folder} is opened and cannot caption a frame: {reason}") from error
 
 
 def load_pretrained_captioner(

@@ -85,5 +85,6 @@ def generation_config(options: DecodingOptions, tokens: SpecialTokens) -> Genera
             "temperature": options.temperature,
             "top_k": options.top_k or 0,
             "top_p": 1.0 if options.top_p is None else options.top_p,
+            "remove_invalid_values": True,  # else the draw fails before NotANumber can name them
         }
     return GenerationConfig(**settings)

@@ -101,7 +101,7 @@ class ScriptedWorker:
     def succeed_all(self, block: float = 0.1) -> None:
         """Ends the jobs that come within ``block`` seconds, other than those that are cancelled meanwhile."""
         for claim in self._claims(block):
-            self.succeed(claim)
+            self._end(claim)
 
     def _claims(self, block: float) -> list[Claim]:
         cause = EngineCrashed("It crashed.")
@@ -114,6 +114,9 @@ class ScriptedWorker:
 
     def succeed(self, claim: Claim, document: Mapping[str, Any] | None = None) -> None:
         """Ends a claimed job with a caption; its attention is written unless the job refused it."""
+        assert self._end(claim, document)
+
+    def _end(self, claim: Claim, document: Mapping[str, Any] | None = None) -> bool:
         folder = claim.results
         if claim.job.options.attention:
             self.blobs.write(
@@ -123,7 +126,7 @@ class ScriptedWorker:
             out = io.BytesIO()
             frame(number).save(out, "JPEG")
             self.blobs.write(f"{folder}/frames/{number}.jpg", out.getvalue())
-        assert self.jobs.succeed(claim, answer(claim.job.options.captioner or "stats"))
+        return self.jobs.succeed(claim, answer(claim.job.options.captioner or "stats"))
 
 
 def _peak(length: int, place: int) -> list[float]:

@@ -22,6 +22,7 @@ from app.jobs.options import CaptionOptions
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.settings import Settings
 
+PAUSE = 5.0  #: seconds for which a busy machine may stop a test, beside what is promised
 PROGRAM = "from app.cli.service.run import worker; worker()"
 
 
@@ -102,7 +103,7 @@ def service(server: redis.Redis, url: str, settings: Settings) -> Iterator[Servi
         running.stop_all()
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Waits until a condition holds; fails after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -7,7 +7,7 @@ from pathlib import Path
 import av
 import numpy as np
 
-from app.api.routes.page import STATIC
+from app.api.page_files import STATIC
 from tests.media import Picture, write_video
 
 SAMPLE = STATIC / "examples/coffee.mp4"  #: four seconds that the page carries

@@ -9,7 +9,8 @@ from playwright.sync_api import expect
 
 from tests.app.workers import eventually
 from tests.browser.conftest import Visit
-from tests.browser.films import SAMPLE
+from tests.browser.films import SAMPLE, SHOTS
+from tests.browser.visitor import DRAWN
 
 
 def test_an_example_plays_on_load_and_needs_no_service(visit: Visit) -> None:
@@ -75,7 +76,9 @@ def test_a_word_under_the_pointer_shows_its_moment_and_a_click_keeps_it(visit: V
             word.hover()
             expect(word).to_have_class(re.compile("is-lit"))
             expect(page.locator("#chip")).to_contain_text(word.inner_text())
-            assert visitor.heat > 0
+            names_no_place = "no one place" in page.locator("#chip").inner_text()
+            expect(page.locator("#heat")).to_be_visible(visible=not names_no_place)
+            assert names_no_place or visitor.heat > 0
             page.mouse.move(5, 5)
         visitor.words.last.click()
         expect(visitor.chosen_word).to_have_text(visitor.words.last.inner_text())
@@ -118,24 +121,62 @@ def test_keys_go_from_word_to_word_and_from_moment_to_moment(visit: Visit) -> No
 def test_lanes_have_the_words_weights_over_real_time(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        visitor.send(SAMPLE)
+        visitor.send(SHOTS[1])
         visitor.wait_for_caption()
         document = page.request.get(f"{visitor.address}/jobs/{visitor.job}/attention").json()
-        weights = document["evidence"]["temporal"][document["words"].index(visitor.words.last.inner_text())]
-        strengths = (
-            page.locator("#lane-rows .lane")
-            .last.locator(".cell")
-            .evaluate_all("cells => cells.map(cell => parseFloat(cell.style.getPropertyValue('--strength')))")
+        of_labels = [part["words"] for part in document["extras"] if part["kind"] == "moments"]
+        content = [word for word, is_content in enumerate(document["content"]) if is_content]
+        word = next(word for word in content if not any(words[word] for words in of_labels))
+        weights = document["evidence"]["temporal"][word]
+        cells = page.locator("#lane-rows .lane").nth(content.index(word)).locator(".cell")
+        strengths = cells.evaluate_all(
+            "cells => cells.map(cell => parseFloat(cell.style.getPropertyValue('--strength')))"
         )
         assert strengths.index(max(strengths)) == weights.index(max(weights))
-        lefts = (
-            page.locator("#lane-rows .lane")
-            .last.locator(".cell")
-            .evaluate_all("cells => cells.map(cell => parseFloat(cell.style.left))")
-        )
+        lefts = cells.evaluate_all("cells => cells.map(cell => parseFloat(cell.style.left))")
         length = document["parts"][-1][1]
         for left, (start, _) in zip(lefts, document["parts"], strict=True):
             assert abs(left - 100 * start / length) < 2
+
+
+#: An answer of two moments: "cat" is all along but for a label with a box in the second, "sits" has a place.
+LABELLED = {
+    "words": ["cat", "sits"], "content": [True, True], "times": [[0, 2], [2, 4]], "parts": [[0, 2], [2, 4]],
+    "temporal": [None, None], "spatial": None,
+    "extras": [{"kind": "moments", "name": "labels", "title": "Seen", "note": "", "caption": None, "words": [
+        [{"moment": 1, "time": 2.0, "end": 4.0, "text": "cat", "box": [0.5, 0.5, 0.9, 0.9]}], []]}],
+    "evidence": {
+        "temporal": [[0.5, 0.5], [0.9, 0.1]], "moments": [None, 0], "boxes": [None, None],
+        "unplaced": [True, True],
+        "spatial": {"kind": "grid", "rows": 1, "columns": 2, "weights": [[[0.5, 0.5], None]] * 2},
+    },
+}  # fmt: skip
+
+
+def test_a_label_gives_its_time_and_box_and_even_places_draw_no_heat(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        page.route("**/attention", lambda route: route.fulfill(json=LABELLED))
+        visitor.send(SAMPLE)
+        visitor.wait_for_caption()
+        expect(page.locator(".lane-when").first).not_to_have_text("all along")
+        visitor.words.first.click()
+        assert visitor.seconds > 2
+        expect(page.locator("#chip")).not_to_contain_text("no one place")
+        assert visitor.heat > 0
+        visitor.words.last.click()
+        expect(page.locator("#chip")).to_contain_text("in no one place")
+        expect(page.locator("#heat")).to_be_hidden()
+
+
+def test_a_narrow_film_has_its_own_picture_beside_it(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        visitor.send(clips["one.mp4"])
+        backdrop = visitor.page.locator("#backdrop")
+        expect(backdrop).to_be_visible()
+        eventually(lambda: backdrop.evaluate(DRAWN) > 0)
+        visitor.send(SAMPLE)
+        expect(backdrop).to_be_hidden()
 
 
 def test_a_part_that_is_dragged_over_is_played_again_and_again(visit: Visit) -> None:

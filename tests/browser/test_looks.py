@@ -128,6 +128,33 @@ SHIFTS = """() => new Promise(resolve => {
 })"""
 
 
+#: Requests of a first load, and bytes of what is text.
+LOADED = """() => {
+  const all = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
+  const texts = all.filter(({name}) => !/\\.(mp4|webp)$/.test(name));
+  return [all.length, texts.reduce((sum, {transferSize}) => sum + transferSize, 0)];
+}"""
+#: Milliseconds of a trip, and bytes a second: 1.6 Mbit/s.
+SLOW_LINE = {"offline": False, "latency": 150, "downloadThroughput": 2e5, "uploadThroughput": 1e5}
+
+
+def test_a_first_load_is_light_and_paints_early_on_a_slow_line(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        session = page.context.new_cdp_session(page)
+        session.send("Network.clearBrowserCache")
+        session.send("Network.emulateNetworkConditions", SLOW_LINE)
+        page.reload()
+        expect(visitor.words.first).to_be_visible()
+        page.wait_for_load_state("networkidle")
+        requests, texts = page.evaluate(LOADED)
+        assert requests <= 15
+        assert texts < 60_000
+        painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        print(f"{requests} requests, {texts} bytes of text, painted after {painted:.0f} ms")
+        assert painted < 3000  # on a busy machine; 300 on one that is not
+
+
 def test_nothing_jumps_while_the_page_loads(visit: Visit) -> None:
     with visit() as visitor:
         visitor.page.reload()

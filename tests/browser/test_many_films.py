@@ -169,6 +169,7 @@ def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
         page = visitor.page
         page.click("#options-box summary")
         page.select_option("#o-segments", "shots")
+        page.select_option("#o-segment-captioner", "refocus")
         visitor.send(clips["shots.mp4"])
         expect(page.locator("#status")).to_have_text(
             re.compile(r"Shot \d · 0:\d\d of 0:12"), timeout=PATIENCE
@@ -176,6 +177,8 @@ def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
         visitor.wait_for_caption()
         chapters = page.locator(".chapter")
         expect(chapters).to_have_count(4)
+        expect(page.locator("#chapters-sum")).to_have_text(re.compile(r"^4 shots: \w+, \w+"))
+        expect(visitor.films.first).to_contain_text("4 shots: ")
         chapters.nth(2).click()
         expect(chapters.nth(2)).to_have_attribute("aria-current", "true")
         eventually(lambda: abs(visitor.seconds - 7.5) <= 1.5)
@@ -196,4 +199,6 @@ def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
             assert download.value.path().read_text().startswith(begins)
         with page.expect_download() as download:
             page.click('#chapters-links [data-kind="json"]')
-        assert len(json.loads(download.value.path().read_text())["segments"]) == 4
+        document = json.loads(download.value.path().read_text())
+        assert len(document["segments"]) == 4
+        assert document["model"]["options"]["segment_captioner"] == "refocus"

@@ -200,6 +200,15 @@ def test_all_pages_of_the_list_are_read() -> None:
     ]
 
 
+def test_a_search_brings_moments() -> None:
+    moment = {"job": "a", "source": "a.mp4 a", "start": 0, "end": 2, "representative": 1}
+    found = {"moments": [{**moment, "caption": "a dog", "fit": 1.5, "picture": "/jobs/a/frames/1.jpg"}]}
+    script = Script(httpx.Response(200, json=found))
+    with script.client() as client:
+        assert [each.caption for each in client.search("a dog", limit=3)] == ["a dog"]
+    assert dict(script.seen[0].url.params) == {"q": "a dog", "limit": "3"}
+
+
 def test_a_batch_sends_files_and_addresses_together_and_brings_its_results() -> None:
     counts = {"total": 2, "queued": 2, "running": 0}
     over = {"total": 2, "queued": 0, "running": 0, "succeeded": 2}

@@ -18,7 +18,7 @@ def test_each_module_can_be_imported(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["ablate", "average", "compare", "confidence", "evidence", "judge", "labelled"]
+    "command", ["ablate", "average", "compare", "confidence", "evidence", "extend", "judge", "labelled"]
 )
 def test_each_command_explains_itself(command: str) -> None:
     shown = CliRunner().invoke(lab, [command, "--help"])

@@ -45,12 +45,12 @@ class Gallery:
 
 
 @pytest.fixture(scope="module")
-def gallery(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+def gallery(shared: Path) -> Gallery:
     items = read_items(shared / "data/flickr8k_captions.json", "val")[::20][:COUNT]
     found = dict(read_pictures(shared / "data/flickr8k_val.tar", [item.files[0] for item in items]))
     pictures = [resized(found[item.files[0]], SIDE) for item in items]
     checkpoint = load_captioner("stats")
-    extractor = TunedPair(ExtractorOptions(cache=tmp_path_factory.mktemp("models")))
+    extractor = TunedPair(ExtractorOptions())
     features = extractor.extract([video([picture]) for picture in pictures])
     own = caption(checkpoint, features, DecodingOptions())
     streams = [streams[TUNED_GRID] for streams in features]

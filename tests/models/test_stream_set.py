@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from extractors.extractor import create, list_inputs, list_weights
+from extractors.extractor import create, find_maker, list_needed_streams, list_weights
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.pretrained.manifest import MANIFEST, find_candidates
 from extractors.video_features.feature_files import (
@@ -36,7 +36,15 @@ from models.feature_sources.stream_checks import (
     check_streams,
     select_stream_set,
 )
-from models.stream_set import DEMO, StreamInput, UnknownStream
+from models.stream_set import (
+    DEMO,
+    DEMO_MOTION,
+    DEMO_TUNED,
+    MADE_BESIDE,
+    StreamInput,
+    UnknownStream,
+    combine_stream_sets,
+)
 from tests.models.tiny import stats_config, tiny_stats
 
 DUAL_AFR, FUSION, G2L, REFOCUS, STATS = map(
@@ -77,11 +85,22 @@ def test_every_paper_has_its_set() -> None:
 @pytest.mark.parametrize("name", list_stream_sets())
 def test_each_extractor_exists_and_its_weights_are_in_the_manifest(name: str) -> None:
     wanted = find_stream_set(name)
+    makers = {each.stream: MADE_BESIDE.get(each.extractor, each.extractor) for each in wanted.inputs}
     for extractor in wanted.extractors:
-        for needed in list_inputs(extractor):
-            assert list(wanted.extractors).index(needed) < list(wanted.extractors).index(extractor)
+        for needed in list_needed_streams(extractor):
+            maker = makers.get(needed) or find_maker(needed)
+            assert list(wanted.extractors).index(maker) < list(wanted.extractors).index(extractor)
         for weights in list_weights(extractor):
             assert find_candidates(weights, MANIFEST)
+
+
+def test_a_network_that_another_runs_in_its_pass_does_not_run_again() -> None:
+    pair, both = "tuned_pair", "tuned_pair:classes"
+    assert list(DEMO_MOTION.select(["tuned_pair_grid"]).extractors) == [pair]
+    assert list(DEMO_MOTION.select(["efficientnet-lite2_logits"]).extractors) == [both]
+    for wanted in (DEMO_MOTION.select(["tuned_pair_grid", "labels"]), DEMO_MOTION):
+        assert {pair, both} & wanted.extractors.keys() == {both}
+        assert {pair, both} & combine_stream_sets([DEMO_TUNED, wanted]).extractors.keys() == {both}
 
 
 def cut(given: StreamInput, own: Windows, seconds: float = 8.0, fps: float = 30.0) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """Takes a captioner through the phases that it lists, and then through self-critical steps.
 
-Each phase continues from the best weights of the one before, papers from the last.
+Each phase continues from the best weights of the one before; the papers go on from
+its last weights.
 """
 
 from __future__ import annotations

@@ -134,18 +134,24 @@ def check_extracted_windows(asked: StreamInput, streams: StreamSet, windows: Win
             )
 
 
-def check_times(name: str, start: NDArray[np.float64], duration: float | None, video: str) -> None:
-    """Checks that rows begin before their video ends.
+def check_times(
+    name: str, start: NDArray[np.float64], end: NDArray[np.float64], duration: float | None, video: str
+) -> None:
+    """Checks that rows follow each other, and begin before their video ends.
 
     Args:
         name: Of the stream.
         start: (T,) seconds.
+        end: (T,) seconds.
         duration: Of the video, None where it is not known.
         video: Its id.
 
     Raises:
-        FeaturesDoNotFit: The last row begins later.
+        FeaturesDoNotFit: The last row begins later, or a row before the one that it follows.
     """
+    times = np.stack([start, end])
+    if not (np.isfinite(times).all() and (np.diff(times) >= 0).all()):
+        raise FeaturesDoNotFit(f"the times of {name} of {video} do not rise from row to row.")
     if duration is not None and start[-1] >= duration + LATE:
         raise FeaturesDoNotFit(
             f"the last row of {name} begins at {start[-1]:.1f} s, and {video} is {duration:g} s long: "

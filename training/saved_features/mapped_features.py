@@ -119,7 +119,7 @@ class MappedFeatures:
         if arranged[0] == 0:
             raise FeaturesDamaged(f"{file} has no row.")
         start, end = self._times(video, name, stream, arranged[0])
-        check_times(name, start, self._map.duration_of(video), video.id)
+        check_times(name, start, end, self._map.duration_of(video), video.id)
         step = self._steps[name]
         if stream.timestamps is not None and step is not None:
             check_stride(name, end, self._frame_rate(video, stream), step)

@@ -43,11 +43,12 @@ OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
 OPEN_BELOW = ("/f/", "/static/", "/static-offline-docs/")
 #: What pages of other origins may send beside the simplest, and read of the answers.
 CORS_HEADERS = (
-    "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Prefer", "Range",
+    "Authorization", "Content-Disposition", "Content-Type", "Idempotency-Key", "If-None-Match", "If-Range",
+    "Last-Event-ID", "Prefer", "Range", "traceparent", "tracestate",
 )  # fmt: skip
 CORS_EXPOSED = (
-    "Content-Disposition", "ETag", "Idempotency-Replayed", "Link", "Location", "Preference-Applied",
-    "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate",
+    "Accept-Ranges", "Content-Disposition", "Content-Range", "ETag", "Idempotency-Replayed", "Link",
+    "Location", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate",
 )  # fmt: skip
 CORS_METHODS = ("GET", "HEAD", "POST", "DELETE")
 CORS_SECONDS = 600  #: a browser asks again after

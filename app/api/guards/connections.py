@@ -22,7 +22,8 @@ from app.api.receiving.upload import PACE, STALL_SECONDS
 
 HEADER_SECONDS = 10.0  #: from a connection's begin, or a request's first byte, to the end of its headers
 HEADER_BYTES = 64 * 1024  #: of a request's line and headers
-#: For the next PACE bytes of a body. Routes that take videos say STALL_SECONDS themselves, and answer first.
+#: For the next PACE bytes of a body. Routes that read one refuse it after STALL_SECONDS with an answer, and
+#: have five seconds more to write it before the connection is cut.
 BODY_SECONDS = STALL_SECONDS + 5.0
 LEAVE_SECONDS = 5.0  #: for the rest of a request that is answered already, and for its answer to be taken
 STUCK_SECONDS = 30.0  #: longest time in which a client takes nothing of an answer

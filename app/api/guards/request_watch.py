@@ -20,14 +20,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.dependencies import Caller
 from app.api.guards.access import READING
 from app.api.metrics import Metrics
+from app.api.page_files import FILES
 from app.tracing.spans import SpanNotes, Tracing
 
 #: Answers that are no pages load nothing.
 NOTHING = "default-src 'none'; frame-ancestors 'none'"
-#: The page loads its own script and style, draws on canvases, plays films of this server and of its visitor's
-#: own disk (``blob:``), and talks to this server.
+#: The page loads its own script, has its own style, draws on canvases, plays films of this server and of its
+#: visitor's own disk (``blob:``), and talks to this server.
 PAGE = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    f"default-src 'none'; script-src 'self'; style-src '{FILES.style_hash}'; img-src 'self' data: blob:; "
     "media-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 #: Swagger UI starts itself by a script in the page and sets styles as it goes.
@@ -45,6 +46,9 @@ REFUSED_NAME = "host_not_allowed"
 LONGEST_PATH = 200
 #: Asked for every few seconds by monitors, about no job: they would bury the other traces.
 NOT_TRACED = ("/livez", "/readyz", "/metrics")
+
+#: Request headers that are lists, which a client may send on several lines (RFC 9110 5.3).
+LISTS = (b"prefer", b"if-none-match")
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +77,7 @@ class WatchRequests:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        scope = {**scope, "headers": _join_lists(scope["headers"])}
         scope.setdefault("state", {})  # made here, so that all that come after write into the same one
         is_head, answer, began = scope["method"] == "HEAD", _Answer(), time.perf_counter()
         inner = {**scope, "method": "GET", "without_body": True} if is_head else scope
@@ -163,3 +168,11 @@ def _members(scope: Scope, answer: _Answer) -> dict[str, Any]:
         "problem": state.get("problem"),  # a refusal's code
         "address": None if scope.get("client") is None else scope["client"][0],
     }
+
+
+def _join_lists(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Makes one line, with commas, of each list that came on several."""
+    names = [name for name, _ in headers]
+    several = [name for name in LISTS if names.count(name) > 1]
+    joined = [(name, b", ".join(value for each, value in headers if each == name)) for name in several]
+    return [(name, value) for name, value in headers if name not in several] + joined

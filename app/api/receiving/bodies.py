@@ -10,9 +10,11 @@ apart is in form.py; here is where its parts go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import unquote
 
 import anyio.to_thread
 from python_multipart.multipart import parse_options_header
@@ -40,6 +42,8 @@ from app.api.receiving.upload import (
 FORM_NAMES = ("video", *REQUEST_FIELDS)
 RAW = ("application/octet-stream",)
 RAW_KINDS = ("video/", "image/")
+#: The parameter ``filename*``: its character set and its escaped value (RFC 6266 4.3, RFC 8187).
+EXTENDED_NAME = re.compile(r"filename\*\s*=\s*\"?(utf-8|iso-8859-1)'[^']*'([^\";\s]*)", re.IGNORECASE)
 
 
 class CaptionForm:
@@ -239,5 +243,9 @@ def _query_fields(query: QueryParams) -> tuple[dict[str, str], str]:
 
 
 def _filename_in(headers: Mapping[str, str]) -> str:
-    _, options = parse_options_header(headers.get("content-disposition") or "")
+    """Reads the name in Content-Disposition; ``filename*``, where there is one, before ``filename``."""
+    value = headers.get("content-disposition") or ""
+    if extended := EXTENDED_NAME.search(value):
+        return unquote(extended[2], extended[1])
+    _, options = parse_options_header(value)
     return options.get(b"filename", b"").decode("utf-8", "replace")

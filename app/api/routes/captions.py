@@ -6,19 +6,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
-from app.api.routes.jobs import KEEP, JobId, find, how_it_ended, read_blob
+from app.api.routes.jobs import KEEP, JobId, find, how_it_ended, keep_as, read_blob
 from app.documents.job import document_of, kept_segments
 from app.documents.segments import film_of
-from app.documents.subtitles import FORMATS
+from app.documents.subtitles import FORMATS, to_karaoke
+from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 from app.jobs.keeping.kept_segments import attention_key, frame_key
 from models.caption import AttentionDocument
 
 Kind = Annotated[Literal["vtt", "srt", "json", "csv"], Path(description="What is written.")]
+Karaoke = Annotated[bool, Query(description="Of WebVTT: each word appears when its moment begins.")]
 Number = Annotated[int, Path(ge=0, description="Counted from 0, in the order of `segments`.")]
 FILES: dict[str, Any] = {each.media_type.partition(";")[0]: {} for each in FORMATS.values()}
 
@@ -33,15 +35,39 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
         **problems.openapi_responses(refusals.UnknownJob, refusals.JobHasNoCaptions, refusals.JobNotFinished),
     },
 )
-def captions(job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep) -> Response:
+def captions(
+    job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep, karaoke: Karaoke = False
+) -> Response:
     """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON, also while the job runs; of a
     job without segments one caption, which lasts as long as the video.
     """
     job = find(service, job_id, caller)
     _check_is_captioned(job, service)
-    subtitles = FORMATS[kind]
-    text = subtitles.write(film_of(job, service.blobs))
-    return Response(text.encode(), media_type=subtitles.media_type, headers=_caching(job))
+    subtitles, film = FORMATS[kind], film_of(job, service.blobs)
+    if karaoke and kind == "vtt":
+        text = to_karaoke(film, _attentions(job, service, len(film.segments)))
+    else:
+        text = subtitles.write(film)
+    headers = keep_as(job, f".{kind}") | _caching(job)
+    return Response(text.encode(), media_type=subtitles.media_type, headers=headers)
+
+
+def _attentions(job: Job, service: ApiDependencies, count: int) -> list[AttentionDocument | None]:
+    """Reads where each segment's words have their moments, as far as that is kept."""
+    kept = kept_segments(job, service.blobs)
+    keys = (
+        [f"{job.results}/attention.json"]
+        if kept is None
+        else [attention_key(kept.folder, number) for number in range(count)]
+    )
+    return [_read_attention(service, key) for key in keys]
+
+
+def _read_attention(service: ApiDependencies, key: str) -> AttentionDocument | None:
+    try:
+        return AttentionDocument.model_validate_json(service.blobs.read(key))
+    except BlobMissingError:
+        return None
 
 
 @router.get(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, get_args
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import (
     AfterValidator,
@@ -21,6 +22,7 @@ from pydantic import (
 
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
+from app.api.receiving.option_body import check_names
 from app.documents.job_list import JobList, summary_of
 from app.errors import InvalidCursor
 from app.jobs.job import State
@@ -60,10 +62,10 @@ class JobListQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    state: States | None = Field(
-        None,
-        description="Those in one of these states, with commas between them.",
-        examples=["queued,running"],
+    state: list[States] = Field(
+        [],
+        description="Those in one of these states, with commas between them or each by itself.",
+        examples=[["queued,running"]],
     )
     captioner: str | None = Field(
         None, min_length=1, max_length=NAME_LENGTH, description="Those that this captioner writes, or wrote."
@@ -98,14 +100,12 @@ class JobListQuery(BaseModel):
         query = self.model_dump(exclude_unset=True, exclude_none=True) | {"cursor": cursor}
         for name in {"created_after", "created_before"} & query.keys():
             query[name] = query[name].astimezone(UTC).isoformat().replace("+00:00", "Z")
-        return f'</jobs?{urlencode(query)}>; rel="next"'
+        return f'</jobs?{urlencode(query, doseq=True)}>; rel="next"'
 
 
-def _read_states(value: str | None) -> list[State]:
+def _read_states(values: Sequence[str]) -> list[State]:
     """Reads states with commas between them; none for all. Raises InvalidOption."""
-    if value is None:
-        return []
-    names = value.split(",")
+    names = [name for value in values for name in value.split(",")]
     if wrong := next((name for name in names if name not in STATES), None):
         raise refusals.InvalidOption(f"state: there is no state called {wrong[:64]}.", known=STATES)
     if "" in names:
@@ -128,12 +128,16 @@ def _read_states(value: str | None) -> list[State]:
         **problems.openapi_responses(InvalidCursor, refusals.InvalidOption),
     },
 )
-def list_jobs(query: Annotated[JobListQuery, Query()], service: ServiceDep, caller: CallerDep) -> Response:
+def list_jobs(
+    query: Annotated[JobListQuery, Query()], request: Request, service: ServiceDep, caller: CallerDep
+) -> Response:
     """Lists jobs, newest first, a page at a time: continue with `next` as `cursor` until it is null.
 
     A job that was there when the first page was read comes exactly once, however many are sent meanwhile.
     With a key that is no administrator's, the jobs of that key alone are listed.
     """
+    names = [name for name, _ in request.query_params.multi_items() if name != "state"]
+    check_names(names, names)  # pydantic would take the last of two
     page = service.jobs.index.page(query.filter_for(caller.only), query.limit, query.cursor)
     listed = JobList(jobs=[summary_of(job) for job in page.jobs], next=page.next)
     headers = {"Cache-Control": "no-store"}

@@ -7,7 +7,9 @@ import io
 import json
 import re
 from contextlib import aclosing
-from typing import Annotated, Any
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import anyio.to_thread
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -17,6 +19,7 @@ from PIL import Image
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.routes.submit import preferred_wait
+from app.attention_picture.clip import draw_clip
 from app.attention_picture.poster import draw_poster
 from app.attention_picture.render import draw_attention_picture
 from app.documents.job import JobDocument, document_of
@@ -37,6 +40,7 @@ LongPoll = Annotated[
         examples=["wait=30"],
     ),
 ]
+ClipKind = Annotated[Literal["webp", "gif"], Path(description="Animated WebP is smaller.")]
 PosterWord = Annotated[str, Query(max_length=64, description="A word of the caption, to be lit.")]
 NO_ATTENTION = (refusals.UnknownJob, refusals.JobHasNoAttention, refusals.JobNotFinished)
 
@@ -66,7 +70,7 @@ async def job(
     """Shows the job as it stands. Members that are not known (yet) are null. With `If-None-Match`, answers
     304 while it is unchanged, and with `Prefer: wait=N` beside it waits up to N seconds for a change.
     """
-    etags = if_none_match.split(",") if if_none_match else []
+    etags = split_etags(if_none_match)
     wait = preferred_wait(prefer) if etags else None
     if wait is None:
         _, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
@@ -96,8 +100,13 @@ def _show(service: ApiDependencies, job_id: str, caller: Caller) -> tuple[Job, R
     return shown, _document(shown, service)
 
 
+def split_etags(if_none_match: str | None) -> list[str]:
+    """Lists the names in an If-None-Match header."""
+    return [tag.strip() for tag in (if_none_match or "").split(",") if tag.strip()]
+
+
 def _is_known(response: Response, etags: list[str]) -> bool:
-    return response.headers["ETag"] in (tag.strip() for tag in etags) or "*" in etags
+    return response.headers["ETag"] in etags or "*" in etags
 
 
 def _unless_known(response: Response, etags: list[str]) -> Response:
@@ -172,7 +181,32 @@ def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Resp
     except BlobMissingError:
         data = _draw(service, job, document)
         service.blobs.write(key, data)
-    return Response(data, media_type="image/png", headers=KEEP)
+    return Response(data, media_type="image/png", headers=keep_as(job, "-attention.png"))
+
+
+@router.get(
+    "/clip.{kind}",
+    response_class=Response,
+    responses={
+        200: {"content": {"image/webp": {}, "image/gif": {}}, "description": "The clip, 600 × 315."},
+        **problems.openapi_responses(*NO_ATTENTION, refusals.UnknownFrame),
+    },
+)
+def clip(job_id: JobId, kind: ClipKind, service: ServiceDep, caller: CallerDep) -> Response:
+    """Draws a clip of 3 to 6 seconds to pass on, once, then it is kept: the frame of each word with its place
+    lit and the caption on it.
+    """
+    job = find(service, job_id, caller)
+    document = _attention(service, job)
+    key = f"{job.results}/clip.{kind}"
+    try:
+        data = service.blobs.read(key)
+    except BlobMissingError:
+        answer = document_of(job, service.blobs)
+        times, frames = answer.sampled or [0.0], _frames(service, job)
+        data = draw_clip(answer.caption or "", frames, times, _read_attention(document), kind)
+        service.blobs.write(key, data)
+    return Response(data, media_type=f"image/{kind}", headers=keep_as(job, f"-clip.{kind}"))
 
 
 @router.get(
@@ -196,7 +230,7 @@ def poster(job_id: JobId, service: ServiceDep, caller: CallerDep, word: PosterWo
     picture = draw_poster(document.caption or "", frames, document.sampled or [0.0], shown, word)
     out = io.BytesIO()
     picture.save(out, "PNG")
-    return Response(out.getvalue(), media_type="image/png", headers=KEEP)
+    return Response(out.getvalue(), media_type="image/png", headers=keep_as(job, "-poster.png"))
 
 
 @router.get(
@@ -289,6 +323,26 @@ def _frames(service: ApiDependencies, job: Job) -> list[Image.Image]:
         return [Image.open(io.BytesIO(service.blobs.read(key))) for key in keys]
     except BlobMissingError as error:
         raise refusals.UnknownFrame("The job's frames are kept no more.") from error
+
+
+def disposition(filename: str, *, is_shown: bool) -> str:
+    """Makes a Content-Disposition header (RFC 6266), whose file name may have any letters (RFC 5987), or be
+    empty.
+
+    ``is_shown``: a browser may show the file, rather than save it.
+    """
+    kind = "inline" if is_shown else "attachment"
+    if not filename:
+        return kind
+    plain = re.sub(r"[^ !#-\[\]-~]", "_", filename)
+    extended = "" if plain == filename else f"; filename*=UTF-8''{quote(filename, safe='')}"
+    return f'{kind}; filename="{plain}"{extended}'
+
+
+def keep_as(job: Job, ending: str) -> dict[str, str]:
+    """Makes the headers of a result: browsers keep it, and save it under the film's name with ``ending``."""
+    name = f"{PurePath(job.filename).stem or job.id}{ending}"
+    return {**KEEP, "Content-Disposition": disposition(name, is_shown=True)}
 
 
 def how_it_ended(job: Job) -> str:

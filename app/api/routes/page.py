@@ -1,17 +1,10 @@
-"""Answers the page: its HTML with what a chat unfurls of a link, and its static files, compressed once.
-
-Scripts import each other by relative paths, so that all static files lie below one folder, named by the hash
-of them all: a browser keeps them for good, and an upgrade never mixes old and new ones.
-"""
+"""Answers the page: its HTML with what a chat unfurls of a link, and its static files."""
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import html
 import mimetypes
-from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlencode
 
 import anyio.to_thread
@@ -22,57 +15,18 @@ from starlette.responses import Response
 
 from app.api.compression import answer_compressed
 from app.api.dependencies import ApiDependencies, ServiceDep
+from app.api.page_files import FILES, STATIC
 from app.documents.job import document_of
 from app.errors import JobError, QueueError
 from app.jobs.job import Job
 from app.settings import Settings
 
-STATIC = Path(__file__).parent.parent / "static"
 FOREVER = "public, max-age=31536000, immutable"
-TEXTS = (".css", ".html", ".js", ".json", ".svg")  #: what is worth compressing
-LAZY = ("film/clip.js",)  #: scripts that are loaded once they are needed
-VERSION_DIGITS = 16
 HOUR, DAY = 3600, 86400  #: seconds
 TITLE = "Reelword"
 TAGLINE = "A video goes in. A sentence comes out, and for every word the moment and the place it came from."
 
 router = APIRouter(include_in_schema=False)
-
-
-@dataclass(frozen=True)
-class PageFiles:
-    """Holds the static files.
-
-    Attributes:
-        version: of all of them, the folder that they are served below.
-        page: the HTML, with addresses of that version; its two marks are filled in per request.
-        compressed: path below the folder → gzip of the file, of texts.
-    """
-
-    version: str
-    page: str
-    compressed: dict[str, bytes]
-
-    @classmethod
-    def read(cls, folder: Path = STATIC) -> PageFiles:
-        """Reads and compresses the files of a folder."""
-        contents = {
-            path.relative_to(folder).as_posix(): path.read_bytes()
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        }
-        names = "".join(f"{name} {hashlib.sha256(data).hexdigest()}\n" for name, data in contents.items())
-        version = hashlib.sha256(names.encode()).hexdigest()[:VERSION_DIGITS]
-        scripts = (f"/static/{name}" for name in contents if name.endswith(".js") and name not in LAZY)
-        preloads = "\n".join(f'<link rel="modulepreload" href="{name}">' for name in scripts)
-        page = contents["index.html"].decode().replace("<!-- modules -->", preloads)
-        texts = {
-            name: gzip.compress(data, mtime=0) for name, data in contents.items() if name.endswith(TEXTS)
-        }
-        return cls(version, page.replace('"/static/', f'"/static/{version}/'), texts)
-
-
-FILES = PageFiles.read()
 
 
 @router.api_route("/", methods=["GET", "HEAD"])

@@ -95,8 +95,8 @@ async def recaption(
         body = await receive_options(repeated.renewed(request.stream()), request.headers, FIELDS)
         if repeated.is_first:
             await anyio.to_thread.run_sync(check_room, service, caller, 0, 0)
-        again = await anyio.to_thread.run_sync(accept, request_over(job, body), job, repeated)
-    return await answer(request, service, again, preferred_wait(prefer))
+        accepted = await anyio.to_thread.run_sync(accept, request_over(job, body), job, repeated)
+    return await answer(request, service, accepted, preferred_wait(prefer))
 
 
 def request_over(job: Job, body: OptionBody) -> CaptionRequest:

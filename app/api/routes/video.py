@@ -10,14 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
-from app.api.routes.jobs import KEEP, JobId, find
+from app.api.routes.jobs import KEEP, IfNoneMatch, JobId, disposition, find, split_etags
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 
@@ -86,6 +85,7 @@ class ByteRange:
             "description": "The part that `Range` asks for.",
             "headers": PART_HEADERS,
         },
+        304: {"description": "It is the file that `If-None-Match` names."},
         **problems.openapi_responses(refusals.UnknownJob, refusals.VideoNotKept, refusals.RangeNotSatisfied),
     },
 )
@@ -96,6 +96,7 @@ def video(
     caller: CallerDep,
     range: Range = None,  # noqa: A002 - the header's name
     if_range: IfRange = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Sends the file of the job, while it is kept: until it is captioned, and then as long as the server
     keeps uploads.
@@ -120,6 +121,8 @@ def video(
         "ETag": tag,
         **_extent(part, size),
     }
+    if {tag, "*"} & set(split_etags(if_none_match)):
+        return Response(None, 304, {name: headers[name] for name in ("Cache-Control", "ETag")})
     status = 200 if part is None else 206
     if request.scope.get("without_body"):
         return Response(status_code=status, headers=headers)
@@ -162,20 +165,6 @@ def requested_part(header: str | None, size: int) -> ByteRange | None:
     if part.start >= size:
         raise refusals.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
     return part
-
-
-def disposition(filename: str, *, is_shown: bool) -> str:
-    """Makes a Content-Disposition header (RFC 6266), whose file name may have any letters (RFC 5987), or be
-    empty.
-
-    ``is_shown``: a browser may show the file, rather than save it.
-    """
-    kind = "inline" if is_shown else "attachment"
-    if not filename:
-        return kind
-    plain = re.sub(r"[^ !#-\[\]-~]", "_", filename)
-    extended = "" if plain == filename else f"; filename*=UTF-8''{quote(filename, safe='')}"
-    return f'{kind}; filename="{plain}"{extended}'
 
 
 def _extent(part: ByteRange | None, size: int) -> dict[str, str]:

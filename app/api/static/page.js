@@ -1,7 +1,7 @@
 // The page: plays an example, takes videos, shows one of them, and keeps the address in step, so that reload, back, forward and a link find it again.
 // A job stands in the address as /f/<id>, an example as /?sample=<name>, a word and its second as ?w=…&t=….
 
-import { explain, percent } from "./text.js";
+import { explain, percent, sumUp } from "./text.js";
 import { Comparison } from "./film/comparison.js";
 import { FilmView } from "./film/film_view.js";
 import { listenToKeys } from "./film/keys.js";
@@ -147,7 +147,7 @@ function judge(job) {
 function note(film, job) {
   films.update(film, {
     state: job.state, part: job.progress, stage: job.stage, place: job.place, workers: job.workers, estimated_seconds: job.estimated_seconds,
-    caption: job.caption, problem: job.error, name: job.filename || film.name || job.source_url,
+    caption: sumUp((job.segments || []).map(({ caption }) => caption)) || job.caption, problem: job.error, name: job.filename || film.name || job.source_url,
     captioner: job.model?.captioner || job.captioner || film.captioner, duration: job.media?.duration ?? film.duration, root: job.recaption_of || film.root,
   });
   if (film === current) title(film);

@@ -34,6 +34,7 @@ from app.terminal import (
     printable_json,
     show_progress,
 )
+from extractors.files import write_path
 from extractors.media.errors import MediaError
 from extractors.shots.segment import SegmentOptions
 from models.caption import AttentionDocument
@@ -109,7 +110,7 @@ def to_document(outcome: Outcome) -> FileDocument:
     return FileDocument.model_validate(
         {
             # bytes of a name that are no UTF-8 cannot stand in JSON: they are escaped
-            "file": str(outcome.file).encode("utf-8", "backslashreplace").decode(),
+            "file": write_path(outcome.file),
             "state": outcome.state,
             "progress": 1.0 if is_done else 0.0,
             "attempt": 1,

@@ -26,6 +26,7 @@ from app.terminal import (
     show_progress,
 )
 from extractors.errors import ReelwordError
+from extractors.files import write_path
 from extractors.media.errors import MissingFile
 
 AT_ONCE = 4  #: videos that are sent before the first one's caption is waited for
@@ -125,7 +126,7 @@ def _print(
 
 def _make_lines(file: Path, document: Document, output: CaptionOutput, prefix: str) -> list[str]:
     if output.as_json:
-        path = str(file).encode("utf-8", "backslashreplace").decode()
+        path = write_path(file)
         return [printable_json(json.dumps({**document, "file": path}, ensure_ascii=False))]
     captions = [f"{prefix}{each['text']}" for each in document["captions"] or []]
     segments = [

@@ -7,8 +7,10 @@ Nothing heavy is imported before the settings are here: they name the engine.
 from __future__ import annotations
 
 import os
+import signal
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.reduction import recv_handle
 from typing import Any
@@ -21,9 +23,35 @@ from extractors.child_process import ParentLink, join_parent
 from extractors.features import Footage
 
 
+class Interrupted(Exception):
+    """Is raised in the middle of a request that the parent wants no answer to any more."""
+
+
+class Interruption:
+    """Raises Interrupted by SIGUSR1 while that is allowed: never while a message is half sent."""
+
+    def __init__(self) -> None:
+        self._is_allowed = False
+        signal.signal(signal.SIGUSR1, self._interrupt)
+
+    @contextmanager
+    def allow(self, *, allowed: bool = True) -> Iterator[None]:
+        """Allows it meanwhile, or forbids it."""
+        before, self._is_allowed = self._is_allowed, allowed
+        try:
+            yield
+        finally:
+            self._is_allowed = before
+
+    def _interrupt(self, *_: object) -> None:
+        if self._is_allowed:
+            self._is_allowed = False
+            raise Interrupted("the parent wants no answer any more")
+
+
 def main() -> None:
     """Loads the models, sends what they can do, then answers until the parent is gone."""
-    parent = join_parent()
+    parent, interruption = join_parent(), Interruption()
     link = parent.link
     settings = link.recv()
     try:
@@ -33,15 +61,16 @@ def main() -> None:
         traceback.print_exc()
         link.send(("raised", _format_error(error)))
         return
-    answer_requests(engine, parent)
+    answer_requests(engine, parent, interruption)
 
 
-def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
+def answer_requests(engine: CaptionEngine, parent: ParentLink, interruption: Interruption) -> None:
     """Answers requests from the pipe, one after the other; an unexpected error is an answer too."""
     link = parent.link
 
     def report(stage: Stage, share: float) -> None:
-        link.send(("progress", (stage, share)))
+        with interruption.allow(allowed=False):
+            link.send(("progress", (stage, share)))
 
     while True:
         try:
@@ -57,11 +86,13 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink) -> None:
             elif request == "embed":
                 result = engine.embed([video for video in videos if not isinstance(video, bytes)], arguments)
             else:
-                answers = engine.describe_and_caption(videos, arguments, report)
+                with interruption.allow():
+                    answers = engine.describe_and_caption(videos, arguments, report)
                 result = [_packed(answer, place in keep) for place, answer in enumerate(answers)]
             del videos  # or the last batch's frames stay in memory until the next request
         except Exception as error:
-            traceback.print_exc()
+            if not isinstance(error, Interrupted):
+                traceback.print_exc()
             link.send(("raised", _format_error(error)))
         else:
             link.send(("answer", result))

@@ -207,6 +207,15 @@ class EngineProcess:
             else:
                 return content
 
+    def interrupt(self) -> None:
+        """Has the engine leave what it captions, and stay; a running ``run`` raises EngineRaised.
+
+        What is native code in it is not interrupted: it is left as soon as that returns.
+        """
+        with self._guard:
+            if self._process is not None and self.info is not None:
+                self._process.interrupt()
+
     def kill(self) -> None:
         """Ends the engine at once, whatever it does; a running ``run`` raises EngineDied."""
         with self._guard:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,14 @@ class FilmSegments:
         watched = _WatchedEngine(self.engine, attempt)
         first, second = Decoder(self.settings.decoder), Decoder(self.settings.decoder)
 
-        def kill() -> None:
+        def leave(end: Callable[[], None]) -> None:
             first.kill()
             second.kill()
-            watched.kill()
+            watched.leave(end)
 
-        with closing(first), closing(second), self.watch.guard([attempt], kill, self.settings.cancel_grace):
+        kill, interrupt = partial(leave, self.engine.kill), partial(leave, self.engine.interrupt)
+        grace = self.settings.cancel_grace
+        with closing(first), closing(second), self.watch.guard([attempt], kill, interrupt, grace):
             began = time.monotonic()
             video = self._probe(attempt, film, path, first)
             self._check(video, film.options)
@@ -247,12 +250,12 @@ class _WatchedEngine:
             self.extract = round(self.extract + (timings.extract or 0.0), 4)
             self.caption = round(self.caption + (timings.caption or 0.0), 4)
 
-    def kill(self) -> None:
-        """Ends what it does, if anything, and lets it begin nothing more."""
+    def leave(self, end: Callable[[], None]) -> None:
+        """Ends by ``end`` what the engine does, if anything, and lets it begin nothing more."""
         with self._guard:
             self.is_killed = True
             if self.is_busy:
-                self.engine.kill()
+                end()
 
 
 def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:

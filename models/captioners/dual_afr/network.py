@@ -266,6 +266,8 @@ def _repeat_last(batch: Batch, slots: Tensor, ratio: int, count: int) -> Tensor:
 
     The zeros are what the convolution pads by as well, so that padding a batch changes nothing.
     """
+    if ratio * count == batch.values.shape[1] and bool(batch.frame_mask.all()):
+        return batch.values
     places = torch.arange(ratio * count, device=slots.device)
     last = (batch.frame_mask.sum(1, keepdim=True) - 1).clamp(min=0)
     rows = torch.minimum(places, last)[:, :, None, None].expand(-1, -1, *batch.values.shape[2:])

@@ -108,7 +108,7 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
 
     @property
     def phases(self) -> Sequence[PhaseSpec]:
-        """Lists those of 3.4 and 4.2: step 1 alone, both steps by eq. 22, again with key frames frozen.
+        """Lists those of 3.4 and 4.2: either step drawn, step 1 alone, both by eq. 22, frozen key frames.
 
         In the last the key frames of the best weights so far stay, and cross-entropy is descended on both
         steps; the paper says "trained again" and not from where.

@@ -127,6 +127,9 @@ class RankedAttention(nn.Module):
     def _last_output(self, x: Tensor, mask: Tensor) -> Tensor:
         """Computes ⊕ of eq. 8, all frames by one kernel. Masked frames are put behind the others, so that
         the output of the last valid one is the same without them."""
+        if x.shape[1] == 1:  # the kernel lays out its weights at each call, which takes longer than a step
+            output: Tensor = self.lstm(x[:, 0])[0]
+            return output * mask
         counts = mask.sum(1)
         order = (~mask).to(torch.uint8).argsort(dim=1, stable=True)
         frames = x.gather(1, order.unsqueeze(2).expand_as(x))

@@ -109,7 +109,7 @@ def test_rows_of_other_options_do_not_count_as_done(tmp_path: Path) -> None:
 
 
 def test_a_list_names_files_beside_it_and_addresses(tmp_path: Path) -> None:
-    (tmp_path / "list.txt").write_text("a.mp4\n\nmemory://bucket/b.mp4\na.mp4\n")
+    (tmp_path / "list.txt").write_text("a.mp4\n\nmemory://bucket/b.mp4\na.mp4\n", "utf-8-sig")
     assert list_videos(str(tmp_path / "list.txt")) == [str(tmp_path / "a.mp4"), "memory://bucket/b.mp4"]
 
 
@@ -117,13 +117,20 @@ def test_addresses_are_listed_by_their_file_system() -> None:
     import fsspec
 
     files = fsspec.filesystem("memory")
-    for name in ("/bucket/a.mp4", "/bucket/deeper/b.mkv", "/bucket/notes.txt"):
+    for name in (
+        "/bucket/a.mp4",
+        "/bucket/deeper/b.mkv",
+        "/bucket/notes.txt",
+        "/bucket/._a.mp4",
+        "/bucket/.x/c.mp4",
+    ):
         files.pipe_file(name, b"")
     found = list_videos("memory://bucket")
     assert [address.removeprefix("memory:///") for address in found] == [
         "bucket/a.mp4",
         "bucket/deeper/b.mkv",
     ]
+    assert list_videos("memory://bucket/a.mp4") == ["memory://bucket/a.mp4"]
 
 
 def test_a_folder_that_is_not_there_is_said_before_ray_starts(root: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections import Counter
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from app.bulk.rows import KEY, DoneVideos, video_key
@@ -92,11 +94,24 @@ def test_an_error_of_the_engine_is_one_videos_alone(engine: ScriptedEngine) -> N
     assert told == (0, {"a": "a", "odd": "engine_error", "b": "b"})
 
 
+def test_a_name_that_is_no_utf8_is_written_as_text_and_its_file_is_read(tmp_path: Path) -> None:
+    file = os.fsencode(tmp_path) + b"/caf\xe9.mp4"
+    write_video(tmp_path / "a.mp4").rename(os.fsdecode(file))
+    decode = DecodeVideo(Settings(), DecodeRequest(), "this", NOTHING)
+    with decode._decoder:
+        (row,) = decode({"path": file})
+    assert row["file"] == f"{tmp_path}/caf\\xe9.mp4"
+    assert row["frames"]
+    assert pa.array([row["file"]]).to_pylist() == [row["file"]]
+    done = DoneVideos(np.array([video_key(row["file"], row["sha256"])], KEY))
+    assert DecodeVideo(Settings(), DecodeRequest(), "this", done)({"path": file}) == []
+
+
 def test_a_file_that_cannot_be_read_has_one_row_and_a_new_one_once_it_can(tmp_path: Path) -> None:
-    row = {"file": str(tmp_path / "a.mp4")}
+    row = {"path": os.fsencode(tmp_path / "a.mp4")}
     (first,) = DecodeVideo(Settings(), DecodeRequest(), "this", NOTHING)(row)
     assert pickle.loads(first["failure"]).code == "upload_missing"
-    told = DoneVideos(np.array([video_key(row["file"], "")], KEY))
+    told = DoneVideos(np.array([video_key(first["file"], "")], KEY))
     decode = DecodeVideo(Settings(), DecodeRequest(), "this", told)
     assert decode(row) == []
     write_video(tmp_path / "a.mp4")

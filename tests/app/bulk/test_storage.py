@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,7 +49,9 @@ def test_a_bucket_is_listed_and_its_videos_are_copied(store: ObjectStore) -> Non
 def test_a_list_may_mix_paths_and_addresses(store: ObjectStore, tmp_path: Path) -> None:
     store.objects = {"films/a.mp4": b"one"}
     (tmp_path / "b.mp4").write_bytes(b"two")
-    web = f"{store.address}/films/a.mp4"
+    name = "%D1%84" * 60  # escaped, it is longer than a file's name may be
+    store.objects |= {f"films/{unquote(name)}.mp4": b"one"}
+    web = f"{store.address}/films/{name}.mp4"
     (tmp_path / "list.txt").write_text(f"s3://films/a.mp4\nb.mp4\n{web}\n")
     videos = list_videos(str(tmp_path / "list.txt"))
     assert videos == ["s3://films/a.mp4", str(tmp_path / "b.mp4"), web]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from app.cli.main import cli
 from tests.models.pretrained.tiny_folders import write_git
+from tests.models.pretrained.tiny_vlm import write_smolvlm
 
 
 @pytest.fixture
@@ -66,6 +68,28 @@ def test_what_cannot_be_done_is_a_sentence(
     assert found[0] == code
     assert said in found[2]
     assert not (data / "captioners/.name.part").exists()
+
+
+@pytest.mark.parametrize("method", ["awq", "bitsandbytes", "gptq", "fp8"])
+def test_quantised_weights_are_not_added(data: Path, folder: Path, tmp_path: Path, method: str) -> None:
+    source = shutil.copytree(folder, tmp_path / "quantised")
+    config = json.loads((source / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": method}
+    (source / "config.json").write_text(json.dumps(config))
+    code, _, said = run("add", str(source))
+    assert (code, f"quantised by {method}" in said, "float32" in said) == (1, True, True)
+    assert run("list")[1].startswith("No pretrained captioner")
+
+
+def test_what_is_opened_and_captions_nothing_is_not_added(data: Path, tmp_path: Path) -> None:
+    """A frame takes more tokens than the processor's settings say."""
+    source = write_smolvlm(tmp_path / "tiny-vlm")
+    settings = json.loads((source / "processor_config.json").read_text())
+    (source / "processor_config.json").write_text(json.dumps({**settings, "image_seq_len": 9}))
+    code, _, said = run("add", str(source))
+    assert code == 1
+    assert "cannot caption a frame" in said
+    assert run("list")[1].startswith("No pretrained captioner")
 
 
 @pytest.mark.parametrize("name", ["stats", "fusion", "semantic_embedding"])

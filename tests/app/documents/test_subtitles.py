@@ -14,8 +14,8 @@ import pytest
 from av.subtitles.subtitle import AssSubtitle
 
 from app.documents.segments import FilmDocument, SegmentDocument
-from app.documents.subtitles import FORMATS, to_csv, to_json, to_srt, to_vtt
-from models.caption import ScoredCaption
+from app.documents.subtitles import FORMATS, to_csv, to_json, to_karaoke, to_srt, to_vtt
+from models.caption import AttentionDocument, ScoredCaption
 
 TEXTS = (
     "a cat sits on a table",
@@ -142,3 +142,18 @@ def test_a_film_without_segments_is_still_a_file() -> None:
     assert to_vtt(empty).strip() == "WEBVTT"
     assert to_srt(empty) == ""
     assert to_csv(empty).count("\n") == 1
+
+
+def test_karaoke_times_rise_and_lie_within_their_cue() -> None:
+    spread = [False, True, False, False, False]
+    attention = AttentionDocument(
+        words=["dog", "runs", "<b>", "to", "cat"],
+        content=[True, True, True, False, True],
+        times=[[2.5, 3.0], [3.0, 4.0], [4.0, 5.0]],
+        temporal=[[0, 1, 0], [0, 0, 1], [0, 0, 1], [1, 0, 0], [0, 1, 0]],
+        spread=spread,
+    )
+    one, two = film("no maps", "dog runs <b> to cat").segments
+    written = to_karaoke(FilmDocument(file="film.mp4", segments=[one, two]), [None, attention])
+    assert "\nno maps\n" in written
+    assert "\n<00:00:03.000>dog runs <00:00:04.000>&lt;b&gt; to cat" in written

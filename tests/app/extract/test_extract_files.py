@@ -176,6 +176,7 @@ def test_npy_and_hdf5_lie_where_other_peoples_code_looks(shell: Shell, tmp_path:
         assert {name: file[name].shape for name in file} == {"clip": (1, 49, 1280), "a b": (2, 49, 1280)}
 
 
+@pytest.mark.slow
 def test_seeded_weights_mark_what_they_made(shell: Shell, tmp_path: Path) -> None:
     arguments = (shell.folder / "clip.mp4", "--out", tmp_path, "--weights", "seeded", "--show-predictions")
     run = shell.extract(
@@ -191,6 +192,7 @@ def test_seeded_weights_mark_what_they_made(shell: Shell, tmp_path: Path) -> Non
     assert line.count(", ") >= 4
 
 
+@pytest.mark.slow
 def test_streams_of_others_are_made_of_one_decode(shell: Shell, tmp_path: Path) -> None:
     """The extractors whose streams a derived one takes need not be named."""
     arguments = (shell.folder / "clip.mp4", "--out", tmp_path, "--extraction-total", "2")
@@ -238,6 +240,7 @@ def test_missing_weights_are_told_with_the_remedy(shell: Shell, tmp_path: Path) 
     assert "Traceback" not in run.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_leaves_nothing_half_written_and_the_next_run_goes_on(
     shell: Shell, tmp_path: Path, jobs: str
@@ -264,6 +267,7 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_next_run_goes_on(
     assert f"40 videos: {40 - len(files)} extracted, {len(files)} were there, 0 failed." in again.stderr
 
 
+@pytest.mark.slow
 def test_jobs_give_the_same_and_one_that_dies_costs_its_video_and_is_replaced(
     first: Result, shell: Shell, out: Path, tmp_path: Path
 ) -> None:

@@ -22,8 +22,9 @@ from app.jobs.redis_client import connect, unavailable_if_away
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
 from tests.app.live_api import LiveApi, assert_problem, live_api, send
+from tests.app.workers import PAUSE
 
-PROMISED_SECONDS = 3.0
+PROMISED_SECONDS = 3.0 + PAUSE
 
 
 @pytest.fixture

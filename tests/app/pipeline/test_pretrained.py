@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.cli.captioners import read_facts
+from app.cli.captioners import try_captioner
 from app.cli.videos.caption_output import CaptionOutput
 from app.cli.videos.local_captions import caption_files
 from app.errors import EngineStartFailed, InvalidMembers, JobFailure, PromptNotTaken, UsageError
@@ -44,7 +44,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     source.mkdir()
     write_git(source)
     settings = Settings(data=data, captioners="stats,tiny-git")
-    pretrained_captioners(settings).add(str(source), read_facts)
+    pretrained_captioners(settings).add(str(source), try_captioner)
     return settings
 
 
@@ -220,7 +220,7 @@ def test_the_command_line_names_it_too(settings: Settings, engine: Engine, tmp_p
 def test_a_prompt_reaches_the_captioner_that_takes_one(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "data", captioners="tiny-blip,tiny-git")
     for name, write in (("tiny-blip", write_blip), ("tiny-git", write_git)):
-        pretrained_captioners(settings).add(str(write(tmp_path / name)), read_facts)
+        pretrained_captioners(settings).add(str(write(tmp_path / name)), try_captioner)
     engine = Engine(settings)
     assert engine.info.resolve(CaptionOptions(captioner="tiny-blip", prompt="a dog")).prompt == "a dog"
     assert {info.name: info.takes_prompt for info in engine.info.captioners}["tiny-blip"]

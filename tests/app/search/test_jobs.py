@@ -17,7 +17,7 @@ from app.jobs.blobs import Blobs
 from app.jobs.job_store import Jobs
 from app.jobs.keeping.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
-from app.search.jobs import moments_of_jobs, search_jobs
+from app.search.jobs import moments_of_jobs, search_service
 from app.settings import Settings
 from app.terminal import PROGRAM
 from tests.app.scripted_worker import FRAME_SIZE, SAMPLED, ScriptedWorker
@@ -102,10 +102,10 @@ def test_of_equal_captions_the_picture_decides(
         picture = io.BytesIO()
         Image.fromarray(np.full((64, 96, 3), colour, np.uint8)).save(picture, "JPEG")
         blobs.write(f"{jobs_results(jobs, name)}/frames/{len(SAMPLED) // 2}.jpg", picture.getvalue())
-    found = search_jobs("dog", settings, RedSpace(), 3)
+    found = search_service("dog", settings, RedSpace(), 3)
     assert [each.moment.source.split()[1] for each in found] == ["red", "grey", "blue"]
-    assert len(search_jobs("dog", settings, None, 2)) == 2
-    assert search_jobs("cat", settings, None, 3) == []
+    assert len(search_service("dog", settings, None, 2)) == 2
+    assert search_service("cat", settings, None, 3) == []
 
 
 def test_the_command_searches_jobs(

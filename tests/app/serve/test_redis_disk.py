@@ -96,7 +96,7 @@ def test_a_disk_that_is_full_at_once_costs_one_restart(disk: Path) -> None:
         eventually(lambda: not server.is_running)
         began = time.monotonic()
         server.start()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         assert how_it_flushes(client) == "everysec"
         assert not server.ballast.exists()
         assert jobs.get("before") is not None
@@ -134,7 +134,7 @@ def test_a_frozen_server_holds_up_nobody_who_looks_after_it(
         try:
             began = time.monotonic()
             server.tend()
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 10
         finally:
             os.kill(server.pid, signal.SIGCONT)
         server.tend()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,18 +32,23 @@ from tests.media import write_video
 pytestmark = pytest.mark.slow
 
 READY = "Reelword is ready at "
+MODULE = (sys.executable, "-m", "app")
+START_SECONDS = 240  #: beside others, and where all networks are converted first
 
 
 class Served:
-    """``reelword serve`` with its address and the lines that it prints."""
+    """``reelword serve`` with its address and the lines that it prints. log: its standard error."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self.process = process
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
-        line = self._lines.get(timeout=240)
-        assert line.startswith(READY), line
+        try:
+            line = self._lines.get(timeout=START_SECONDS)
+        except queue.Empty:
+            line = f"nothing in {START_SECONDS} s"
+        assert line.startswith(READY), f"{line}; it wrote\n{log.read_text()}\n{describe(process.pid)}"
         self.address = line.removeprefix(READY)
 
     def _read(self) -> None:
@@ -71,18 +76,23 @@ class Served:
 
 
 @contextmanager
-def served(root: Path, data: Path, **environment: str) -> Iterator[Served]:
+def served(
+    folder: Path, data: Path, command: Sequence[str | Path] = MODULE, **environment: str
+) -> Iterator[Served]:
     data.mkdir(exist_ok=True)
     given = {"REELWORD_DATA": str(data), "PORT": "0", "REDIS_URL": "", **environment}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve"],
-        cwd=root,
-        env={**os.environ, **given},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    log = data.with_suffix(".log")
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            [*command, "serve"],
+            cwd=folder,
+            env={**os.environ, **given},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
     try:
-        yield Served(process)
+        yield Served(process, log)
     finally:
         process.kill()
         process.wait()
@@ -113,7 +123,7 @@ def test_serve_from_start_to_restart(root: Path, tmp_path: Path) -> None:
         survives_kills(running, clip)
         assert running.stop() == 0
         assert running.last_line == "Reelword has stopped; no job waits."
-    with served(root, data) as again:
+    with served(root, data, REELWORD_ENGINE="tests.app.engines:Obedient") as again:  # which loads nothing
         assert httpx.get(f"{again.address}/jobs/{job['id']}").json()["caption"] == job["caption"]
         refuses_a_second(root, data)
         everyone = psutil.Process(again.process.pid).children(recursive=True)
@@ -127,9 +137,9 @@ def survives_kills(running: Served, clip: Path) -> None:
         before = running.pids(command)
         assert len(before) == 1
         os.kill(before[0], signal.SIGKILL)
-        eventually(lambda name=command, old=before: running.pids(name) not in ([], old), 2)  # type: ignore[misc]
+        eventually(lambda name=command, old=before: running.pids(name) not in ([], old), 20)  # type: ignore[misc]
         if command == "app api":
-            eventually(lambda: is_alive(running.address), 10)
+            eventually(lambda: is_alive(running.address), 60)
     eventually(lambda: is_ready(running.address), 120)
     assert caption(running.address, clip)["state"] == "succeeded"
 
@@ -189,6 +199,12 @@ def is_ready(address: str) -> bool:
         return httpx.get(f"{address}/readyz", timeout=5).status_code == 200
     except httpx.HTTPError:
         return False
+
+
+def describe(pid: int) -> str:
+    """What it and its descendants do, a line each."""
+    everyone = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    return "\n".join(f"{each.pid} {each.status()} {each.cpu_times()} {command_of(each)}" for each in everyone)
 
 
 def command_of(process: psutil.Process) -> str:

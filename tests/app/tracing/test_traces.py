@@ -222,7 +222,7 @@ def test_a_collector_that_is_away_costs_nobody(settings: Settings) -> None:
     with live_api(away) as running:
         began = time.monotonic()
         assert running.client.get(f"/jobs/{'0' * 32}").status_code == 404
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
 
 
 def test_nothing_is_sent_and_nothing_recorded_where_traces_are_off(settings: Settings, jobs: Jobs) -> None:

@@ -67,6 +67,27 @@ def test_vectors_come_back_of_pictures_and_sentences(engine: EngineProcess) -> N
     assert len(ask(engine, "echo")) == 1
 
 
+def test_an_engine_that_is_interrupted_leaves_its_videos_and_stays(engine: EngineProcess) -> None:
+    ask(engine, "echo")
+    pid = engine.pid
+    engine.interrupt()  # between two requests there is nothing to leave
+    assert len(ask(engine, "echo")) == 1
+    has_begun = threading.Event()
+
+    def interrupt() -> None:
+        has_begun.wait()
+        time.sleep(0.3)  # until it sleeps
+        engine.interrupt()
+
+    timer = threading.Thread(target=interrupt)
+    timer.start()
+    with pytest.raises(EngineRaised, match="Interrupted"):
+        engine.run([frames((9, 9, 9))], wish("sleep-600"), lambda stage, share: has_begun.set())
+    timer.join()
+    assert len(ask(engine, "echo")) == 1
+    assert engine.pid == pid
+
+
 def test_sound_is_lent_behind_the_pixels() -> None:
     """Videos of odd sizes, with sound, without any, and without having been asked for it."""
     rng = np.random.default_rng(0)

@@ -32,13 +32,8 @@ def network() -> EfficientNetLite:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture(scope="module")
-def extractor(cache: Path) -> EfficientNetLite2:
-    return EfficientNetLite2(ExtractorOptions(cache=cache))
+def extractor() -> EfficientNetLite2:
+    return EfficientNetLite2(ExtractorOptions())
 
 
 @pytest.fixture(scope="module")
@@ -132,12 +127,10 @@ def test_videos_are_batched_and_keep_their_rows(exact: EfficientNetLite2) -> Non
 
 
 @pytest.mark.parametrize("engine", ["openvino", "torch"])
-def test_bf16_keeps_the_direction_of_every_frame(
-    engine: EngineName, exact: EfficientNetLite2, cache: Path
-) -> None:
+def test_bf16_keeps_the_direction_of_every_frame(engine: EngineName, exact: EfficientNetLite2) -> None:
     if not torch.cpu.get_capabilities().get("avx512_bf16"):
         pytest.skip("no bf16 on this processor")
-    half = EfficientNetLite2(ExtractorOptions(engine=engine, precision="bf16", cache=cache))
+    half = EfficientNetLite2(ExtractorOptions(engine=engine, precision="bf16"))
     assert half.spec.precision == "bf16"
     assert half.spec.identity == exact.spec.identity
     pictures = [picture(name)[None] for name in CLASSES]
@@ -148,8 +141,8 @@ def test_bf16_keeps_the_direction_of_every_frame(
     assert cosine.min() > 0.99
 
 
-def test_openvino_in_fp32_gives_torch_numbers(exact: EfficientNetLite2, cache: Path) -> None:
-    ours = EfficientNetLite2(ExtractorOptions(engine="openvino", precision="fp32", cache=cache))
+def test_openvino_in_fp32_gives_torch_numbers(exact: EfficientNetLite2) -> None:
+    ours = EfficientNetLite2(ExtractorOptions(engine="openvino", precision="fp32"))
     pictures = pattern(224)[None].repeat(3, 0)
     np.testing.assert_allclose(ours.grid(pictures), exact.grid(pictures), atol=2e-3)
 
@@ -183,10 +176,10 @@ def test_the_stages_are_the_plain_networks_maps_of_that_size(network: EfficientN
         torch.testing.assert_close(torch.from_numpy(values[0]).float(), expected, atol=1e-2, rtol=2e-3)
 
 
-def test_the_stages_of_a_video_have_its_frames_times(cache: Path, extractor: EfficientNetLite2) -> None:
+def test_the_stages_of_a_video_have_its_frames_times(extractor: EfficientNetLite2) -> None:
     """Through the default engine; ``grid`` is left to efficientnet-lite2, whose name tag is the same but for
     its name, so that either may be cached without the other."""
-    stages = create("efficientnet-lite2-stages", cache=cache)
+    stages = create("efficientnet-lite2-stages")
     assert isinstance(stages, EfficientNetStages)
     (streams,) = stages.extract([video(3, 90, 160)])
     shapes = {name: tuple(stream.values.shape) for name, stream in streams.items()}

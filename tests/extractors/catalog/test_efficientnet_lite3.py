@@ -46,13 +46,8 @@ def network(layers: Checkpoint) -> EfficientNetLite:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture(scope="module")
-def extractor(cache: Path) -> EfficientNetLite3:
-    return EfficientNetLite3(ExtractorOptions(cache=cache))
+def extractor() -> EfficientNetLite3:
+    return EfficientNetLite3(ExtractorOptions())
 
 
 @pytest.fixture(scope="module")
@@ -259,8 +254,8 @@ def test_the_cells_tell_known_pictures_classes(
         assert int(network.classify(head)[0].argmax()) == CLASSES[name]
 
 
-def test_the_stream_of_a_video_has_its_frames_times(cache: Path) -> None:
-    extractor = create(NETWORK, cache=cache)
+def test_the_stream_of_a_video_has_its_frames_times() -> None:
+    extractor = create(NETWORK)
     assert isinstance(extractor, EfficientNetLite3)
     (streams,) = extractor.extract([video(3, 90, 160)])
     assert {name: tuple(stream.values.shape) for name, stream in streams.items()} == {
@@ -278,19 +273,17 @@ def known_pictures() -> Picture:
     return np.stack([views(name)[0] for name in CLASSES])
 
 
-def test_openvino_in_fp32_gives_torch_numbers(exact: EfficientNetLite3, cache: Path) -> None:
-    ours = EfficientNetLite3(ExtractorOptions(engine="openvino", precision="fp32", cache=cache))
+def test_openvino_in_fp32_gives_torch_numbers(exact: EfficientNetLite3) -> None:
+    ours = EfficientNetLite3(ExtractorOptions(engine="openvino", precision="fp32"))
     given, wanted = (each.of_pictures(known_pictures())["lite3_grid"] for each in (ours, exact))
     np.testing.assert_allclose(given, wanted, atol=1e-2)  # of values up to 13, as float16
 
 
 @pytest.mark.parametrize("engine", ["openvino", "torch"])
-def test_bf16_keeps_the_direction_of_every_picture(
-    engine: EngineName, exact: EfficientNetLite3, cache: Path
-) -> None:
+def test_bf16_keeps_the_direction_of_every_picture(engine: EngineName, exact: EfficientNetLite3) -> None:
     if not torch.cpu.get_capabilities().get("avx512_bf16"):
         pytest.skip("no bf16 on this processor")
-    half = EfficientNetLite3(ExtractorOptions(engine=engine, precision="bf16", cache=cache))
+    half = EfficientNetLite3(ExtractorOptions(engine=engine, precision="bf16"))
     assert half.spec.identity == exact.spec.identity
     grids = [each.of_pictures(known_pictures())["lite3_grid"].astype(np.float32) for each in (half, exact)]
     for ours, theirs in zip(*grids, strict=True):

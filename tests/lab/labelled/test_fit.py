@@ -87,5 +87,6 @@ def test_a_fitted_captioner_writes_as_before_and_recalls_what_was_written(
     assert captioner.vocabulary.words[: len(writer.vocabulary)] == writer.vocabulary.words
     sentence = captioner.vocabulary.encode(split_words("a cat climbs a tree"))
     assert [word for word in captioner.remembered[0].tolist() if word != EOS] == sentence
+    assert captioner.written_of.tolist() == [[0, 0]]
     old, new = writer.state_dict(), captioner.writer.state_dict()
     assert all(torch.equal(new[name][: len(value)], value) for name, value in old.items() if value.dim())

@@ -7,10 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from models.caption import BoxAttention, GridAttention
 from models.captioner import AnyCaptioner
-from models.evidence.reader import FeatureReader, VideoPart
+from models.captioners.stats.network import STaTSMemory, STaTSState
+from models.evidence.reader import FeatureReader
+from models.evidence.restriction import VideoPart
 from tests.models.evidence.namer import explain, film
 from tests.models.tiny import (
     tiny_dual_afr,
@@ -56,6 +59,7 @@ def test_what_is_read_in_one_batch_is_what_is_read_one_by_one(make: Callable[[],
         *map(VideoPart, range(3)),
         VideoPart(1, (0.0, 0.0, 0.5, 0.5)),
         VideoPart(2, (0.5, 0.5, 1.0, 1.0)),
+        VideoPart(2, (0.5, 0.5, 1.0, 1.0), is_hidden=True),
     ]
     words = np.array([[True, place != 1, True] for place in range(len(parts))])
     together = reader.read(parts, words)
@@ -63,3 +67,30 @@ def test_what_is_read_in_one_batch_is_what_is_read_one_by_one(make: Callable[[],
     np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-5)
     assert np.ptp(together[:3], axis=0).max() > 1e-4  # moments are told apart
     assert together[1, 1] == 0
+
+
+def test_a_word_that_is_all_along_is_read_at_the_moment_that_another_word_needs() -> None:
+    evidence = explain(film(dog=(0, 1, 2, 3), cat=(2,)), ["dog", "cat"])
+    assert evidence.moments == [None, 2]
+    assert isinstance(evidence.spatial, GridAttention)
+    rows = evidence.spatial.weights[0]
+    assert rows is not None
+    assert [row is not None for row in rows] == [False, False, True, False]
+
+
+def test_no_step_is_taken_of_a_part_behind_its_last_word_in_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    captioner, (features,) = tiny_stats(), videos((3,))
+    times = np.stack([features["grid"].start, features["grid"].end], 1)
+    reader = FeatureReader(captioner, features, times, captioner.vocabulary.encode(["w1", "w5", "w2", "w3"]))
+    rows: list[int] = []
+    advance = captioner.advance
+
+    def count(state: STaTSState, embedded: Tensor, memory: STaTSMemory) -> object:
+        rows.append(len(embedded))
+        return advance(state, embedded, memory)
+
+    monkeypatch.setattr(captioner, "advance", count)
+    words = np.array([[True, False, False, False], [False, False, True, False], [False, True, False, False]])
+    read = reader.read([VideoPart(moment) for moment in range(3)], words)
+    assert rows == [3, 2, 1]
+    assert ((read < 0) == words).all()

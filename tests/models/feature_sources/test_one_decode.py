@@ -13,8 +13,11 @@ import pytest
 import torch
 
 from app.worker.engine.shared_frames import map_frames, write_frames
+from extractors.catalog.detectors import RegionsExtractor, TwoStageDetector
+from extractors.catalog.torchvision_detectors import TorchvisionDetector
 from extractors.child_process import open_shared_memory
 from extractors.decoder.decoder import Decoder
+from extractors.detection.proposals import ProposalRule
 from extractors.extractor import AnyExtractor, create
 from extractors.features import Footage, Stream
 from extractors.media.decode import decode_here
@@ -30,6 +33,8 @@ from models.feature_sources.feature_source import (
 )
 from models.stream_set import StreamInput, StreamSet
 from tests.media import Picture, write_video
+
+pytestmark = pytest.mark.slow
 
 TWO = WindowOptions(extraction_total=2)
 ONE = WindowOptions(extraction_total=1)
@@ -48,6 +53,16 @@ KINDS: Mapping[str, WindowOptions] = {
 }
 
 
+def lighten(extractor: AnyExtractor) -> AnyExtractor:
+    """Takes work off a detector behind its preparation: random weights propose as many boxes as are let."""
+    detector = extractor.detector if isinstance(extractor, RegionsExtractor) else None
+    if isinstance(detector, TwoStageDetector):
+        detector.network.proposals = ProposalRule(100, 6)
+    elif isinstance(detector, TorchvisionDetector):  # resizes by itself, behind what is compared
+        detector.model.transform.min_size, detector.model.transform.max_size = (160,), 320
+    return extractor
+
+
 class SeededPool(ExtractorPool):
     """Extractors of random weights, in full precision."""
 
@@ -57,8 +72,8 @@ class SeededPool(ExtractorPool):
 
     def get(self, name: str, windows: WindowOptions) -> AnyExtractor:
         if (name, windows) not in self._seeded:
-            self._seeded[name, windows] = create(
-                name, "cpu", engine="torch", precision="fp32", weights="seeded", windows=windows
+            self._seeded[name, windows] = lighten(
+                create(name, "cpu", engine="torch", precision="fp32", weights="seeded", windows=windows)
             )
         return self._seeded[name, windows]
 

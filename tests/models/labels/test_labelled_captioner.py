@@ -12,7 +12,7 @@ from models.decoding.decode import DecodingOptions, decode
 from models.decoding.length_penalty import LengthPenalty
 from models.decoding.written_captions import DecodedBatch
 from models.labels.classes import CLASS_NAMES, LABELS, find_class_rows, share_stem
-from models.labels.explanation import find_origin
+from models.labels.explanation import find_origins
 from models.labels.labelled_captioner import LabelledCaptioner
 from models.likelihood import teacher_force
 from models.vocabulary import EOS, pad_captions
@@ -215,24 +215,40 @@ def label(name: str, probability: float = 0.9) -> Label:
 
 
 @pytest.mark.parametrize(
-    ("word", "weights", "origin"),
+    ("word", "weights", "written", "origins"),
     [
-        ("flips", [0.1, 0.3, 0.6], 0),
-        ("guitar", [0.0, 0.4, 0.6], 1),
-        ("chef", [0.6, 0.1, 0.3], 0),  # of other words, which it gives most of
-        ("chef", [0.2, 0.1, 0.7], None),
-        ("a", [0.6, 0.1, 0.3], None),
+        ("flips", [0.1, 0.3, 0.6], [False, True], [0]),
+        ("guitar", [0.0, 0.4, 0.6], [False, False], [1]),
+        ("chef", [0.6, 0.1, 0.3], [False, False], [0]),  # of other words, which it gives most of
+        ("chef", [0.3, 0.1, 0.6], [False, False], []),
+        ("chef", [0.3, 0.1, 0.6], [True, True], [0]),  # it was written of
+        ("chef", [0.3, 0.4, 0.3], [True, True], [1, 0]),
+        ("chef", [0.3, 0.4, 0.3], [True, False], [0]),
+        ("chef", [0.1, 0.0, 0.9], [True, False], []),
+        ("a", [0.6, 0.1, 0.3], [True, False], []),
     ],
 )
-def test_a_word_is_of_the_label_that_has_it_or_gives_most_of_it(
-    word: str, weights: list[float], origin: int | None
+def test_a_word_is_of_labels_that_have_it_or_give_most_of_it(
+    word: str, weights: list[float], written: list[bool], origins: list[int]
 ) -> None:
     labels = [label("flipping pancake"), label("playing guitar")]
-    assert find_origin(word, np.array(weights), labels) == origin
+    assert find_origins(word, np.array(weights), np.array(written), labels) == origins
+
+
+def test_words_of_a_recalled_caption_are_of_the_classes_that_they_were_written_of() -> None:
+    captioner = tiny_labelled()  # the first word of the first sentence ends the third
+    captioner.written_of = torch.tensor([[0, 3], [1, 420], [1, 3], [2, 7]], dtype=torch.int16)
+    classes = torch.tensor([3, 7, 420, 5])
+    recalled = captioner.find_written(torch.tensor(SENTENCES[0]), classes)
+    assert recalled.int().tolist() == [[1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
+    for other in (SENTENCES[1][:-1], [*SENTENCES[1], 4], [*SENTENCES[3], 4, 5]):
+        assert not captioner.find_written(torch.tensor(other), classes).any()
+    assert captioner.find_written(torch.tensor(SENTENCES[0]), classes[:0]).shape == (3, 0)
 
 
 def test_a_word_is_not_of_a_label_that_nobody_believes() -> None:
-    assert find_origin("playing", np.array([0.01, 0.99]), [label("playing chess", 0.05)]) is None
+    chess = [label("playing chess", 0.05)]
+    assert find_origins("playing", np.array([0.01, 0.99]), np.array([False]), chess) == []
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from extractors.video_features.feature_files import (
 from extractors.windows import WindowOptions, Windows
 from models.captioners.registry import find_stream_set
 from models.stream_set import StreamInput, StreamSet
+from training.batches.video_batches import CaptionedVideo
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import OPEN_FILES, ArrayFiles
@@ -63,6 +64,11 @@ def look(folder: FeatureFolder, *videos: VideoItem, streams: StreamSet | None = 
     assert wanted is not None
     with closing(Decoder()) as decoder:
         return folder.open(wanted).make(videos or (CLIP,), decoder)
+
+
+def load(folder: FeatureFolder) -> object:
+    assert folder.stream_set is not None
+    return CaptionedVideo.from_video(CLIP, folder.open(folder.stream_set)).load()
 
 
 REFUSED: Mapping[str, tuple[tuple[int, ...], dict[str, Any], str]] = {
@@ -141,6 +147,24 @@ def test_rows_with_times_of_their_own_are_measured(tmp_path: Path) -> None:
 def test_a_stream_that_the_map_lacks_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(FeaturesDoNotFit, match=r"names rgb, and not i3d_rgb_grid .* or leave out --streams"):
         look(write(tmp_path, 3, 6), streams=find_stream_set("stats"))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_no_numbers_are_named_when_they_are_read(tmp_path: Path, value: float) -> None:
+    folder = write(tmp_path, 3, 6)
+    array = np.ones((3, 6), np.float16)
+    array[1, 2] = value
+    np.save(tmp_path / f"{CLIP.id}.npy", array)
+    with pytest.raises(FeaturesDamaged, match=f"rgb of {CLIP.id} has values that are infinite or no number"):
+        load(folder)
+
+
+@pytest.mark.parametrize("last", [0.0, np.nan])
+def test_times_that_fall_back_are_refused(tmp_path: Path, last: float) -> None:
+    folder = write(tmp_path, 3, 6, stride=None, timestamps="{id}_ms.npy")
+    np.save(tmp_path / f"{CLIP.id}_ms.npy", np.array([1280.0, 2560.0, last]))
+    with pytest.raises(FeaturesDoNotFit, match=f"the times of rgb of {CLIP.id} do not rise"):
+        look(folder)
 
 
 def test_videos_without_whole_features_are_told_one_by_one(tmp_path: Path) -> None:

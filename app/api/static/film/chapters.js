@@ -1,12 +1,12 @@
 // The chapters of a long film, each with its frame and caption: a click goes there, a search narrows the list, files take it along.
 
-import { clock, hasWords, make, setCurrent } from "../text.js";
+import { clock, hasWords, make, setCurrent, sumUp } from "../text.js";
 import { jobPath, segmentFrameUrl } from "../jobs/server.js";
 
 const FILES = ["vtt", "srt", "json", "csv"];
 
 export class Chapters {
-  // elements: box, list, search, found, links (an element with a link for each kind of file). chosen(number | null).
+  // elements: box, list, search, sum, found, links (an element with a link for each kind of file). chosen(number | null).
   constructor(elements, chosen) {
     Object.assign(this, elements);
     this.chosen = chosen;
@@ -19,6 +19,7 @@ export class Chapters {
     [this.id, this.segments, this.rows, this.current] = [id, [], [], -1];
     this.list.replaceChildren();
     this.search.value = "";
+    this.sum.textContent = "";
     this.found.textContent = "";
     this.box.hidden = true;
     for (const kind of FILES) {
@@ -106,6 +107,7 @@ export class Chapters {
       row.hidden = !hasWords(caption, words);
       emphasise(row.querySelector(".chapter-caption"), caption, words);
     });
+    this.sum.textContent = sumUp(this.segments.map(({ caption }) => caption));
     const shown = this.rows.filter((row) => !row.hidden);
     const chapters = (count) => `${count || "no"} ${count === 1 ? "chapter" : "chapters"}`;
     this.found.textContent = words.length ? `${chapters(shown.length)} of ${this.rows.length}` : chapters(this.rows.length);

@@ -1,7 +1,7 @@
 // Gives the page one shape for what an answer says of its words, whichever explanation it carries:
 // {kind, words: [{text, isContent, strengths, moment, places, isPlaceless, label}], moments: [{start, end, middle, sought}], spatial}.
 // strengths: by moment, 0 for an even share of the word's weight or less, 1 for the heaviest. label: {moment, time, end, text, box}, what the
-// word was recognised by, of a word that names no moment but by it, or the same one.
+// word was recognised by, where its moment is the label's.
 
 const CLEARLY = 1.15; // even shares that a moment must have before a word is lit by it
 
@@ -25,9 +25,10 @@ function labelOf({ extras = [] }, word) {
   return extras.filter(({ kind, words }) => kind === "moments" && words).flatMap(({ words }) => words[word]).find(({ text }) => text);
 }
 
-// A word that is all along but for a label is of the label's time, and most of the label's own moment.
+// A word that is all along but for a label is of the label's time, and most of the label's own moment. Of one that has a moment the label
+// counts where it is of the same one, or has a box in another that the word needs more than evenly.
 function useLabel(word, label, moments) {
-  if (!label || (word.moment ?? label.moment) !== label.moment) return;
+  if (!label || !(word.moment === null || word.moment === label.moment || (label.box && word.strengths[label.moment] > 0))) return;
   if (word.moment === null) word.strengths = moments.map(({ start, end }, k) => (k === label.moment ? 1 : start < (label.end ?? label.time) && end > label.time ? 0.4 : 0));
   Object.assign(word, { label, moment: label.moment, isPlaceless: word.isPlaceless && !label.box });
 }

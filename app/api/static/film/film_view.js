@@ -36,7 +36,7 @@ export class FilmView {
       { moved: (seconds) => this.moved(seconds), kind: () => this.showNote(), began: () => this.subtitle.pin(-1), looped: (part) => this.lanes.markLoop(part) },
     );
     this.chapters = new Chapters(
-      { box: $("chapters"), list: $("chapters-list"), search: $("chapters-search"), found: $("chapters-found"), links: $("chapters-links") },
+      { box: $("chapters"), list: $("chapters-list"), search: $("chapters-search"), sum: $("chapters-sum"), found: $("chapters-found"), links: $("chapters-links") },
       (number) => { this.player.seek(this.chapters.segments[number].start); this.showChapter(number); },
     );
   }
@@ -142,8 +142,9 @@ export class FilmView {
     this.$("own").replaceChildren(...own);
     if (this.chapters.segments.length > 1) this.showChapter(Math.max(0, this.chapters.current));
     else this.say(attention, job.caption, job.sampled || [], [0, duration], this.frames());
-    this.$("said").textContent = `Caption: ${job.caption || "no words"}`;
-    if (isNew) this.$("announced").textContent = `Caption of ${job.filename || "the video"}: ${job.caption || "no words"}`;
+    const said = this.chapters.sum.textContent || job.caption || "no words";
+    this.$("said").textContent = `Caption: ${said}`;
+    if (isNew) this.$("announced").textContent = `Caption of ${job.filename || "the video"}: ${said}`;
     if (!isNew || this.calm) return;
     this.player.seek(0);
     this.player.start();

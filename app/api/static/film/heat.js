@@ -1,5 +1,7 @@
 // Attention as heat over the film. The same scale as app/attention_picture/heatmap.py: from an even share to the strongest place.
 
+import { strongest } from "./evidence.js";
+
 const INFERNO = [
   [0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85],
   [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164],
@@ -35,7 +37,8 @@ export function drawHeat(canvas, spatial, { weights, boxes }, look, strength, sh
 
 // The same with a pen of any canvas, on so many of its pixels.
 export function paintHeat(pen, size, spatial, { weights, boxes }, look, sharpness) {
-  if (boxes) drawBoxes(pen, size, boxes.length > 1 ? strengths(weights) : [1], boxes, sharpness);
+  if (boxes && look === "spotlight") shadeAround(pen, size, boxes[strongest(weights)]);
+  else if (boxes) drawBoxes(pen, size, boxes.length > 1 ? strengths(weights) : [1], boxes, sharpness);
   else drawCells(pen, size, strengths(weights), edgesOf(spatial), look === "spotlight" ? shadeOf : inkOf, sharpness);
 }
 
@@ -91,6 +94,14 @@ function paint(canvas, ink, strengthAt) {
     }
   }
   pen.putImageData(pixels, 0, 0);
+}
+
+function shadeAround(pen, [width, height], [x0, y0, x1, y1]) {
+  pen.fillStyle = "rgb(0 0 0 / .8)";
+  pen.beginPath();
+  pen.rect(0, 0, width, height);
+  pen.rect(x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height);
+  pen.fill("evenodd");
 }
 
 function drawBoxes(pen, [width, height], strength, boxes, sharpness) {

@@ -3,7 +3,7 @@
 import { make, setCurrent } from "../text.js";
 import { ask, isGood } from "./server.js";
 
-const FOLDER = new URL("../examples/", import.meta.url);
+const FOLDER = new URL("examples/", document.querySelector("script[src]").src);
 const BADGES = { right: "right", partly: "partly right", wrong: "wrong, and it cannot tell" };
 
 export class Examples {

@@ -25,6 +25,8 @@ export class Options {
     const options = captioners.map(({ name }) => make("option", name === this.default ? `${this.title(name)} (usual)` : this.title(name), { value: name }));
     select.replaceChildren(...(options.length ? options : [make("option", status === 200 ? "none is connected" : "not known yet", { value: "" })]));
     if (this.default) select.value = this.default;
+    const ofChapters = captioners.map(({ name }) => make("option", this.title(name), { value: name }));
+    this.form.elements.segment_captioner.replaceChildren(make("option", "the same", { value: "" }), ...ofChapters);
     this.restore();
     const alone = captioners.filter(({ members }) => !members);
     this.members.replaceChildren(this.members.firstElementChild, ...alone.map(({ name }) => memberBox(name)));

@@ -92,14 +92,14 @@ def test_other_ways_of_asking_are_refused(locked: LiveApi, header: str) -> None:
 
 
 def test_a_refusal_does_not_wait_for_the_body(locked: LiveApi) -> None:
-    client = http.client.HTTPConnection("127.0.0.1", locked.port, timeout=5)
+    client = http.client.HTTPConnection("127.0.0.1", locked.port, timeout=20)
     client.putrequest("POST", "/caption")
     client.putheader("Content-Type", "multipart/form-data; boundary=b")
     client.putheader("Content-Length", "250000")
     client.endheaders()  # and not a byte of the body
     began = time.monotonic()
     assert client.getresponse().status == 401
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     client.close()
     assert locked.uploads == []
 

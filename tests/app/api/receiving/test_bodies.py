@@ -40,10 +40,19 @@ def test_a_body_that_is_a_video_becomes_a_job(api: LiveApi, jobs: Jobs, kind: st
     assert api.staged == []
 
 
-def test_the_file_s_name_may_stand_in_a_header(api: LiveApi, jobs: Jobs) -> None:
-    headers = {"content-type": "video/mp4", "content-disposition": 'attachment; filename="my clip.mp4"'}
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ('filename="my clip.mp4"', "my clip.mp4"),
+        ("filename*=UTF-8''caf%C3%A9%20%E2%98%83.mp4", "café ☃.mp4"),
+        ("filename*=utf-8'en'caf%C3%A9.mp4; filename=cafe.mp4", "café.mp4"),
+        ("filename=cafe.mp4; filename*=iso-8859-1''caf%E9.mp4", "café.mp4"),
+    ],
+)
+def test_the_file_s_name_may_stand_in_a_header(api: LiveApi, jobs: Jobs, name: str, shown: str) -> None:
+    headers = {"content-type": "video/mp4", "content-disposition": f"attachment; {name}"}
     response = api.client.post("/caption", content=b"a video", headers=headers)
-    assert job_of(jobs, response).filename == "my clip.mp4"
+    assert job_of(jobs, response).filename == shown
 
 
 def test_wrong_bodies_that_are_videos_leave_nothing(api: LiveApi) -> None:

@@ -269,7 +269,7 @@ def test_a_restart_of_the_api_loses_no_event(settings: Settings, jobs: Jobs) -> 
                 began = time.monotonic()
                 code = api.stop(signal.SIGTERM)
                 assert list(events) == []  # the stream ends as a stream should, without waiting for the job
-                assert (code, time.monotonic() - began < 5.0) == (-signal.SIGTERM, True)
+                assert (code, time.monotonic() - began < 10) == (-signal.SIGTERM, True)
             jobs.beat(claim, "extract", 0.5)
             jobs.succeed(claim, {"caption": "a dog runs"})
             api.start()

@@ -87,6 +87,7 @@ def test_a_list_is_filtered(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) ->
 
     assert found(state="queued") == [second]
     assert found(state="succeeded,queued,failed") == [second, first]
+    assert found(state=["succeeded", "queued"]) == [second, first]
     assert found(captioner="g2l") == [first]
     assert found(captioner="g2l", state="queued") == []
     assert found(batch="b" * 32) == []
@@ -102,6 +103,7 @@ def test_a_list_is_filtered(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) ->
         ({"state": ""}, "invalid_option"),
         ({"limit": 0}, "invalid_request"),
         ({"limit": 201}, "invalid_request"),
+        ({"limit": [2, 3]}, "invalid_option"),
         ({"created_after": "yesterday"}, "invalid_request"),
         ({"created_after": "0001-01-01T00:00:00+14:00", "limit": "1"}, "invalid_request"),
         ({"created_before": "9999-12-31T23:59:59-14:00", "limit": "1"}, "invalid_request"),

@@ -130,6 +130,14 @@ def test_a_state_that_is_known_is_not_sent_again(api: LiveApi, worker: ScriptedW
         answer = api.client.get(location, headers={"If-None-Match": tags})
         assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
         assert answer.headers["retry-after"] == "1"
+    lines = [
+        ("If-None-Match", '"other"'),
+        ("If-None-Match", tag),
+        ("Prefer", "respond-async"),
+        ("Prefer", "wait=1"),
+    ]
+    answer = api.client.get(location, headers=lines)
+    assert (answer.status_code, answer.headers["preference-applied"]) == (304, "wait=1")
     claim = worker.take()
     changed = api.client.get(location, headers={"If-None-Match": tag})
     assert (changed.status_code, changed.json()["state"]) == (200, "running")
@@ -163,7 +171,7 @@ def test_a_long_poll_ends_in_time(api: LiveApi) -> None:
     answer = api.client.get(location, headers={"If-None-Match": tag, "Prefer": "wait=1"})
     # who is first in line stays so; that its place was looked at is no change
     assert (answer.status_code, answer.headers["preference-applied"]) == (304, "wait=1")
-    assert 1.0 <= time.monotonic() - began < 5.0
+    assert 1.0 <= time.monotonic() - began < 10
     assert (
         api.client.get(location, headers={"Prefer": "wait=30"}).status_code == 200
     )  # nothing known: at once

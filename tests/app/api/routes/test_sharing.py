@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 from PIL import Image
@@ -54,3 +55,27 @@ def test_a_poster_lights_the_place_of_its_word(api: LiveApi, worker: ScriptedWor
 def test_what_has_no_caption_has_no_poster(api: LiveApi) -> None:
     location = send(api).headers["location"]
     assert_problem(api.client.get(f"{location}/poster.png"), 409, "job_not_finished")
+
+
+def test_a_clip_shows_each_word_once_and_is_named_after_the_film(
+    api: LiveApi, worker: ScriptedWorker
+) -> None:
+    location = finished(api, worker)
+    for kind in ("webp", "gif"):
+        answer = api.client.get(f"{location}/clip.{kind}")
+        assert answer.headers["content-type"] == f"image/{kind}"
+        assert re.fullmatch(rf'inline; filename=".+-clip\.{kind}"', answer.headers["content-disposition"])
+        with Image.open(io.BytesIO(answer.content)) as picture:
+            assert picture.size == (600, 315)
+            assert getattr(picture, "n_frames", 1) > 1
+        assert api.client.get(f"{location}/clip.{kind}").content == answer.content
+    for part in ("attention.png", "captions.vtt", "poster.png"):
+        assert "filename=" in api.client.get(f"{location}/{part}").headers["content-disposition"]
+
+
+def test_subtitles_for_karaoke_time_the_words(api: LiveApi, worker: ScriptedWorker) -> None:
+    location = finished(api, worker)
+    plain, timed = (api.client.get(f"{location}/captions.vtt{q}").text for q in ("", "?karaoke=true"))
+    assert "<00:00:" in timed
+    assert re.sub(r"<[0-9:.]+>", "", timed) == plain
+    assert "<" not in plain

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from app.api.refusals import RangeNotSatisfied
-from app.api.routes.video import ByteRange, disposition, media_type, requested_part
+from app.api.routes.jobs import disposition
+from app.api.routes.video import ByteRange, media_type, requested_part
 from app.errors import EngineCrashed
 from app.jobs.job import Submission
 from app.jobs.job_store import Jobs
@@ -62,6 +63,15 @@ def test_a_part_of_another_file_is_not_sent(served: LiveApi) -> None:
     for sent, status in ((tag, 206), ('"another"', 200)):
         response = served.client.get(address, headers={"Range": "bytes=0-9", "If-Range": sent})
         assert response.status_code == status
+
+
+def test_a_file_that_is_known_is_not_sent_again(served: LiveApi) -> None:
+    address = f"{send(served, MP4).headers['location']}/video"
+    tag = served.client.get(address).headers["etag"]
+    for known, status in ((tag, 304), (f'"another", {tag}', 304), ("*", 304), ('"another"', 200)):
+        response = served.client.get(address, headers={"If-None-Match": known})
+        assert response.status_code == status
+        assert response.headers["etag"] == tag
 
 
 def test_head_reads_nothing_of_the_file(served: LiveApi, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoTokenizer, CLIPImageProcessor, GitForCausalLM
 
@@ -16,6 +18,7 @@ from extractors.features import Frames
 from models.caption import Caption
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice
+from models.pretrained.errors import NotANumber
 from models.pretrained.families.git import GitCaptioner
 from models.pretrained.load import load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
@@ -174,3 +177,17 @@ def test_rollout_is_the_product_of_the_layers(folder: Path) -> None:
     rolled = ((second + eye) / 2 @ ((first + eye) / 2))[-1, :102].view(6, 17)[:, 1:]
     attention = AttentionArrays.of_caption(found)
     np.testing.assert_allclose(attention.temporal[0], (rolled.sum(1) / rolled.sum()).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
+def test_a_weight_that_is_infinite_is_named_however_words_are_chosen(
+    tmp_path: Path, method: Literal["beam", "greedy", "sample"]
+) -> None:
+    folder = write_git(tmp_path / "infinite")
+    weights = load_file(folder / "model.safetensors")
+    name = next(each for each in weights if each.endswith("word_embeddings.weight"))
+    weights[name][5:] = torch.inf
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    captioner = load_pretrained_captioner(folder)
+    with pytest.raises(NotANumber):
+        captioner.caption(VIDEOS[:1], DecodingOptions(method=method, max_length=5))
