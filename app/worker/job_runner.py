@@ -239,14 +239,16 @@ class JobRunner:
             attempt.stopped = attempt.stopped or "gave way"
 
     def _serve_clips(self, attempt: Attempt) -> bool:
-        """Captions what is ready beside a film, in none of its time; returns whether anything waits."""
+        """Captions a batch of what is ready beside a film, in none of its time; returns whether anything waits
+        in the queue.
+        """
         attempt.clock.pause()
         self._return_films()
-        while not attempt.stopped and (taken := self.hand.take_ready(self.settings.batch_jobs)):
-            self._taken = [*self._taken, *taken]
-            if batch := self._runnable(taken):
-                self._caption(batch)
-        self.engine.start()  # a clip may have ended it
+        clips = self.hand.take_ready(self.settings.batch_jobs)
+        self._taken = [attempt, *clips]
+        if batch := self._runnable(clips):
+            self._caption(batch)
+            self.engine.start()  # a clip may have ended it
         attempt.clock.resume()
         return waiting(self.jobs.server, self.jobs.keys) > 0
 
