@@ -239,8 +239,9 @@ class JobRunner:
             attempt.stopped = attempt.stopped or "gave way"
 
     def _serve_clips(self, attempt: Attempt) -> bool:
-        """Captions a batch of what is ready beside a film, in none of its time; returns whether anything waits
-        in the queue.
+        """Captions a batch of what is ready beside a film, in none of its time.
+
+        Returns whether anything waits in the queue.
         """
         attempt.clock.pause()
         self._return_films()
