@@ -69,7 +69,8 @@ def score_chosen_words(captioner: AnyCaptioner, memory: Memory, targets: Tensor,
     words = captioner.embed_words(torch.cat([first.unsqueeze(1), targets], 1)[:, :-1])
     outputs = []
     for step, count in enumerate(_count_needed(chosen)):
-        state, memory = state.select(slice(count)), memory.select(slice(count))
+        if count < memory.size:
+            state, memory = state.select(slice(count)), memory.select(slice(count))
         output, state, _ = captioner.advance(state, words[:count, step], memory)
         outputs.append(output[chosen[:count, step]])
     scores = torch.zeros(targets.shape, device=targets.device)

@@ -32,7 +32,7 @@ def draw_explanation_panels(seen: PictureSource, width: int) -> list[Image.Image
         if isinstance(part, TableExplanation) and part.caption:
             blocks.append(_draw_table(part, part.caption, width))
         elif isinstance(part, MomentsExplanation) and part.caption:
-            blocks.append(_draw_moments(seen, part.caption[-MOST_MOMENTS:], width))
+            blocks.append(_draw_moments(seen, keep_heaviest(part.caption), width))
         elif isinstance(part, WeightsExplanation) and part.caption and part.over == "moments":
             blocks.append(_draw_weights(seen.attention, part.caption, width))
         elif isinstance(part, TextExplanation) and part.caption:
@@ -78,12 +78,18 @@ def _write_row(table: TableExplanation, row: TableRow) -> str:
     return f"{text}  ({', '.join(asides)})" if asides else text
 
 
+def keep_heaviest(moments: Sequence[ChosenMoment]) -> list[ChosenMoment]:
+    """Keeps as many as fit a line, in their order."""
+    ranks = sorted(range(len(moments)), key=lambda place: -(moments[place].weight or 0.0))
+    return [moments[place] for place in sorted(ranks[:MOST_MOMENTS])]
+
+
 def _draw_moments(seen: PictureSource, chosen: Sequence[ChosenMoment], width: int) -> Image.Image:
     """Draws the frames side by side with what was written from each, and the mean map over the last."""
     count = len(chosen) + 1
     column = (width - 2 * MARGIN - (count - 1) * GAP) // count
     size = _fit(seen.frames[0].size, column)
-    captions = [f"{each.title or ''}: {each.text or ''}".strip(": ") for each in chosen]
+    captions = [write_moment(each) for each in chosen]
     drawn = [seen.draw_moment(each.moment, None, size, each.box) for each in chosen]
     mean = _average_maps(seen.attention, chosen[-1].moment)
     if mean is not None:
@@ -97,6 +103,12 @@ def _draw_moments(seen: PictureSource, chosen: Sequence[ChosenMoment], width: in
     for number, part in enumerate(parts):
         canvas.paste(part, (MARGIN + number * (column + GAP), 0))
     return canvas
+
+
+def write_moment(moment: ChosenMoment) -> str:
+    """Writes what a moment was chosen as, what was read in it, and how much it weighs."""
+    words = ": ".join(text for text in (moment.title, moment.text) if text)
+    return words if moment.weight is None else f"{words}  {moment.weight:.0%}"
 
 
 def _draw_weights(attention: AttentionDocument, weights: Sequence[float], width: int) -> Image.Image:

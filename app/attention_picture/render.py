@@ -21,7 +21,7 @@ from app.attention_picture.word_tiles import (
     TileLayout,
     draw_word_rows,
     find_bars,
-    list_tile_frames,
+    list_tile_moments,
     write_below,
 )
 from models.caption import AttentionDocument, BoxAttention, GridAttention
@@ -61,7 +61,7 @@ def draw_attention_picture(
     attention = attention.shown
     seen, tiles = (
         PictureSource(attention, frames, frame_times),
-        _lay_out_tiles(attention, frame_times, frames[0].size),
+        _lay_out_tiles(attention, frames[0].size),
     )
     width = tiles.width
     blocks = [
@@ -75,7 +75,7 @@ def draw_attention_picture(
     return drawing.stack_blocks(blocks, width)
 
 
-def _lay_out_tiles(attention: AttentionDocument, times: Sequence[float], size: tuple[int, int]) -> TileLayout:
+def _lay_out_tiles(attention: AttentionDocument, size: tuple[int, int]) -> TileLayout:
     words = attention.drawn_words
     tile = _fit_tile(size)
     cell = max(tile[0], TILE_NARROWEST)
@@ -83,13 +83,13 @@ def _lay_out_tiles(attention: AttentionDocument, times: Sequence[float], size: t
     columns = math.ceil(max(len(words), 1) / math.ceil(max(len(words), 1) / most))
     # Few words still get a page wide enough for the headline and the legend.
     content = max(columns * (cell + GAP) - GAP, 900)
-    frames = max((len(list_tile_frames(attention, word, times)) for word in words), default=1)
+    frames = max((len(list_tile_moments(attention, word)) for word in words), default=1)
     has_bars = find_bars(attention) is not None
     lines = max(
         (
             len(write_below(attention, word, moment, 0.0))
             for word in words
-            for moment, _ in list_tile_frames(attention, word, times)
+            for moment in list_tile_moments(attention, word)
         ),
         default=1,
     )

@@ -83,23 +83,6 @@ class TileLayout:
         return self.head + self.frames * (self.tile[1] + self.below)
 
 
-def find_most_attended(
-    attention: AttentionDocument, word: int, frame_times: Sequence[float]
-) -> tuple[int, int] | None:
-    """Finds a word's heaviest moment, of equal ones the first, and its middle frame.
-
-    Args:
-        attention: of the caption.
-        word: its number.
-        frame_times: seconds of the frames.
-
-    Returns:
-        (moment, frame), None for a word that had no attention.
-    """
-    moment = attention.find_drawn_moment(word)
-    return None if moment is None else (moment, find_frame(attention, moment, frame_times))
-
-
 def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[float]) -> int:
     """Finds the frame nearest the middle of a moment, of those inside it where there are any.
 
@@ -117,23 +100,10 @@ def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[
     return min(inside or range(len(frame_times)), key=lambda k: abs(frame_times[k] - middle))
 
 
-def list_tile_frames(
-    attention: AttentionDocument, word: int, frame_times: Sequence[float]
-) -> list[tuple[int, int]]:
-    """Lists the frames of a word's tile: those that were chosen for it, or that of its heaviest moment.
-
-    Args:
-        attention: of the caption.
-        word: its number.
-        frame_times: seconds of the frames.
-
-    Returns:
-        (moment, frame) of each.
-    """
-    if chosen := [each.moment for each in attention.list_chosen(word)]:
-        return [(moment, find_frame(attention, moment, frame_times)) for moment in chosen]
-    most = find_most_attended(attention, word, frame_times)
-    return [] if most is None else [most]
+def list_tile_moments(attention: AttentionDocument, word: int) -> list[int]:
+    """Lists the moments of a word's tile: those that were chosen for it, or its heaviest."""
+    most = attention.find_drawn_moment(word)
+    return [each.moment for each in attention.list_chosen(word)] or ([] if most is None else [most])
 
 
 def draw_word_rows(seen: PictureSource, tiles: TileLayout) -> list[Image.Image]:
@@ -159,7 +129,7 @@ def _draw_row(row: Sequence[int], seen: PictureSource, tiles: TileLayout) -> Ima
 def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, tiles: TileLayout) -> None:
     pen, centre = ImageDraw.Draw(page), left + tiles.cell_width / 2
     x, y = round(centre - tiles.tile[0] / 2), tiles.head
-    moments = [moment for moment, _ in list_tile_frames(seen.attention, word, seen.times)]
+    moments = list_tile_moments(seen.attention, word)
     if not moments:
         _draw_nothing(pen, (x, y), tiles.tile)
     boxes = {each.moment: each.box for each in seen.attention.list_chosen(word)}

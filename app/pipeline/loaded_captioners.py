@@ -117,7 +117,7 @@ class StreamPlan:
         """
         specs = {name: video.streams[name].spec for name in self.writer.streams if name in video.streams}
         used = {
-            name: {**asdict(spec), "sampling": self.feature_source.sampling_of(name) or spec.sampling}
+            name: {**asdict(spec), "sampling": self.feature_source.describe_sampling(name, spec)}
             for name, spec in specs.items()
         }
         members = self.writer.pretrained if isinstance(self.writer, FusedWriter) else {}

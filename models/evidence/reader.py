@@ -67,7 +67,8 @@ class FeatureReader:
         names = {each.name for each in self.captioner.word_scorer.inputs}
         features = {name: stream for name, stream in self.features.items() if name in names}
         moments = {
-            part.moment: restrict_to_moment(features, *self.times[part.moment].tolist()) for part in parts
+            moment: restrict_to_moment(features, *self.times[moment].tolist())
+            for moment in {part.moment for part in parts}
         }
         whole = self.captioner.needs_all_cells
         return [restrict_to_place(moments[part.moment], part, whole) for part in parts]

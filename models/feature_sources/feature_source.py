@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from extractors.extractor import AnyExtractor, create
-from extractors.features import Footage, Frames, FrameSize, Stream
+from extractors.features import Footage, Frames, FrameSize, Stream, StreamSpec
 from extractors.media.request import DecodeRequest
 from extractors.video_features.extractor_group import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor
@@ -45,8 +45,8 @@ class StreamSource(Protocol):
         """Names all that decides the streams of given frames, in hexadecimal digits."""
         ...
 
-    def sampling_of(self, stream: str) -> str | None:
-        """Describes how a stream's frames were chosen, None where its name tag does."""
+    def describe_sampling(self, stream: str, spec: StreamSpec) -> str:
+        """Describes how a stream's frames were chosen. spec: its name tag."""
         ...
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
@@ -148,11 +148,9 @@ class FeatureSource:
             return None
         return describe_spread(self._spread.count)
 
-    def sampling_of(self, stream: str) -> str | None:
-        """Describes how a stream's frames were chosen, None where its name tag does, as of windows."""
-        windowed = {each.name for each in self._group.frames if not each.any_frames}
-        maker = next((each.extractor for each in self.wanted.inputs if each.stream == stream), None)
-        return None if maker in windowed else self.sampling
+    def describe_sampling(self, stream: str, spec: StreamSpec) -> str:  # noqa: ARG002 - all are of one set
+        """Describes how a stream's frames were chosen. spec: its name tag."""
+        return complete_sampling(spec.sampling, self.sampling)
 
     @property
     def _spread(self) -> Sampling | None:
@@ -233,9 +231,9 @@ class CombinedFeatureSource:
         text = "\n".join(source.identity for source in self._sources)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def sampling_of(self, stream: str) -> str | None:
-        """Describes how a stream's frames were chosen, None where its name tag does."""
-        return self._owner[stream].sampling_of(stream)
+    def describe_sampling(self, stream: str, spec: StreamSpec) -> str:
+        """Describes how a stream's frames were chosen. spec: its name tag."""
+        return complete_sampling(spec.sampling, self._owner[stream].sampling)
 
     @property
     def parts(self) -> Sequence[FeatureSource]:
@@ -285,6 +283,17 @@ def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[
 def describe_spread(frames: int) -> str:
     """Describes how frames are chosen that are spread over the time."""
     return f"{frames} frames, each from the middle of an equal part"
+
+
+def complete_sampling(own: str, spread: str | None) -> str:
+    """Adds to what a name tag says of the choice of frames that some are spread over the time.
+
+    own: of windows all is there; of what is made of several streams a part for each, with semicolons between,
+    which is empty where its frames are spread. spread: how, None where the set spreads none.
+    """
+    if spread is None:
+        return own
+    return "; ".join(part or spread for part in own.split("; ")) if "stack_size" in own else spread
 
 
 def build_feature_source(

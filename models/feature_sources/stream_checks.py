@@ -12,7 +12,7 @@ from models.captioners.registry import UnknownStreamSet, find_stream_set
 from models.checkpoint import Card, Checkpoint
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import DecodedBatch
-from models.feature_sources.feature_source import describe_spread
+from models.feature_sources.feature_source import complete_sampling, describe_spread
 from models.stream_set import DEMO, SAVED, StreamSet, UnknownStream
 from models.video_category import list_extracted
 
@@ -109,9 +109,8 @@ def describe_sampling(card: Card, stream: str, frames: int | None = None) -> str
         spread = find_stream_set(card.training.get("streams", DEMO.name)).spread
     except UnknownStreamSet:
         spread = None
-    if spread is not None:
-        return describe_spread(frames or spread)
-    return card.streams[stream].sampling or None
+    words = None if spread is None else describe_spread(frames or spread)
+    return complete_sampling(card.streams[stream].sampling, words) or None
 
 
 def check_extractors(checkpoint: Checkpoint, wanted: StreamSet, extractors: Sequence[AnyExtractor]) -> None:

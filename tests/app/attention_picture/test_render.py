@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 
 from app.attention_picture import drawing, heatmap, render
+from app.attention_picture.explanation_panels import keep_heaviest, write_moment
 from app.attention_picture.render import draw_attention_picture
-from app.attention_picture.word_tiles import SPREAD, find_most_attended, list_tile_frames, write_below
+from app.attention_picture.word_tiles import SPREAD, find_frame, list_tile_moments, write_below
 from models.caption import (
     AttentionDocument,
     ChosenMoment,
@@ -61,6 +63,14 @@ def frames(count: int, size: tuple[int, int]) -> list[Image.Image]:
 
 def middles(count: int) -> list[float]:
     return [k + 0.5 for k in range(count)]
+
+
+def find_most_attended(
+    attention: AttentionDocument, word: int, times: Sequence[float]
+) -> tuple[int, int] | None:
+    """A word's heaviest moment, and the frame that shows it."""
+    moment = attention.find_drawn_moment(word)
+    return None if moment is None else (moment, find_frame(attention, moment, times))
 
 
 @pytest.mark.parametrize("size", [(320, 180), (180, 320), (640, 80), (60, 480), (2, 2), (101, 57)])
@@ -252,8 +262,8 @@ def weights(names: list[str], *words: list[float] | None) -> WeightsExplanation:
 
 def test_chosen_moments_lie_below_each_other() -> None:
     attention = with_parts(moments([chosen(0), chosen(3)], [chosen(2)]))
-    assert list_tile_frames(attention, 0, middles(4)) == [(0, 0), (3, 3)]
-    assert list_tile_frames(attention, 1, middles(4)) == [(2, 2)]
+    assert list_tile_moments(attention, 0) == [0, 3]
+    assert list_tile_moments(attention, 1) == [2]
     one, plain = with_parts(moments([chosen(0)], [chosen(2)])), document(["a", "dog"], 4)
     assert drawn(attention).height > drawn(one).height == drawn(plain).height
 
@@ -265,9 +275,7 @@ def test_a_moment_that_a_word_was_read_in_shows_its_place_and_its_text() -> None
     assert write_below(attention, 0, 3, 3.0) == ["3.0 s", "surfing"]
     plain = with_parts(moments([chosen(3, "surfing")], []))
     assert count(drawn(attention), drawing.ACCENT) > count(drawn(plain), drawing.ACCENT)
-    assert list_tile_frames(attention, 1, middles(4)) == list_tile_frames(
-        document(["a", "dog"], 4), 1, middles(4)
-    )
+    assert list_tile_moments(attention, 1) == list_tile_moments(document(["a", "dog"], 4), 1)
 
 
 def test_weights_over_choices_stand_above_the_frame() -> None:
@@ -280,6 +288,16 @@ def test_weights_over_choices_stand_above_the_frame() -> None:
 @pytest.mark.parametrize("shares", [[0.0, 0.0, 1.0], [0.001, 0.0, 0.999]])
 def test_a_choice_without_weight_is_drawn_too(shares: list[float]) -> None:
     assert drawn(with_parts(weights(["stage_14", "stage_7", "grid"], None, shares))).height > 0
+
+
+def test_of_many_moments_the_heaviest_are_drawn_in_their_order() -> None:
+    weights = (0.6, 0.2, 0.3, 0.1, 0.5)
+    listed = [
+        chosen(0, name).model_copy(update={"weight": each})
+        for name, each in zip("abcde", weights, strict=True)
+    ]
+    assert [moment.text for moment in keep_heaviest(listed)] == ["a", "b", "c", "e"]
+    assert write_moment(listed[0]) == "a  60%"
 
 
 def test_a_captions_moments_stand_side_by_side() -> None:

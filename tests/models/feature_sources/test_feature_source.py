@@ -23,6 +23,7 @@ from models.feature_sources.feature_source import (
     ExtractorPool,
     FeatureSource,
     build_feature_source,
+    complete_sampling,
 )
 from models.stream_set import DEMO, DEMO_MOTION, StreamInput, StreamSet, combine_stream_sets
 from tests.media import write_video
@@ -105,11 +106,12 @@ def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: ExtractorPool, cli
         build_feature_source([DEMO, find_stream_set("stats")], pool, frames=3),
     )
     assert isinstance(joint, CombinedFeatureSource)
-    assert joint.sampling_of("grid") == "3 frames, each from the middle of an equal part"
-    assert joint.sampling_of("i3d_rgb_grid") is None
     decoded = decode_here(clip, joint.request)
     assert len(decoded.frames) == 20
     (streams,) = joint.extract([decoded.footage])
+    spread, windows = streams["grid"].spec, streams["i3d_rgb_grid"].spec
+    assert joint.describe_sampling("grid", spread) == "3 frames, each from the middle of an equal part"
+    assert joint.describe_sampling("i3d_rgb_grid", windows) == windows.sampling
     (wanted,) = alone.extract([decode_here(clip, alone.request).footage])
     assert streams["grid"].start.tolist() == wanted["grid"].start.tolist()
     assert len(streams["grid"]) == 3
@@ -117,10 +119,12 @@ def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: ExtractorPool, cli
     assert streams["i3d_rgb_grid"].values.shape[1:] == (49, 2048)
 
 
-def test_windows_beside_spread_frames_are_described_by_their_name_tag(pool: ExtractorPool) -> None:
-    source = FeatureSource(DEMO_MOTION.select(("tuned_pair_grid", "i3d_brief")), pool=pool)
-    assert source.sampling_of("tuned_pair_grid") == "8 frames, each from the middle of an equal part"
-    assert source.sampling_of("i3d_brief") is None
+def test_frames_that_are_spread_are_said_beside_windows() -> None:
+    spread, windows = "8 frames", "stack_size 16, step_size 16, 25 fps"
+    assert complete_sampling("", spread) == spread
+    assert complete_sampling(windows, spread) == windows
+    assert complete_sampling(f"{windows}; ; 10 boxes", spread) == f"{windows}; {spread}; 10 boxes"
+    assert complete_sampling("10 boxes", None) == "10 boxes"
 
 
 def test_two_feeds_do_not_make_one_stream(pool: ExtractorPool) -> None:
