@@ -154,7 +154,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
 
     @property
     def word_scorer(self) -> AnyCaptioner:
-        """What computes the probabilities of its words: itself, or a captioner inside that reads less."""
+        """The captioner that computes probabilities of its words: itself, or one inside that reads less."""
         return self
 
     def encode(self, features: Sequence[Features]) -> MemoryT_co:

@@ -28,7 +28,15 @@ LOOKED_AT = 4  #: moments of which the pictures are compared, for each that is s
 
 
 def search_service(words: str, settings: Settings, space: SemanticSpace | None, count: int) -> list[Found]:
-    """Ranks the jobs of the service of the settings as ``search_jobs``. Raises QueueUnavailable."""
+    """Ranks the jobs of the service of the settings.
+
+    Args:
+        words, space, count: as of ``search_jobs``.
+        settings: where Redis and the blobs are.
+
+    Raises:
+        QueueUnavailable: Redis does not answer.
+    """
     with connect(redis_url(settings), PATIENCE) as server:
         blobs = Blobs(settings.blob_url, settings.staging)
         return search_jobs(words, moments_of_jobs(Jobs.from_settings(server, settings), blobs), space, count)

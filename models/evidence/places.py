@@ -80,7 +80,7 @@ class GridPlaces:
         rows, columns = self._cut(self.rows), self._cut(self.columns)
         table = (-values if self.is_hidden else values).reshape(len(rows), len(columns))
         # what lies at the edge is in the middle of no part, and must not be worth as much as what does
-        least = float(table.min()) if self.is_hidden else None
+        least = float(table.min())
         wide = np.stack([_interpolate(columns, row, len(self.columns) - 1, least) for row in table])
         places = [_interpolate(rows, column, len(self.rows) - 1, least) for column in wide.T]
         return np.stack(places, 1).ravel()
@@ -149,13 +149,10 @@ def find_places(stream: Stream) -> Places | None:
     return GridPlaces(rows, columns, stream.view, WINDOWS, WINDOW, is_hidden=True)
 
 
-def _interpolate(parts: list[tuple[int, int]], values: Array, cells: int, least: float | None) -> Array:
-    """Turns values at the middles of parts into values of ``cells`` cells. least: what is beyond them, where
-    that is not what is nearest."""
+def _interpolate(parts: list[tuple[int, int]], values: Array, cells: int, beyond: float) -> Array:
+    """Turns values at the middles of parts into values of ``cells`` cells. beyond: of what is outside."""
     middles = [(begin + end - 1) / 2 for begin, end in parts]
-    if least is not None:
-        step = max(1.0, middles[0] + 1)
-        middles = [middles[0] - step, *middles, middles[-1] + step]
-        values = np.array([least, *values, least])
-    spread: Array = np.interp(np.arange(cells), middles, values)
+    step = middles[0] + 1
+    around = [middles[0] - step, *middles, middles[-1] + step]
+    spread: Array = np.interp(np.arange(cells), around, np.array([beyond, *values, beyond]))
     return spread
