@@ -21,6 +21,7 @@ from app.jobs.queue import Queue
 from app.jobs.redis_client import connect
 from app.serve.embedded_redis import RedisServer
 from tests.app.scripted_worker import answer
+from tests.app.workers import eventually
 
 CAUSE = WorkerLost("The worker fell silent.")
 ALL = JobFilter()
@@ -33,6 +34,8 @@ def without_disk(redis_server: RedisServer) -> Iterator[None]:
         client.config_set("appendonly", "no")
         yield
         client.config_set("appendonly", "yes")
+        # until it is written, the server does not end when it is asked to
+        eventually(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0)
 
 
 @pytest.fixture

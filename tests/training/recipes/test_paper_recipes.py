@@ -150,6 +150,7 @@ STEPPED: Mapping[str, str] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("captioner", STEPPED)
 def test_a_step_at_full_width_learns(captioner: str) -> None:
     """The paper's optimiser, rate and clip; what is compared is the loss without dropout."""
