@@ -55,6 +55,7 @@ def extend(
         last.captioner.load_state_dict(join_columns(first.captioner, last.captioner, file))
     except (CheckpointError, UnknownCaptioner) as error:
         raise typer.BadParameter(str(error)) from error
-    training = {**last.card.training, "extends": dict(first.card.training)}
+    began = {name: value for name, value in first.card.training.items() if name != "ids"}
+    training = {**last.card.training, "extends": began}
     save_checkpoint(out, last.captioner, replace(last.card, scores={}, training=training))
     typer.echo(f"extended checkpoint: {out}")

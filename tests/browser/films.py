@@ -11,6 +11,7 @@ from app.api.page_files import STATIC
 from tests.media import Picture, write_video
 
 SAMPLE = STATIC / "examples/coffee.mp4"  #: four seconds that the page carries
+TWO_SHOTS = STATIC / "examples/shots.mp4"  #: of it each word has a moment
 SHOTS = (SAMPLE, STATIC / "examples/rabbit.mp4")
 SHOT_SECONDS, FPS = 3, 5
 

@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
-from tests.browser.films import SAMPLE
+from tests.browser.films import SAMPLE, TWO_SHOTS
 from tests.browser.visitor import PATIENCE, Visitor
 
 SIZES = ((1280, 800), (1920, 1080), (390, 844), (640, 400))  #: the last: 1280 × 800 at 200 %
@@ -51,8 +51,8 @@ def test_nothing_keeps_people_from_using_it(
         assert page.locator(".option:visible").evaluate_all(STICKING_OUT) == 0
         assert visitor.find_barriers() == []
         assert not visitor.has_sideways_scroll()
-        page.select_option("#o-captioner", index=0)
-        visitor.send(SAMPLE)
+        page.select_option("#o-captioner", "labelled_stats")
+        visitor.send(TWO_SHOTS)
         visitor.wait_for_caption()
         page.mouse.move(5, 5)
         page.wait_for_timeout(300)
@@ -102,6 +102,7 @@ def test_chosen_words_and_pressed_buttons_are_seen_in_high_contrast(visit: Visit
         )
         assert len(set(shades)) > 2
         assert visitor.find_barriers() == []
+        take_picture(visitor, "example", "contrast", 1280)
 
 
 #: Visible buttons that are smaller than a fingertip, 44 pixels.

@@ -153,7 +153,7 @@ export function likelihood(logarithm, first) {
 
 // Words of captions that do not tell one shot from another.
 const COMMON = new Set(`a an the and or of in on at by for from with to into onto out off up down over under as is are was were be being been has have his her
-  its their it he she they them this that there some other another one two three top front back side next near around behind through while group close very`.split(/\s+/));
+  its their it he she they them this that there some other another one two three top front back side next near around behind through while group close very sitting standing looking`.split(/\s+/));
 
 // What a film of many shots shows: "38 shots: cars, snow, people", by the words that most of their captions have; empty for a film of one.
 export function sumUp(captions, most = 4) {
@@ -165,6 +165,8 @@ export function sumUp(captions, most = 4) {
   const words = [...counts].sort((a, b) => b[1] - a[1]).slice(0, most).map(([word]) => word);
   return `${captions.length} shots${words.length ? `: ${words.join(", ")}` : ""}`;
 }
+
+export const isSum = (caption) => /^\d+ shots/.test(caption);
 
 // Whether a text has a word that begins like each of the words looked for: "man" does not find "woman".
 export function hasWords(text, words) {

@@ -1,6 +1,6 @@
 // Captioners, one video: what most of them say, with counted variants, and a card for each with its marks and seconds.
 
-import { explain, make, setCurrent, waiting, endedAs } from "../text.js";
+import { explain, isSum, make, setCurrent, waiting, endedAs } from "../text.js";
 import { isGood, recaption } from "../jobs/server.js";
 
 const NOT_THERE = [404, 405, 409, 410]; // an older service, or a film that is no longer kept
@@ -50,7 +50,8 @@ export class Comparison {
     this.choice.replaceChildren(...missing.map((name) => make("option", this.options.title(name), { value: name })));
     if (missing.includes(chosen)) this.choice.value = chosen;
     this.choice.parentElement.hidden = !missing.length;
-    this.consensus.replaceChildren(...consensusOf(this.done().map(({ caption }) => caption)));
+    const captions = this.done().map(({ caption }) => caption);
+    this.consensus.replaceChildren(...(captions.some(isSum) ? [] : consensusOf(captions))); // words of many shots are no sentence
     this.rows.replaceChildren(...same.map((one) => this.row(one, film)));
   }
 
