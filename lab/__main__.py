@@ -20,6 +20,10 @@ STUDIES = {
     ),
     "extend": ("checkpoints.extend_inputs", "Extend a checkpoint by the inputs of one that went on from it."),
     "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
+    "train": (
+        "pictures.command",
+        "Train a captioner, or the embedding, on pictures: the demo's recipes, and all of reelword train.",
+    ),
     "labelled": ("labelled.fit", "Fit the captioner that knows labels, and give it its sentences."),
 }
 

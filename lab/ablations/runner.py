@@ -1,7 +1,7 @@
 """Runs a row: trains its captioner as ``train`` does, or reads one that is there, and scores its captions.
 
 All rows see the same pictures. Of the held-out ones a few choose among a run's weights, and the others judge
-them: as stills, and each as a shot of a pseudo-video (training/batches/pseudo_video.py) between shots of
+them: as stills, and each as a shot of a pseudo-video (lab/pictures/pseudo_video.py) between shots of
 other held-out pictures, on which what looks along time can show.
 """
 
@@ -19,20 +19,21 @@ from pydantic import BaseModel, ConfigDict
 from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 from lab.ablations.rows import AblationJob, EvalSet
+from lab.pictures.picture_inputs import PictureInputs, list_streams
+from lab.pictures.pseudo_video import Shots
+from lab.pictures.session import PictureTraining
+from lab.pictures.validation import PictureValidation
 from models.captioner import AnyCaptioner
 from models.captioners.registry import UnknownStreamSet, find_captioner, find_stream_set
 from models.checkpoint import WEIGHTS, load_checkpoint, read_card
 from models.decoding.options import DecodingOptions
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
-from training.batches.picture_inputs import PictureInputs, list_streams
-from training.batches.pseudo_video import Shots
 from training.optimization.phases import train_later_phases
 from training.optimization.run_folder import RunSettings
-from training.optimization.validation import PictureValidation, keep_memory
+from training.optimization.validation import keep_memory
 from training.precision import training_precision
 from training.recipes.demo_recipes import DEMO
 from training.recipes.recipe import Recipe
-from training.sessions.pictures import PictureTraining
 
 #: Small batches, of which a few hundred fit into minutes; half of them stills, the others of 4 or 6 steps.
 RECIPE = DEMO.model_copy(

@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from lab.pictures.picture_batches import TrainingItem
+from lab.pictures.picture_inputs import SELECTION_SET, PictureInputs
+from lab.pictures.pseudo_video import sample_whole, stack_samples
 from models.captioner import AnyCaptioner
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Card, CheckpointError, load_captioner
@@ -29,9 +32,6 @@ from models.feature_sources.stream_checks import StreamMismatch, select_stream_s
 from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
 from models.vocabulary import pad_captions
-from training.batches.picture_batches import TrainingItem
-from training.batches.picture_inputs import SELECTION_SET, PictureInputs
-from training.batches.pseudo_video import sample_whole, stack_samples
 from training.recipes.demo_recipes import DEMO
 from training.scores.cider import CiderD
 

@@ -2,7 +2,7 @@
 
     python -m lab extend START TRAINED --out FILE
 
-Matrices that read further streams have further columns (training/sessions/pictures.py); those come from the
+Matrices that read further streams have further columns (lab/pictures/session.py); those come from the
 trained one, all other weights from the start, so that what further steps cost is not paid
 (docs/results/motion.md).
 """
@@ -16,10 +16,10 @@ from typing import Annotated
 import typer
 from torch import Tensor
 
+from lab.pictures.session import match_weights
 from models.captioner import AnyCaptioner
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import CheckpointError, find_checkpoint, load_checkpoint, save_checkpoint
-from training.sessions.pictures import match_weights
 
 
 def join_columns(start: AnyCaptioner, trained: AnyCaptioner, file: Path) -> dict[str, Tensor]:

@@ -27,6 +27,9 @@ from torch.nn.utils.rnn import pad_sequence
 from extractors.catalog.tuned_pair import TUNED
 from extractors.features import Frames, StreamSpec
 from lab.labelled.sentences import WrittenLine, list_sentences, read_lines
+from lab.pictures.picture_batches import SETS, CachedNetwork, load_set
+from lab.pictures.picture_inputs import PICTURE_NETWORKS
+from lab.pictures.pseudo_video import sample_whole
 from models.captioner import AnyCaptioner
 from models.captioners.labelled.streams import PICTURE
 from models.captioners.registry import captioner_class
@@ -38,9 +41,6 @@ from models.labels.labelled_captioner import LabelledCaptioner, LabelledConfig, 
 from models.stream_set import DEMO_MOTION
 from models.vocabulary import SPECIALS, Vocabulary, split_words
 from training.batches.archives import read_items
-from training.batches.picture_batches import SETS, CachedNetwork, load_set
-from training.batches.picture_inputs import PICTURE_NETWORKS
-from training.batches.pseudo_video import sample_whole
 from training.precision import CPU
 from training.scores.sentence_vectors import SentenceEncoder
 

@@ -18,11 +18,11 @@ from lab.ablations import runner
 from lab.ablations.rows import FAMILIES, SEEDS, UnknownRow, list_jobs
 from lab.ablations.runner import AblationRunner, NotThere, RowResult, build_recipe, load_results
 from lab.ablations.tables import compare_rows, format_table
+from lab.pictures import picture_inputs
+from lab.pictures.picture_batches import CachedNetwork
+from lab.pictures.picture_features import VIEWS
 from models.captioners.registry import find_captioner
 from tests.training.tiny_corpus import Averages, write_corpus
-from training.batches import picture_inputs
-from training.batches.picture_batches import CachedNetwork
-from training.batches.picture_features import VIEWS
 from training.optimization.run_folder import RunSettings
 
 HELD_OUT, CHOOSING = 8, 3

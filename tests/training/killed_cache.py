@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.pictures import picture_features
 from tests.training.tiny_corpus import Averages, captioned
-from training.batches import picture_features
 
 CHUNK = 8  # pictures between two marks of progress, here
 COUNT = 3 * CHUNK + 4  # three whole chunks and a rest

@@ -14,20 +14,20 @@ from pathlib import Path
 
 import torch
 
+from lab.pictures.picture_batches import PictureBatches, TrainingItem, hold_out
+from lab.pictures.pseudo_video import Shots
+from lab.pictures.teacher_targets import SoftTargets, TeacherReading, load_soft_targets
+from lab.pictures.validation import PictureValidation
 from models.captioners.stats.config import STaTSConfig, StreamConfig
 from models.captioners.stats.network import STaTS
 from models.vocabulary import Vocabulary
 from tests.training.tiny_corpus import captioned
-from training.batches.picture_batches import PictureBatches, TrainingItem, hold_out
-from training.batches.pseudo_video import Shots
-from training.batches.teacher_targets import SoftTargets, TeacherReading, load_soft_targets
 from training.batches.training_batch import TrainingBatch
 from training.optimization import trainer as optimization_trainer
 from training.optimization.learner import TrainedNetwork
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
 from training.optimization.trainer import BestScore, Trainer
-from training.optimization.validation import PictureValidation
 from training.recipes.demo_recipes import DEMO
 from training.recipes.recipe import Recipe
 

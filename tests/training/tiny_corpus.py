@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from extractors.features import StreamSpec
+from lab.pictures.picture_batches import CachedNetwork, TrainingItem, load_set
+from lab.pictures.picture_features import VIEWS, PictureNetwork
 from training.batches.archives import read_items
-from training.batches.picture_batches import CachedNetwork, TrainingItem, load_set
-from training.batches.picture_features import VIEWS, PictureNetwork
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
 SHAPES = ("circle", "square")

@@ -1,4 +1,4 @@
-"""Computes CIDEr-D on held-out pictures or videos, quick enough to choose checkpoints by."""
+"""Computes CIDEr-D on held-out items, quick enough to choose checkpoints by."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic
 
-import numpy as np
 import torch
 
 from models.captioner import Captioner, MemoryT, StateT
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import Batch, order_inputs
 from training.batches.loading import find_device, move_to
-from training.batches.picture_batches import TrainingItem
-from training.batches.pseudo_video import Sample, Shots, draw_sample, sample_whole, stack_samples
 from training.batches.training_batch import ItemT_co
 from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.precision import autocast
 from training.scores.bootstrap import Floats
 from training.scores.cider import CiderD
-
-#: The pseudo-videos of every validation are the same.
-SHOTS_SEED = 2019
 
 
 def keep_memory(memory: MemoryT) -> MemoryT:
@@ -96,30 +90,6 @@ class Validation(ABC, Generic[ItemT_co]):
                 memory = captioner.encode_batches(order_inputs(captioner, batches))
                 for hypotheses in decode(captioner, choose_memory(memory), self.options):
                     yield captioner.vocabulary.decode(hypotheses[0].tokens)
-
-
-class PictureValidation(Validation[TrainingItem]):
-    """On pictures as they are, or with ``shots`` on pseudo-videos like those that are trained on."""
-
-    group = 50
-
-    def __init__(
-        self, items: Sequence[TrainingItem], options: DecodingOptions, shots: Shots | None = None
-    ) -> None:
-        super().__init__(items, options)
-        self.shots = shots
-
-    def load_group(self, start: int) -> Mapping[str, Batch]:
-        """Returns the group's samples, which are of one length."""
-        return stack_samples(self._draw_samples(start))
-
-    def _draw_samples(self, start: int) -> list[Sample]:
-        group = self.items[start : start + self.group]
-        if self.shots is None:
-            return [sample_whole(item.pictures) for item in group]
-        rng = np.random.default_rng((SHOTS_SEED, start))
-        steps, others = self.shots.draw_length(rng), [item.pictures for item in self.items]
-        return [draw_sample(item.pictures, others, steps, self.shots, rng) for item in group]
 
 
 class VideoValidation(Validation[CaptionedVideo]):

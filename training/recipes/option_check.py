@@ -18,24 +18,12 @@ def list_unread_as_paper(run: PaperRun) -> Unread:
     name = run.recipe.name
     unread = {
         "--start": f"{name} trains from nothing, as the paper does; recipe finetune goes on from a captioner",
-        "--teacher": _explain_no_teacher(name),
+        "--teacher": explain_no_teacher(name),
         "--data-set": f"{name} is for {run.data_set}, which --data has to hold; leave it out",
         "--paper": f"{name} has the splits and words of {run.paper}'s paper; leave it out",
         "--steps": f"{name} is as many epochs long as the paper says; leave it out",
     }
-    return {**unread, **({} if "self_critical" in run.epochs else _explain_no_reward(name))}
-
-
-def list_unread_by_embedding(recipe: Recipe) -> Unread:
-    """Lists the options that training the embedding does not read."""
-    name = "semantic_embedding"
-    return {
-        "--teacher": _explain_no_teacher(recipe.name),
-        "--data-set": f"{name} learns from pictures alone, not from a set of videos",
-        "--paper": f"{name} learns from pictures alone, which have no paper's splits; leave it out",
-        **_explain_no_features(name),
-        **_explain_no_reward(name),
-    }
+    return {**unread, **({} if "self_critical" in run.epochs else explain_no_reward(name))}
 
 
 def list_unread_on_videos(recipe: Recipe, start: Path | None) -> Unread:
@@ -50,21 +38,10 @@ def list_unread_on_videos(recipe: Recipe, start: Path | None) -> Unread:
         unread["--data-set"] = f"{recipe.name} learns from shots of pictures, not from a set of videos"
     if recipe.ids:
         unread["--data-set"] = f"{recipe.name} learns from the pictures of {recipe.ids.rstrip('/')} alone"
-    return {**unread, **({} if recipe.self_critical_steps else _explain_no_reward(recipe.name))}
+    return {**unread, **({} if recipe.self_critical_steps else explain_no_reward(recipe.name))}
 
 
-def list_unread_on_pictures(recipe: Recipe) -> Unread:
-    """Lists the options that training on pictures does not read."""
-    unread = {
-        "--paper": "whose splits and words a set of videos has; name the set too, by --data-set",
-        **_explain_no_features(recipe.name),
-    }
-    if not recipe.soft_weight:
-        unread["--teacher"] = _explain_no_teacher(recipe.name)
-    return {**unread, **({} if recipe.self_critical_steps else _explain_no_reward(recipe.name))}
-
-
-def _explain_no_teacher(recipe: str) -> str:
+def explain_no_teacher(recipe: str) -> str:
     return f"{recipe} has no teacher; with one: {_name_taught_recipes()}"
 
 
@@ -74,10 +51,6 @@ def _name_taught_recipes() -> str:
     return f"--recipe {' or '.join(names)}"
 
 
-def _explain_no_features(name: str) -> Unread:
-    return {"--features": f"{name} makes several views of each picture itself; name a set by --data-set"}
-
-
-def _explain_no_reward(name: str) -> Unread:
+def explain_no_reward(name: str) -> Unread:
     why = f"{name} has no self-critical steps; leave it out"
     return {"--self-critical": why, "--no-self-critical": why}

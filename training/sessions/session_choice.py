@@ -1,36 +1,46 @@
-"""Chooses the session that trains what is asked for: as in a paper, on videos, or on pictures.
+"""Chooses the session that trains what is asked for: as in a paper, or on a set of videos.
 
 Options that the session would not read are refused before it begins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
-from models.captioners.registry import find_captioner, find_stream_set
-from models.checkpoint import read_card
-from models.stream_set import DEMO
+from extractors.errors import ReelwordError
+from models.captioners.registry import find_captioner
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
-from training.recipes.demo_recipes import FINETUNE, find_recipe, read_recipes
-from training.recipes.option_check import (
-    list_unread_as_paper,
-    list_unread_by_embedding,
-    list_unread_on_pictures,
-    list_unread_on_videos,
-)
+from training.recipes.demo_recipes import FINETUNE, find_recipe
+from training.recipes.option_check import list_unread_as_paper, list_unread_on_videos
 from training.recipes.paper_recipes import find_paper_run, list_paper_names
 from training.recipes.recipe import Recipe
 from training.recipes.train_options import StartMissing, TrainOptions
-from training.sessions.pictures import train_captioner, train_semantic_embedding
 from training.sessions.videos import choose_stream_set, finetune, train_as_paper, train_on_videos
 
 #: Trained like a captioner: the embedding that picks among captions.
 EMBEDDING = "semantic_embedding"
+#: Trains what has that name by a recipe on the pictures in a folder, as the demo's captioners are.
+PictureSession: TypeAlias = Callable[[str, Recipe, Path, TrainOptions, RunSettings], Path]
+
+
+class NeedsDataSet(ReelwordError, ValueError):
+    """The recipe is for archives of pictures, which the laboratory trains on."""
+
+    code = "needs_data_set"
+    hint = "Name the captioned set that lies in --data (--data-set), or a paper's recipe (--recipe)."
 
 
 def train(
-    name: str, recipe: str | None, seed: int | None, data: Path, options: TrainOptions, settings: RunSettings
+    name: str,
+    recipe: str | None,
+    seed: int | None,
+    data: Path,
+    options: TrainOptions,
+    settings: RunSettings,
+    on_pictures: PictureSession | None = None,
 ) -> Path:
     """Trains a captioner, or the embedding, by the recipe of a name.
 
@@ -41,11 +51,13 @@ def train(
         data: the folder of the pictures or videos with their captions.
         options: what else is asked for.
         settings: of the run.
+        on_pictures: trains on pictures, where that can be done.
 
     Returns:
         The best checkpoint.
 
     Raises:
+        NeedsDataSet: the recipe is for pictures, and nothing here trains on them.
         UnreadOption, StartMissing: the recipe does not go with an option, or needs one.
         UnknownRecipe: no recipe has that name.
         Exception: what the session raises.
@@ -62,7 +74,11 @@ def train(
     is_on_videos = plan.name == FINETUNE.name or options.data_set is not None
     if is_on_videos and name != EMBEDDING:
         return _train_on_videos(name, plan, data, options, settings)
-    return _train_on_pictures(name, plan, data, options, settings)
+    if on_pictures is None:
+        raise NeedsDataSet(
+            f"{plan.name} is for archives of pictures, on which the demo is trained by python -m lab train"
+        )
+    return on_pictures(name, plan, data, options, settings)
 
 
 def _train_on_videos(
@@ -75,28 +91,7 @@ def _train_on_videos(
     folder = SetFolder(data, options.data_set, options.paper)
     if options.start is not None:
         return finetune(options.start, name, plan, folder.load(), settings)
-    streams = choose_stream_set(options.streams, _name_demo_streams(name), settings.features)
+    streams = choose_stream_set(
+        options.streams, find_captioner(name).description.demo_streams, settings.features
+    )
     return train_on_videos(name, streams, plan, folder.load(), folder.rule, settings)
-
-
-def _train_on_pictures(
-    name: str, plan: Recipe, data: Path, options: TrainOptions, settings: RunSettings
-) -> Path:
-    """Trains the embedding or a captioner."""
-    if name == EMBEDDING:
-        options.refuse(list_unread_by_embedding(plan))
-    else:
-        options.refuse(list_unread_on_pictures(plan))
-    start, teachers = options.start, options.teachers or ()
-    if plan.name in read_recipes().continuing and start is None:
-        raise StartMissing(f"--recipe {plan.name} goes on from a captioner: give it as --start")
-    trained_on = None if start is None else read_card(start).training.get("streams")
-    streams = find_stream_set(options.streams or trained_on or _name_demo_streams(name))
-    if name == EMBEDDING:
-        return train_semantic_embedding(plan, data, settings, start, streams)
-    return train_captioner(name, plan, data, settings, start, streams, teachers)
-
-
-def _name_demo_streams(name: str) -> str:
-    """Names the stream set of a captioner's demo, or of the embedding's."""
-    return DEMO.name if name == EMBEDDING else find_captioner(name).description.demo_streams

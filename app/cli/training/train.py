@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +18,9 @@ from app.cli.training.shared_options import (
     name_option,
 )
 from training.recipes.train_options import StartMissing, TrainOptions, UnreadOption
+
+if TYPE_CHECKING:
+    from training.sessions.session_choice import PictureSession
 
 
 def check_name(captioner: str) -> str:
@@ -32,52 +36,55 @@ def check_name(captioner: str) -> str:
     return captioner
 
 
-def train(
-    captioner: Annotated[
-        str,
-        typer.Argument(
-            help="A captioner of a folder in models/captioners, or semantic_embedding.", show_default=False
-        ),
-    ],
-    data: Annotated[
-        Path,
-        typer.Option(
-            help="Folder with the archives and captions that docs/training.md lists, of a captioned set, or "
-            "of your own videos (docs/data.md)."
-        ),
-    ],
-    options: Annotated[TrainOptions, FieldsOf(leave_out=("features",))],
-    saved: Annotated[SavedFeatureOptions, FieldsOf()],
-    recipe: Annotated[
-        str | None,
-        typer.Option(help="How it is trained; default: its demo. As in its paper: paper-msvd …"),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The run's folder; a run that was stopped goes on from it. Default: runs/CAPTIONER"
-        ),
-    ] = None,
-    cache: Cache = Path("data/cache"),
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
-    device: Device = "auto",
-    seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
-) -> None:
-    """Trains a captioner; writes best.safetensors, log.csv and last.pt into --out."""
-    check_folder("--data", data)
-    features = saved.open()
-    options = options.model_copy(update={"features": saved.features})
-    check_name(captioner)
-    from training.optimization.processes import join_processes
-    from training.optimization.run_folder import RunSettings
-    from training.sessions import session_choice
+def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]:
+    """Makes the command. on_pictures: trains on archives of pictures; the laboratory's has it alone."""
 
-    with name_option(_mendable(options)), join_processes(device) as (processes, opened):
-        notify = typer.echo if processes.is_first else _say_nothing
-        folder = out or Path("runs", captioner)
-        settings = RunSettings(folder, cache, notify, threads, opened, processes, features)
-        best = session_choice.train(captioner, recipe, seed, data, options, settings)
-        notify(f"best checkpoint: {best}")
+    def train(
+        captioner: Annotated[
+            str,
+            typer.Argument(help="A captioner of a folder in models/captioners.", show_default=False),
+        ],
+        data: Annotated[
+            Path,
+            typer.Option(
+                help="Folder of a captioned set, or of your own videos (docs/data.md); in the laboratory "
+                "of the archives that docs/training.md lists."
+            ),
+        ],
+        options: Annotated[TrainOptions, FieldsOf(leave_out=("features",))],
+        saved: Annotated[SavedFeatureOptions, FieldsOf()],
+        recipe: Annotated[
+            str | None,
+            typer.Option(help="How it is trained; default: its demo. As in its paper: paper-msvd …"),
+        ] = None,
+        out: Annotated[
+            Path | None,
+            typer.Option(
+                help="The run's folder; a run that was stopped goes on from it. Default: runs/CAPTIONER"
+            ),
+        ] = None,
+        cache: Cache = Path("data/cache"),
+        threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+        device: Device = "auto",
+        seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
+    ) -> None:
+        """Trains a captioner; writes best.safetensors, log.csv and last.pt into --out."""
+        check_folder("--data", data)
+        features = saved.open()
+        options = options.model_copy(update={"features": saved.features})
+        check_name(captioner)
+        from training.optimization.processes import join_processes
+        from training.optimization.run_folder import RunSettings
+        from training.sessions import session_choice
+
+        with name_option(_mendable(options)), join_processes(device) as (processes, opened):
+            notify = typer.echo if processes.is_first else _say_nothing
+            folder = out or Path("runs", captioner)
+            settings = RunSettings(folder, cache, notify, threads, opened, processes, features)
+            best = session_choice.train(captioner, recipe, seed, data, options, settings, on_pictures)
+            notify(f"best checkpoint: {best}")
+
+    return train
 
 
 def _say_nothing(_: str) -> None:
@@ -92,17 +99,17 @@ def _mendable(options: TrainOptions) -> Mendable:
     from models.feature_sources.stream_checks import StreamMismatch
     from models.stream_choice import StreamsDoNotFit
     from models.stream_set import UnknownStream
-    from training.batches.archives import CorpusError
-    from training.batches.picture_inputs import NeedsVideo
+    from training.batches.archives import CorpusError, NeedsVideo
     from training.datasets.errors import DataSetError
     from training.optimization.processes import NotShared
     from training.optimization.rewards import NoReward
     from training.recipes.demo_recipes import UnknownRecipe
     from training.saved_features.clock_checks import FeaturesDoNotFit
     from training.saved_features.feature_map import FeatureMapDamaged
+    from training.sessions.session_choice import NeedsDataSet
 
     return {
-        "": (UnreadOption, StartMissing, NotShared),
+        "": (UnreadOption, StartMissing, NotShared, NeedsDataSet),
         "--device": (DeviceUnavailable,),
         "--recipe": (UnknownRecipe, NoReward),
         "--streams": (UnknownStream, UnknownStreamSet, StreamsDoNotFit, NeedsVideo),
@@ -112,3 +119,6 @@ def _mendable(options: TrainOptions) -> Mendable:
         ),
         "--data": (FileNotFoundError, CorpusError, DataSetError),
     }  # fmt: skip
+
+
+train = make_train()

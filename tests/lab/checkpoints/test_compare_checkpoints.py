@@ -10,6 +10,8 @@ import torch
 
 from lab.checkpoints import compare_checkpoints
 from lab.checkpoints.compare_checkpoints import WAYS, CheckpointScore, HeldOutPictures, score_checkpoint
+from lab.pictures.picture_batches import TrainingItem
+from lab.pictures.pseudo_video import sample_whole, stack_samples
 from models.captioners.stats.config import StreamConfig
 from models.captioners.stats.network import STaTS
 from models.decoding.decode import decode
@@ -18,8 +20,6 @@ from models.likelihood import teacher_force
 from models.vocabulary import EOS, Vocabulary
 from tests.models.tiny import randomised, stats_config
 from tests.training.tiny_corpus import captioned
-from training.batches.picture_batches import TrainingItem
-from training.batches.pseudo_video import sample_whole, stack_samples
 from training.scores.cider import CiderD
 
 

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from app.attention_picture.render import draw_attention_picture
 from app.cli.installed_models import describe_set
-from app.cli.main import cli as app
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
 from extractors.media.decode import decode_here
+from lab.__main__ import lab as app
 from models.caption import AttentionDocument
 from models.captioners.registry import CaptionerFolderDamaged, find_captioner, find_stream_set, list_folders
 from models.checkpoint import load_checkpoint

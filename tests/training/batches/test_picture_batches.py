@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.vocabulary import EOS, Vocabulary
-from tests.training.tiny_corpus import Averages, captioned
-from training.batches.picture_batches import (
+from lab.pictures.picture_batches import (
     CachedNetwork,
     PictureBatches,
     TrainingItem,
     hold_out,
     load_training_sets,
 )
-from training.batches.picture_features import VIEWS
-from training.batches.pseudo_video import Shots
+from lab.pictures.picture_features import VIEWS
+from lab.pictures.pseudo_video import Shots
+from models.vocabulary import EOS, Vocabulary
+from tests.training.tiny_corpus import Averages, captioned
 from training.optimization.run_folder import TrainingRun
 from training.recipes.demo_recipes import DEMO
 

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.training.killed_cache import CHUNK, COUNT
-from tests.training.tiny_corpus import Averages, Corners, captioned, draw, kinds, write_corpus
-from training.batches import picture_features
-from training.batches.picture_batches import CachedNetwork, TrainingItem
-from training.batches.picture_features import (
+from lab.pictures import picture_features
+from lab.pictures.picture_batches import CachedNetwork, TrainingItem
+from lab.pictures.picture_features import (
     MIRRORED,
     PAN_MIDDLE,
     SIDE,
@@ -24,6 +22,8 @@ from training.batches.picture_features import (
     cut_views,
     load_features,
 )
+from tests.training.killed_cache import CHUNK, COUNT
+from tests.training.tiny_corpus import Averages, Corners, captioned, draw, kinds, write_corpus
 
 
 @pytest.fixture(autouse=True)

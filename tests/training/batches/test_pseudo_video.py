@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import binomtest, chisquare
 
-from training.batches.picture_features import (
+from lab.pictures.picture_features import (
     MIRRORED,
     PAN_END,
     PAN_MIDDLE,
@@ -20,7 +20,7 @@ from training.batches.picture_features import (
     WHOLE,
     PictureStreams,
 )
-from training.batches.pseudo_video import (
+from lab.pictures.pseudo_video import (
     PATHS,
     Pictures,
     Sample,

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from models.captioners.stats.config import STaTSConfig, StreamConfig
-from models.captioners.stats.network import STaTS
-from models.vocabulary import Vocabulary, pad_captions
-from tests.models.toy_captioners import RandomToy, videos
-from tests.training.tiny_corpus import captioned
-from training.batches.picture_batches import PictureBatches, TrainingItem
-from training.batches.pseudo_video import Shots, sample_whole, stack_samples
-from training.batches.teacher_targets import (
+from lab.pictures.picture_batches import PictureBatches, TrainingItem
+from lab.pictures.pseudo_video import Shots, sample_whole, stack_samples
+from lab.pictures.teacher_targets import (
     KEPT,
     SoftTargets,
     TeacherReading,
     average_teachers,
     load_soft_targets,
 )
+from models.captioners.stats.config import STaTSConfig, StreamConfig
+from models.captioners.stats.network import STaTS
+from models.vocabulary import Vocabulary, pad_captions
+from tests.models.toy_captioners import RandomToy, videos
+from tests.training.tiny_corpus import captioned
 from training.batches.training_batch import TeacherTargets
 from training.optimization.losses import caption_loss
 

@@ -9,6 +9,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from lab.pictures.embedding import TEMPERATURE, Recall, contrastive_loss, train_embedding
+from lab.pictures.picture_batches import CachedNetwork, PictureBatches, TrainingItem
+from lab.pictures.picture_inputs import PictureInputs
+from lab.pictures.session import WHOLE_PICTURES, CheckpointWriter
+from lab.pictures.validation import PictureValidation
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import load_embedding
 from models.inputs import InputStream
@@ -16,13 +21,8 @@ from models.stream_set import DEMO
 from models.vocabulary import Vocabulary
 from tests.training.killed_training import RECIPE, trainer
 from tests.training.tiny_corpus import Averages
-from training.batches.picture_batches import CachedNetwork, PictureBatches, TrainingItem
-from training.batches.picture_inputs import PictureInputs
-from training.optimization.embedding import TEMPERATURE, Recall, contrastive_loss, train_embedding
 from training.optimization.trainer import Trainer
-from training.optimization.validation import PictureValidation
 from training.recipes.demo_recipes import UnknownRecipe, find_recipe, read_recipes
-from training.sessions.pictures import WHOLE_PICTURES, CheckpointWriter
 
 CONFIG = SemanticEmbeddingConfig(streams=(InputStream(name="grid", width=8),), words=8, joint=12)
 EMBEDDING_RECIPE = RECIPE.model_copy(update={"steps": 60, "validate_every": 60, "learning_rate": 2e-2})

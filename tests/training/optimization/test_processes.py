@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from extractors.engines.engine_choice import DeviceUnavailable
+from lab.pictures.embedding import train_embedding
 from tests.training.shared_training import STEPS
 from training.batches.training_batch import BatchPart
-from training.optimization.embedding import train_embedding
 from training.optimization.processes import NotShared, Processes, join_processes, share_mean
 
 pytestmark = pytest.mark.slow

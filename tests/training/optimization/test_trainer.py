@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 
+from lab.pictures.validation import PictureValidation
 from tests.training.killed_training import RECIPE, SAVED_EVERY, STEPS, captioner, refine, trainer
 from training.optimization import trainer as optimization_trainer
 from training.optimization.losses import supervised_loss
 from training.optimization.trainer import Trainer
-from training.optimization.validation import PictureValidation
 
 pytestmark = pytest.mark.usefixtures("every_step_is_logged")
 

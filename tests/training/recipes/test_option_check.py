@@ -8,16 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli.main import cli as app
 from app.cli.model_options import expand_fields
 from app.cli.training.train import train
+from lab.__main__ import lab as app
+from lab.pictures.picture_options import list_unread_by_embedding, list_unread_on_pictures
 from training.recipes.demo_recipes import read_recipes
-from training.recipes.option_check import (
-    list_unread_as_paper,
-    list_unread_by_embedding,
-    list_unread_on_pictures,
-    list_unread_on_videos,
-)
+from training.recipes.option_check import list_unread_as_paper, list_unread_on_videos
 from training.recipes.paper_recipes import find_paper_run
 from training.recipes.train_options import TrainOptions, UnreadOption
 

@@ -333,7 +333,7 @@ def test_the_command_says_which_option_to_change(tmp_path: Path) -> None:
     assert "--streams: spatial reads boxes, or cells" in run("train", "spatial", *data, *saved)
     assert "there is no folder nowhere" in run("train", "stats", *data, "--features", "nowhere")
     assert "--feature-map says what lies in --features" in run("train", "stats", *data, "--feature-map", "x")
-    assert "--features: demo makes several views" in run("train", "stats", "--data", str(tmp_path), *saved)
+    assert "python -m lab train" in run("train", "stats", "--data", str(tmp_path), *saved)
     assert "give the set as --data" in run("evaluate", "stats", "--images", "x", "--captions", "y", *saved)
     (tmp_path / "features.yaml").write_text("streams: [")
     assert "--features: " in run("train", "stats", *data, *saved)

@@ -11,9 +11,13 @@ import torch
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from app.cli.main import cli as app
 from extractors.catalog.tuned_pair import TUNED_GRID, make_spec
 from extractors.features import StreamSpec
+from lab.__main__ import lab as app
+from lab.pictures.picture_batches import CachedNetwork
+from lab.pictures.picture_features import VIEWS
+from lab.pictures.picture_inputs import PICTURE_NETWORKS, PictureInputs
+from lab.pictures.session import match_weights, train_captioner, train_semantic_embedding
 from models.captioners.registry import find_stream_set
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.captioners.stats.config import STaTSConfig, StreamConfig
@@ -24,12 +28,8 @@ from models.stream_set import DEMO
 from models.vocabulary import Vocabulary
 from tests.training.small_demo import use_demo_config, use_recipe
 from tests.training.tiny_corpus import Averages, write_corpus
-from training.batches.picture_batches import CachedNetwork
-from training.batches.picture_features import VIEWS
-from training.batches.picture_inputs import PICTURE_NETWORKS, PictureInputs
 from training.optimization.run_folder import RunSettings
 from training.recipes.demo_recipes import DEMO_EMBEDDING, find_recipe
-from training.sessions.pictures import match_weights, train_captioner, train_semantic_embedding
 
 RECIPE = find_recipe("demo-moved", "stats").model_copy(
     update={

@@ -13,6 +13,15 @@ import torch
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
+from lab.pictures.picture_batches import CachedNetwork
+from lab.pictures.picture_features import VIEWS
+from lab.pictures.picture_inputs import (
+    PICTURE_NETWORKS,
+    PictureInputs,
+    fit_to_streams,
+    list_streams,
+)
+from lab.pictures.session import freeze_all_but, load_start_weights
 from models.captioners.registry import find_captioner, find_stream_set, list_captioners, list_stream_sets
 from models.captioners.stats.config import StreamConfig
 from models.captioners.stats.network import STaTS
@@ -22,17 +31,8 @@ from models.likelihood import teacher_force
 from models.stream_set import DEMO, DEMO_TUNED, UnknownStream
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, stream, tiny_stats
-from training.batches.picture_batches import CachedNetwork
-from training.batches.picture_features import VIEWS
-from training.batches.picture_inputs import (
-    PICTURE_NETWORKS,
-    NeedsVideo,
-    PictureInputs,
-    fit_to_streams,
-    list_streams,
-)
+from training.batches.archives import NeedsVideo
 from training.recipes.demo_recipes import find_recipe
-from training.sessions.pictures import freeze_all_but, load_start_weights
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lab.pictures.picture_batches import TrainingItem
+from lab.pictures.pseudo_video import sample_whole, stack_samples
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.inputs import order_inputs
 from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
-from training.batches.picture_batches import TrainingItem
-from training.batches.pseudo_video import sample_whole, stack_samples
 from training.batches.training_batch import TrainingBatch
 from training.optimization.learner import build_learner
 from training.optimization.processes import NotShared

@@ -13,6 +13,17 @@ import torch.nn.functional as F
 from pydantic import BaseModel
 from torch import nn
 
+from lab.pictures.embedding import train_embedding
+from lab.pictures.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
+from lab.pictures.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards
+from lab.pictures.pseudo_video import Shots
+from lab.pictures.teacher_targets import (
+    SoftTargets,
+    TeacherReading,
+    average_teachers,
+    load_soft_targets,
+)
+from lab.pictures.validation import PictureValidation
 from models.captioner import AnyCaptioner
 from models.captioners.registry import find_captioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
@@ -27,22 +38,11 @@ from models.checkpoint import (
 from models.inputs import holds_inputs, rename_streams
 from models.stream_set import DEMO, StreamSet
 from models.vocabulary import Vocabulary
-from training.batches.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
-from training.batches.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards
-from training.batches.pseudo_video import Shots
-from training.batches.teacher_targets import (
-    SoftTargets,
-    TeacherReading,
-    average_teachers,
-    load_soft_targets,
-)
-from training.optimization.embedding import train_embedding
 from training.optimization.learner import TrainedNetwork
 from training.optimization.phases import train_later_phases
 from training.optimization.processes import ALONE, Processes
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
-from training.optimization.validation import PictureValidation
 from training.precision import CPU, training_precision
 from training.recipes.recipe import Recipe
 

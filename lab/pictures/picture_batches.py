@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from lab.pictures.picture_features import PictureNetwork, PictureStreams, load_features
+from lab.pictures.pseudo_video import Pictures, Shots, draw_sample, lengthen_motion, stack_samples
+from lab.pictures.teacher_targets import SoftTargets
 from models.vocabulary import pad_captions, split_words
 from training.batches.archives import ArchiveItem, read_items
-from training.batches.picture_features import PictureNetwork, PictureStreams, load_features
-from training.batches.pseudo_video import Pictures, Shots, draw_sample, lengthen_motion, stack_samples
-from training.batches.teacher_targets import SoftTargets
 from training.batches.training_batch import ItemT, TrainingBatch, TrainingBatches
 
 #: (archive, captions) below the data folder; a captioned set is used where it is there.

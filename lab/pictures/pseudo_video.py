@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lab.pictures.picture_features import MIRRORED, PAN_END, PAN_MIDDLE, PAN_START, WHOLE, PictureStreams
 from models.inputs import Batch
-from training.batches.picture_features import MIRRORED, PAN_END, PAN_MIDDLE, PAN_START, WHOLE, PictureStreams
 
 PATHS = (
     (WHOLE, WHOLE),

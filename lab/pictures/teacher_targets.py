@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from extractors.files import atomic_write
+from lab.pictures.pseudo_video import Pictures, sample_whole, stack_samples
 from models.captioner import AnyCaptioner
 from models.inputs import order_inputs
 from models.likelihood import predict_top_words
 from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
-from training.batches.pseudo_video import Pictures, sample_whole, stack_samples
 from training.batches.training_batch import TeacherTargets
 from training.precision import autocast
 

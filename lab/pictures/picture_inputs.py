@@ -14,16 +14,16 @@ from pydantic import BaseModel
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2, EfficientNetStages
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3
 from extractors.catalog.tuned_pair import TunedPair
-from extractors.errors import ReelwordError
 from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
+from lab.pictures.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
+from lab.pictures.picture_features import VIEWS
 from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import Card, find_checkpoint, read_card
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
 from models.inputs import ConfigT, InputDescription, rename_streams
 from models.stream_set import DEMO_MOTION, StreamSet
-from training.batches.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
-from training.batches.picture_features import VIEWS
+from training.batches.archives import NeedsVideo
 from training.batches.still_network import StillNetwork
 from training.precision import CPU
 
@@ -41,13 +41,6 @@ PICTURE_NETWORKS: dict[str, Callable[[torch.device], CachedNetwork]] = {
     kind.name: partial(_build_viewed, kind)
     for kind in (EfficientNetLite2, EfficientNetStages, EfficientNetLite3, TunedPair)
 }
-
-
-class NeedsVideo(ReelwordError, ValueError):
-    """The stream set looks at what pictures do not show; the message says at what."""
-
-    code = "needs_video"
-    hint = "Train on videos (--data-set), or choose a captioner that reads single pictures."
 
 
 @dataclass(frozen=True, eq=False)

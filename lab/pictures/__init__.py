@@ -1,0 +1,1 @@
+"""Trains the demo's captioners on pictures: stills and sparse frames become pseudo-videos of shots."""

@@ -1,0 +1,34 @@
+"""Lists the options of ``python -m lab train`` that a run on pictures would leave unread."""
+
+from __future__ import annotations
+
+from training.recipes.option_check import explain_no_reward, explain_no_teacher
+from training.recipes.recipe import Recipe
+from training.recipes.train_options import Unread
+
+
+def list_unread_by_embedding(recipe: Recipe) -> Unread:
+    """Lists the options that training the embedding does not read."""
+    name = "semantic_embedding"
+    return {
+        "--teacher": explain_no_teacher(recipe.name),
+        "--data-set": f"{name} learns from pictures alone, not from a set of videos",
+        "--paper": f"{name} learns from pictures alone, which have no paper's splits; leave it out",
+        **_explain_no_features(name),
+        **explain_no_reward(name),
+    }
+
+
+def list_unread_on_pictures(recipe: Recipe) -> Unread:
+    """Lists the options that training on pictures does not read."""
+    unread = {
+        "--paper": "whose splits and words a set of videos has; name the set too, by --data-set",
+        **_explain_no_features(recipe.name),
+    }
+    if not recipe.soft_weight:
+        unread["--teacher"] = explain_no_teacher(recipe.name)
+    return {**unread, **({} if recipe.self_critical_steps else explain_no_reward(recipe.name))}
+
+
+def _explain_no_features(name: str) -> Unread:
+    return {"--features": f"{name} makes several views of each picture itself; name a set by --data-set"}
