@@ -110,6 +110,16 @@ class UploadMissing(JobFailure, code="upload_missing", status=410):
     operator_hint = "See that all hosts share REELWORD_BLOBS."
 
 
+class TooManySegments(JobFailure, code="too_many_segments", status=422):
+    hint = "Give longer segments, or cut the film into parts; those that are done are in the job."
+    operator_hint = "REELWORD_MAX_SEGMENTS is the limit."
+
+
+class FilmTooLarge(JobFailure, code="film_too_large", status=422):
+    hint = "Scale the film down, or cut it into parts."
+    operator_hint = "REELWORD_MAX_FILM_PIXELS is the limit, of all frames together."
+
+
 class UrlNotAllowed(JobFailure, code="url_not_allowed", status=422):
     hint = "Give a public http or https address, or send the file itself."
     operator_hint = "REELWORD_URL_HOSTS names private hosts that are allowed, REELWORD_URLS switches all off."

@@ -114,6 +114,17 @@ class Settings(BaseSettings):
     max_connections: int = Field(
         500, ge=1, description="Clients that may be connected to the API; more are answered with 503."
     )
+    max_followed: int = Field(
+        20, ge=1, description="Jobs that one key may follow or wait for at once; more are answered with 429."
+    )
+    max_kept_jobs: int = Field(
+        10_000,
+        ge=100,
+        description="Jobs that are kept of one key; beyond it those that are over go, oldest first.",
+    )
+    redis_bytes: int = Field(
+        1024 * MIB, ge=64 * MIB, description="Memory of the embedded Redis; full, it takes no more jobs."
+    )
 
     workers: int = Field(1, ge=0, le=64, description="Workers that serve starts.")
 
@@ -188,6 +199,10 @@ class Settings(BaseSettings):
     )
 
     # decoding
+    max_segments: int = Field(5000, ge=1, description="Segments of a film; with more it has failed.")
+    max_film_pixels: int = Field(
+        4 * 10**12, gt=0, description="Pixels of a film that is cut, of all its frames together."
+    )
     decode_seconds: float = Field(300.0, gt=0, description="Longest time for reading one video.")
     decode_memory: int = Field(
         3072 * MIB, gt=0, description="Address space of the process that reads videos, in bytes."

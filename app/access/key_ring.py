@@ -45,7 +45,7 @@ class KeyRing:
         if parts is None:
             return None
         key_id, secret = parts
-        key = await self._by_id(key_id)
+        key = await self.by_id(key_id)
         return key if key is not None and key.is_proved_by(secret) else None
 
     async def find_by_session(self, cookie: str) -> ApiKey | None:
@@ -56,7 +56,7 @@ class KeyRing:
             if len(self._sessions) >= MOST_SESSIONS:
                 self._sessions.clear()
             self._sessions[cookie] = key_id, time.monotonic()
-        return None if key_id is None else await self._by_id(key_id)
+        return None if key_id is None else await self.by_id(key_id)
 
     async def close_session(self, cookie: str) -> None:
         self._sessions.pop(cookie, None)
@@ -67,7 +67,8 @@ class KeyRing:
         await self._read_since(time.monotonic() - FRESH_SECONDS)
         return len(self._keys)
 
-    async def _by_id(self, key_id: str) -> ApiKey | None:
+    async def by_id(self, key_id: str) -> ApiKey | None:
+        """Finds a key; None where it is unknown, revoked or expired. Raises QueueUnavailable."""
         asked_at = time.monotonic()
         await self._read_since(asked_at - FRESH_SECONDS)
         if key_id not in self._keys:  # made since, perhaps

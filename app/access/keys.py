@@ -3,8 +3,8 @@
     rw_<id>_<secret>     id: 12 hexadecimal digits, public     secret: 256 random bits
 
 Redis has a hash of keys by their ids, and an entry that lapses for each page that is signed in.
-Both hold SHA-256 digests, with which no request can be made. A slow hash is for passwords,
-which can be guessed; 256 random bits cannot.
+Both hold SHA-256 digests, with which no request can be made; what signs a key's webhooks is kept as it is.
+A slow hash is for passwords, which can be guessed; 256 random bits cannot.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from app.jobs.job import JobLimits, Keys
 from app.jobs.redis_client import unavailable_if_away
+from app.setting_types import Secrets
 
 Scope = Literal["read", "write", "admin"]
 
 TOKEN = re.compile(r"rw_([0-9a-f]{12})_([0-9a-f]{64})")
+MOST_SESSIONS = 20  #: of one key; the first that was signed in on ends with the next
 SESSION_SECONDS = 7 * 86400  #: after which a page has to be signed in on again
 
 log = structlog.get_logger(__name__)
@@ -48,6 +50,8 @@ class ApiKey(BaseModel):
     max_upload_bytes: int | None = Field(None, gt=0)
     max_seconds: float | None = Field(None, gt=0, description="How long a video may last.")
     max_pixels: int | None = Field(None, gt=0, description="Of one frame.")
+    webhook_secret: Secrets | None = Field(None, repr=False, description="Signs its jobs' webhooks alone.")
+    high: bool = Field(True, description="Jobs may be sent with priority=high; keys of before could.")
 
     @field_validator("rate", "read_rate")
     @classmethod
@@ -134,8 +138,13 @@ class KeyStore:
         secret, seconds = secrets.token_hex(32), SESSION_SECONDS
         if key.expires_at is not None:
             seconds = max(1, min(seconds, int(key.expires_at - time.time())))
+        session, opened = self._names.session(digest_of(secret)), self._names.sessions_of(key.id)
         with unavailable_if_away():
-            self._server.set(self._names.session(digest_of(secret)), key.id, ex=seconds)
+            self._server.set(session, key.id, ex=seconds)
+            self._server.lpush(opened, session)
+            self._server.expire(opened, SESSION_SECONDS)
+            while int(self._server.llen(opened)) > MOST_SESSIONS:
+                self._server.delete(str(self._server.rpop(opened)))
         return secret, seconds
 
     def key_of_session(self, secret: str) -> str | None:

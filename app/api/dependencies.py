@@ -78,6 +78,7 @@ class ApiDependencies:
         server = connect(url, PATIENCE, ANSWER_SECONDS)
         registry = WorkerRegistry(server, keys)
         positions = QueuePositions(server, keys, registry)
+        ring = KeyRing(KeyStore(server, keys))
         jobs, blobs = Jobs.from_settings(server, settings), Blobs(settings.blob_url, settings.staging)
         return cls(
             settings=settings,
@@ -87,14 +88,20 @@ class ApiDependencies:
             batch_turns=BatchTurns(),
             registry=registry,
             positions=positions,
-            events=EventReader(connect_async(url, READERS), keys, positions, settings.max_connections // 2),
+            events=EventReader(
+                connect_async(url, READERS),
+                keys,
+                positions,
+                settings.max_connections // 2,
+                settings.max_followed,
+            ),
             blobs=blobs,
             features=FeatureCache(settings, blobs),
             room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
-            webhooks=_deliverer(settings, connect_async(url, SENDERS), jobs, blobs),
+            webhooks=_deliverer(settings, connect_async(url, SENDERS), jobs, blobs, ring),
             metrics=Metrics(),
             tracing=connect_tracing(settings, "api"),
-            keys=KeyRing(KeyStore(server, keys)),
+            keys=ring,
             rates=Rates(server, keys),
         )
 
@@ -119,10 +126,10 @@ class ApiDependencies:
         self.tracing.close()
 
 
-def _deliverer(settings: Settings, server: Redis, jobs: Jobs, blobs: Blobs) -> Deliverer:
+def _deliverer(settings: Settings, server: Redis, jobs: Jobs, blobs: Blobs, keys: KeyRing) -> Deliverer:
     secrets = settings.webhook_secret_list
     sender = Sender(secrets, AllowedHosts(settings.webhook_host_names)) if secrets else None
-    return Deliverer(DeliveryStore(server, jobs.keys, settings.result_ttl), jobs, blobs, sender)
+    return Deliverer(DeliveryStore(server, jobs.keys, settings.result_ttl), jobs, blobs, sender, keys)
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class KeyWrong(RequestError, code="key_wrong", status=401):
 class KeyScopeTooSmall(RequestError, code="key_scope", status=403):
     title = "The API key may not do this"
     hint = "Use a key that may: reading needs the scope read, writing write, the service's numbers admin."
-    operator_hint = "Make one with reelword keys add NAME --scope write."
+    operator_hint = "Make one with reelword keys add NAME --scope write, or --high."
     challenge = 'Bearer realm="reelword", error="insufficient_scope"'
 
 
@@ -296,6 +296,13 @@ class TooManyFollowers(RequestError, code="too_many_followers", status=503):
     retry_after = 5
 
 
+class KeyFollowsEnough(RequestError, code="key_follows_enough", status=429):
+    title = "The key follows or waits for as many jobs as it may at once"
+    hint = "End one of these requests, or ask for the jobs now and then."
+    operator_hint = "Raise REELWORD_MAX_FOLLOWED."
+    retry_after = 5
+
+
 class WebhooksOff(RequestError, code="webhooks_off", status=422):
     title = "This server sends no webhooks"
     hint = "Send the video without webhook and follow the job, or ask the operator to switch webhooks on."
@@ -330,6 +337,7 @@ OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
     KeyScopeTooSmall,
     RateLimited,
     HostNotAllowed,
+    ProxyNotNamed,
     OriginNotAllowed,
     BodyTooLarge,
     HeadersTooLarge,

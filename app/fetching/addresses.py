@@ -20,6 +20,7 @@ IpAddress: TypeAlias = IPv4Address | IPv6Address
 SCHEMES = ("http", "https")
 LONGEST = 2048  #: characters of an address
 NAT64 = IPv6Network("64:ff9b::/96")  #: carries an IPv4 address in its last 32 bits
+GLOBAL_IPV6 = IPv6Network("2000::/3")  #: all that is given out; what else routes is a network's own affair
 #: Not public, whatever the standard library of this Python has: Azure's agent, protocol assignments (Oracle's
 #: metadata among them), and translation prefixes of a network's own.
 INSIDE = [ip_network(each) for each in ("168.63.129.16", "192.0.0.0/24", "64:ff9b:1::/48")]
@@ -51,6 +52,8 @@ def is_public(address: IpAddress) -> bool:
         if address in NAT64:
             carried.append(IPv4Address(address.packed[-4:]))
         if address.is_site_local or not all(is_public(each) for each in carried if each is not None):
+            return False
+        if address.ipv4_mapped is None and address not in NAT64 and address not in GLOBAL_IPV6:
             return False
         if address.ipv4_mapped is not None:
             return True

@@ -34,13 +34,14 @@ LATEST = 253402300799.0  #: the last second of the year 9999
 class Keys:
     """Names everything in Redis; ``namespace`` lets two services share a server.
 
-    lua/common.lua knows ``index`` and ``counts``, and lua/finish.lua ``vanishing`` and ``forgotten``, by the
-    clock's name.
+    lua/common.lua knows ``index``, ``counts`` and ``wake``, and lua/finish.lua ``vanishing`` and
+    ``forgotten``, by the clock's name.
     """
 
     def __init__(self, namespace: str = "reelword") -> None:
         self.namespace = namespace
         self.clock = f"{namespace}:clock"
+        self.wake = f"{namespace}:wake"  #: tokens, each of which wakes a worker that waits
         self.workers = f"{namespace}:workers"
         #: Those that take jobs, by when their advertisements lapse; lua/advertise.lua writes it.
         self.ready_workers = f"{self.workers}:ready"
@@ -87,6 +88,10 @@ class Keys:
 
     def session(self, digest: str) -> str:
         return f"{self.namespace}:session:{digest}"
+
+    def sessions_of(self, key_id: str) -> str:
+        """Names the list of a key's sessions, the newest first."""
+        return f"{self.namespace}:sessions:{key_id}"
 
     def search_answer(self, search_id: str) -> str:
         return f"{self.searches}:{search_id}"

@@ -29,6 +29,7 @@ from app.jobs.redis_client import LuaScript, unavailable_if_away
 EXAMINED = 1000  #: records that one page looks at
 AT_A_TIME = 200  #: ids that one call of a script puts right: about two milliseconds of Redis's time
 STEPS = 25  #: such calls in one ``mend``
+SPARE = 20  #: old jobs that may not be over, when the oldest that are over are looked for
 JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 log = structlog.get_logger(__name__)
@@ -124,6 +125,24 @@ class JobIndex:
                     [self._keys.clock, self._keys.dead],
                     [self._keys.job(""), *job_ids[start : start + AT_A_TIME]],
                 )
+
+    def owners(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Finds whose the jobs are; empty for those without a key."""
+        owners: dict[str, str] = {}
+        for start in range(0, len(job_ids), AT_A_TIME):
+            some = list(job_ids[start : start + AT_A_TIME])
+            with unavailable_if_away():
+                values: Any = self._server.hmget(f"{self._keys.index}:owners", some)
+            owners |= {job_id: owner or "" for job_id, owner in zip(some, values, strict=True)}
+        return owners
+
+    def oldest_beyond(self, owner: str | None, most: int) -> tuple[int, list[str]]:
+        """Counts an owner's jobs beyond ``most``, and lists the oldest: so many, and SPARE more."""
+        name = self._keys.index if owner is None else f"{self._keys.index}:owner:{owner}"
+        with unavailable_if_away():
+            excess = int(self._server.zcard(name)) - most
+            ids: Any = self._server.zrange(name, 0, excess + SPARE - 1) if excess > 0 else []
+        return excess, list(ids)
 
     def mend(self) -> None:
         """Takes out what has vanished in its time; looks through a bounded part of the index and through the

@@ -35,6 +35,7 @@ Ending = Literal["done", "asked", "over", "lost"]
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
 #: What scripts that accept jobs say of an owner with as many as may be, and of a key that another one has.
 TOO_MANY, KEY_TAKEN = -1, -2
+BATCH_LEFT_SECONDS = 60  #: that a batch is told of once its first jobs are kept no more
 DISK_PATIENCE_MS = 2000  #: how long a submission waits for Redis's disk
 
 log = structlog.get_logger(__name__)
@@ -101,6 +102,7 @@ class Jobs:
     lease: float  #: seconds after which a job runs again whose worker fell silent
     result_ttl: float  #: seconds that a result is kept
     keys: Keys = field(default_factory=Keys)  #: names in Redis
+    max_kept: int = 10_000  #: jobs that are kept of one owner
 
     def __post_init__(self) -> None:
         self._is_warned = False
@@ -118,6 +120,7 @@ class Jobs:
             lease=settings.lease_seconds,
             result_ttl=settings.result_ttl,
             keys=Keys(settings.namespace),
+            max_kept=settings.max_kept_jobs,
         )
 
     def submit(
@@ -188,6 +191,26 @@ class Jobs:
         if created == KEY_TAKEN:
             raise KeyTaken
         self._check_flushed(job_ids, flushed)
+        self._forget_oldest(job_ids[0])
+
+    def _forget_oldest(self, job_id: str) -> None:
+        """Removes the oldest records of those that an owner's new jobs leave too many; blobs are swept.
+
+        job_id: one of the new jobs.
+        """
+        owner = self.index.owners([job_id])[job_id] or None
+        excess, oldest = self.index.oldest_beyond(owner, self.max_kept)
+        for old in oldest:
+            job = self.get(old) if excess > 0 else None
+            if job is None or not job.is_over:
+                continue
+            self.expire(old)
+            with unavailable_if_away():
+                self.server.delete(self.keys.job(old), self.keys.events(old))
+                if job.submission.batch is not None:
+                    self.server.expire(self.keys.batch(job.submission.batch), BATCH_LEFT_SECONDS)
+            self.index.reindex([old])
+            excess -= 1
 
     def _run_flushed(
         self, script: LuaScript, keys: Sequence[str], arguments: Sequence[str | int], *, by_text: bool
@@ -261,6 +284,7 @@ class Jobs:
         is_shared: bool = False,
         held: Claim | None = None,
         was_shared: bool = True,
+        waits: bool = False,
     ) -> Claim | Refusal:
         """Takes a job for one attempt. What cannot be read becomes a dead letter.
 
@@ -273,6 +297,7 @@ class Jobs:
             is_shared: it will run in a batch with others.
             held: the claim of a holder that starts the job anew after a crash.
             was_shared: False where the job of that claim was alone after all.
+            waits: nothing works on it yet: should the worker die until then, no attempt is counted.
 
         Returns:
             The claim, or why there is none.
@@ -292,7 +317,7 @@ class Jobs:
                 args=[
                     GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
                     held.token if held else "", _error_json(cause), self.result_ttl, _measured(cause),
-                    int(was_shared),
+                    int(was_shared), "0" if waits else "",
                 ],
             )  # fmt: skip
         if answer[0] != "claimed":
@@ -325,6 +350,7 @@ class Jobs:
         answer: Mapping[str, Any] | None = None,
         *,
         has_gained: bool = False,
+        is_at_work: bool | None = None,
     ) -> Pulse:
         """Renews the lease.
 
@@ -335,6 +361,7 @@ class Jobs:
             answer: what is known so far, where there is news.
             has_gained: whether this attempt has finished a part after which the next one resumes; it is
                 not counted then, should it end.
+            is_at_work: whether a child works on it, or it waits for one; None where that is not told.
 
         Returns:
             ``canceled`` or ``lost`` where the job must stop.
@@ -346,6 +373,7 @@ class Jobs:
                 args=[
                     GROUP, claim.worker, claim.token, self.lease_ms, stage, round(progress, 4),
                     json.dumps(answer) if answer else "", _segments_done(answer), int(has_gained),
+                    "" if is_at_work is None else int(is_at_work),
                 ],
             )  # fmt: skip
         return pulse
@@ -383,6 +411,10 @@ class Jobs:
     def hand_back(self, claim: Claim) -> bool:
         """Puts a running job back, first in line, its attempt not counted: its worker has to leave."""
         return self._end_claimed(claim, "queued") == "done"
+
+    def give_way(self, claim: Claim) -> bool:
+        """Puts a running job back behind what waits, its attempt not counted: a film whose parts are kept."""
+        return self._end_claimed(claim, "behind") == "done"
 
     def expire(self, job_id: str) -> bool:
         """Forgets the result of a job that is over; the record itself stays as long again."""
@@ -459,7 +491,7 @@ class Jobs:
                 args=[job.id],
             )
 
-    def _end_claimed(self, claim: Claim, state: State, *outcome: Any) -> Ending:
+    def _end_claimed(self, claim: Claim, state: State | Literal["behind"], *outcome: Any) -> Ending:
         return self._end(claim.job.id, claim.job.priority, claim.token, state, *outcome)
 
     def _end(
@@ -467,7 +499,7 @@ class Jobs:
         job_id: str,
         priority: Priority,
         token: str,
-        state: State,
+        state: State | Literal["behind"],
         answer: Mapping[str, Any] | None = None,
         error: ReelwordError | None = None,
         sha256: str | None = None,

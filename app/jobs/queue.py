@@ -1,13 +1,15 @@
 """Takes waiting jobs from a Redis Streams consumer group, one stream a priority.
 
-A message carries a job's id and nothing else. Three sources, in this order: entries whose worker fell silent
-or handed them back (before anything new, so that a backlog delays no recovery), new entries by priority, and,
-where there is nothing, the next entry that arrives. Workers share: lua/take.lua says how many jobs one takes.
+A message carries a job's id and its owner's lane. Two sources, in this order: entries whose worker fell
+silent or handed them back (before anything new, so that a backlog delays no recovery), and what waits, by
+priority and in each one of every lane by turns. Where there is nothing, a worker waits for the token that
+comes with the next entry. Workers share: lua/take.lua says how many jobs one takes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
 import time
@@ -24,7 +26,34 @@ from app.jobs.redis_client import BLOCK_SECONDS, LuaScript, unavailable_if_away
 RECOVERY_INTERVAL = 0.5  #: seconds between looks for abandoned entries, by all workers together
 NOT_YET = -1.0  #: when a worker has looked that has to look at once
 NOBODY = "nobody"  #: the consumer that has what was handed back (lua/finish.lua)
+FETCHED, FILM = "+url", "+film"  #: end lanes of what has to be fetched, and of films (lua/common.lua)
 FORGOTTEN_AFTER_MS = 3600 * 1000  #: a consumer without entries that has been away this long is removed
+
+
+@dataclass(frozen=True)
+class Passed:
+    """Holds what a worker leaves to others."""
+
+    owners: Sequence[str] = ()  #: of whom it takes nothing that has to be fetched first
+    are_whole: bool = False  #: nor anything else of them
+    all_fetches: bool = False  #: of nobody it takes what has to be fetched first
+    all_films: bool = False  #: nor a film that gave way
+
+    @property
+    def lanes(self) -> list[str]:
+        """Names the lanes of these owners that nothing is taken of."""
+        endings = ("", FETCHED, FILM) if self.are_whole else (FETCHED,)
+        return [f"{owner}{ending}" for owner in self.owners for ending in endings]
+
+    @property
+    def endings(self) -> list[str]:
+        """Lists how other such lanes end."""
+        return [
+            ending for ending, is_left in ((FETCHED, self.all_fetches), (FILM, self.all_films)) if is_left
+        ]
+
+
+ALL_LANES = Passed()
 
 
 @dataclass(frozen=True)
@@ -52,8 +81,7 @@ class Queue:
     def __post_init__(self) -> None:
         self._lease_ms = round(self.lease * 1000)
         self._looked_at = NOT_YET
-        self._leftover: list[Offer] = []
-        self._streams = {self.keys.stream(priority): priority for priority in PRIORITIES}
+        self._streams = [self.keys.stream(priority) for priority in PRIORITIES]
         self._take = LuaScript(self.server, "take")
 
     def open(self) -> None:
@@ -68,8 +96,10 @@ class Queue:
             for stream in self._streams:
                 forget([stream, self.keys.clock, self.keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
 
-    def take(self, count: int, block: float = BLOCK_SECONDS, *, is_ahead: bool = False) -> list[Offer]:
-        """Takes up to ``count`` jobs.
+    def take(
+        self, count: int, block: float = BLOCK_SECONDS, *, is_ahead: bool = False, without: Passed = ALL_LANES
+    ) -> list[Offer]:
+        """Takes up to ``count`` jobs, those that wait one of each owner by turns.
 
         Abandoned jobs come together, as many as idle workers share them, but one that has its last attempt
         before it comes alone.
@@ -79,6 +109,7 @@ class Queue:
             block: seconds to wait where there is none; 0 does not wait.
             is_ahead: the worker is at work: it does not wait, gets nothing while another worker is idle or an
                 abandoned job has its last attempt before it, and else what is left of its share.
+            without: what is left to others.
 
         Returns:
             Them; none where nothing arrives.
@@ -86,27 +117,28 @@ class Queue:
         Raises:
             QueueUnavailable: Redis is away.
         """
+        until = time.monotonic() + block
         with unavailable_if_away():
             try:
-                taken = self._leftovers(count) or self._share(count, is_ahead)
-                return taken or (self._next(count, block) if not is_ahead else [])
+                while not (taken := self._share(count, is_ahead, without)):
+                    left = until - time.monotonic()
+                    if is_ahead or left <= 0 or not self.server.blpop([self.keys.wake], left):
+                        break
             except redis.ResponseError as error:
                 if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
                     raise
                 ensure_groups(self.server, self.keys)  # the server was emptied, or has something else there
                 return []
-
-    def _leftovers(self, count: int) -> list[Offer]:
-        taken, self._leftover = self._leftover[:count], self._leftover[count:]
         return taken
 
-    def _share(self, count: int, is_ahead: bool) -> list[Offer]:
+    def _share(self, count: int, is_ahead: bool, without: Passed) -> list[Offer]:
         looks = self._looks()
         keys = [*self._streams, self.keys.workers, self.keys.clock, self.keys.dead]
         limits = [count, self._lease_ms, self.attempts]
         interval = round(RECOVERY_INTERVAL * 1000)
+        lanes = [json.dumps(without.lanes), json.dumps(without.endings)]
         reply: Any = self._take(
-            keys, [GROUP, self.worker, *limits, self.keys.job(""), interval, looks, int(is_ahead)]
+            keys, [GROUP, self.worker, *limits, self.keys.job(""), interval, looks, int(is_ahead), *lanes]
         )
         offers = [
             _offer(entry, _paired(fields), PRIORITIES[number - 1], is_recovered=bool(is_recovered))
@@ -123,23 +155,6 @@ class Queue:
         if self._looked_at <= NOT_YET:
             return 2
         return int(time.monotonic() - self._looked_at >= RECOVERY_INTERVAL)
-
-    def _next(self, count: int, block: float) -> list[Offer]:
-        if block <= 0:
-            return []
-        # One at a time: of several that arrive at once, other workers are to have their share.
-        offers = self._read(list(self._streams), 1, max(1, round(block * 1000)))
-        self._leftover = offers[count:]  # entries of two priorities arrived in one moment
-        return offers[:count]
-
-    def _read(self, streams: Sequence[str], count: int, block_ms: int) -> list[Offer]:
-        positions: Any = dict.fromkeys(streams, ">")
-        reply: Any = self.server.xreadgroup(GROUP, self.worker, positions, count=count, block=block_ms)
-        return [
-            _offer(entry, fields, self._streams[stream], is_recovered=False)
-            for stream, entries in reply
-            for entry, fields in entries
-        ]
 
     def close(self) -> None:
         """Takes this consumer off the server, unless entries are still its own."""

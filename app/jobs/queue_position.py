@@ -45,26 +45,23 @@ class RunningJob:
 class WaitingLine:
     """Holds one priority's stream."""
 
-    given_out: tuple[int, int]  #: the last entry that a worker has
+    youngest: tuple[int, int]  #: the last entry that was put in
     total: int  #: how many wait
     places: dict[str, int]  #: of each job whose place is known, from 1
-    last_seen: tuple[int, int]  #: the youngest entry among those whose place is known
 
     @classmethod
     def read(cls, reply: Sequence[Any]) -> WaitingLine:
-        given_out, total, entries = reply
-        places = {job: number for number, job in enumerate(entries[1::2], 1)}
-        last = entry_number(entries[-2] if entries else given_out)
-        return cls(entry_number(given_out), max(int(total), len(places)), places, last)
+        youngest, total, jobs = reply
+        places = {job: number for number, job in enumerate(jobs, 1)}
+        return cls(entry_number(youngest), max(int(total), len(places)), places)
 
     def place_of(self, job: Job) -> int:
         """Counts from 1; 0 where a worker is just taking it."""
         if (place := self.places.get(job.id)) is not None:
             return place
-        entry = entry_number(job.entry)
-        if entry <= self.given_out:
-            return 0
-        return self.total + (entry > self.last_seen and len(self.places) == self.total)
+        if entry_number(job.entry) > self.youngest:
+            return self.total + 1
+        return self.total if len(self.places) < self.total else 0
 
 
 @dataclass

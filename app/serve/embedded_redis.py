@@ -33,11 +33,12 @@ LEAVE_SECONDS = 3.0  #: a server whose owner was killed needs a moment to leave 
 class RedisServer:
     """Runs an embedded server as a context manager; ``url`` is for REDIS_URL.
 
+    It takes no more writes beyond ``memory`` bytes.
     Raises on entry: RedisMissing, DataFolderInUse, RedisFailed.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
+    def __init__(self, folder: Path, memory: int = 2**30) -> None:
+        self.folder, self._memory = folder.resolve(), memory
         self._process: ChildProcess | None = None
         self._lock: int | None = None
         self._socket = self.folder / "redis.sock"
@@ -87,7 +88,7 @@ class RedisServer:
         """Starts the server and waits until its file is read. Raises RedisFailed."""
         assert self._lock is not None
         self._room.prepare()
-        command = [str(find_server()), *_options(self.folder, self._socket, self._room.flush)]
+        command = [str(find_server()), *_options(self.folder, self._socket, self._room.flush, self._memory)]
         with (self.folder / "redis.log").open("ab") as log:
             # The server holds the lock too: a folder is free only when no process writes to it any more.
             self._process = ChildProcess(command, descriptors=(self._lock,), output=log, errors=log)
@@ -152,7 +153,7 @@ def _packaged_binary() -> str | None:
     return str(binary)
 
 
-def _options(folder: Path, socket: Path, flush: Flush) -> list[str]:
+def _options(folder: Path, socket: Path, flush: Flush, memory: int) -> list[str]:
     settings = {
         "port": "0",
         "unixsocket": str(socket),
@@ -161,6 +162,7 @@ def _options(folder: Path, socket: Path, flush: Flush) -> list[str]:
         "appendonly": "yes",
         "appendfsync": flush,
         "save": "",
+        "maxmemory": str(memory),
         "maxmemory-policy": "noeviction",
         "daemonize": "no",
     }

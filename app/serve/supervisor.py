@@ -9,6 +9,7 @@ A process that ends is started again. All end with this one, even where it is ki
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -47,6 +48,7 @@ log = structlog.get_logger(__name__)
 def serve(settings: Settings) -> None:
     """Runs everything until SIGTERM or Ctrl-C. Raises leaves of StartError where it cannot begin."""
     logs.configure_logs(settings, process="serve")
+    os.umask(0o077)  # Redis's file has all that was sent but the videos: it is this user's alone
     port = free_port(settings.host, settings.port)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,7 +63,7 @@ def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
     if settings.redis_url:
         yield None
         return
-    with RedisServer(settings.redis_folder) as server:
+    with RedisServer(settings.redis_folder, settings.redis_bytes) as server:
         yield server
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 import anyio.to_thread
@@ -17,6 +18,7 @@ import structlog
 from tenacity import RetryCallState, Retrying
 from tenacity.wait import wait_base, wait_exponential, wait_random
 
+from app.access.key_ring import KeyRing
 from app.documents.deliveries import AttemptDocument, DeliveryState
 from app.documents.job import rfc3339
 from app.errors import JobError
@@ -66,10 +68,11 @@ class Deliverer:
     jobs: Jobs  #: the records of jobs; read in threads
     blobs: Blobs  #: where long answers lie
     sender: Sender | None  #: sends; None where no secret is set up: ends are kept until there is one
+    keys: KeyRing  #: finds what signs the messages of a key
     schedule: Schedule = field(default_factory=Schedule)  #: when is tried again
 
     def __post_init__(self) -> None:
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], str] = {}  # with the owners
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""  # that was logged last, and lasts
 
@@ -132,14 +135,19 @@ class Deliverer:
         free = AT_ONCE - len(self._under_way)
         if self.sender is None or free <= 0:
             return
-        for begun in await self.store.begin(free):
+        for begun in await self.store.begin(free, Counter(self._under_way.values())):
             task = asyncio.create_task(self._deliver(begun, self.sender))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            self._under_way[task] = begun.owner
+            task.add_done_callback(self._under_way.pop)
 
     async def _deliver(self, begun: Begun, sender: Sender) -> None:
         at = rfc3339(time.time()) or ""
-        result = await sender.send(begun.url, begun.message_id, begun.body)
+        try:
+            key = await self.keys.by_id(begun.owner) if begun.owner else None
+        except JobError:  # redis is away: it is begun anew when its lease has lapsed
+            return
+        secret = None if key is None else key.webhook_secret
+        result = await sender.send(begun.url, begun.message_id, begun.body, secret)
         state, pause = self._what_follows(begun, result)
         attempt = AttemptDocument(
             number=begun.attempt, at=at, status=result.status, error=result.error, seconds=result.seconds

@@ -23,6 +23,7 @@ CONSUMER = "api"  #: all processes read as one, so that none leaves a consumer b
 STALE_MS = 30_000  #: after which an end that a process has read and not dealt with is read by another
 AT_ONCE = 32  #: ends that are read at once
 LEASE_MS = 60_000  #: after which an attempt whose process died is followed by the next; far above Sender's
+MOST_OF_ONE = 4  #: attempts of one owner that are under way at once in a process
 KEPT_ATTEMPTS = 50
 
 
@@ -44,6 +45,7 @@ class Begun:
     message_id: str
     url: str
     body: str
+    owner: str  #: id of the key that sent the job; empty without one
 
 
 class DeliveryStore:
@@ -117,11 +119,18 @@ class DeliveryStore:
             is_new = await self._schedule(keys=keys, args=[GROUP, ended.entry, ended.job_id, *fields])
         return bool(is_new)
 
-    async def begin(self, most: int) -> list[Begun]:
-        """Begins attempts at deliveries that are due, each by one process alone."""
-        args: list[str | int] = [self._keys.delivery(""), LEASE_MS, most]
+    async def begin(self, most: int, under_way: Mapping[str, int]) -> list[Begun]:
+        """Begins attempts at deliveries that are due, each by one process alone, of each owner by turns.
+
+        Args:
+            most: that are begun.
+            under_way: how many of each owner this process has not settled yet.
+        """
+        args: list[str | int] = [self._keys.delivery(""), LEASE_MS, most, json.dumps(under_way), MOST_OF_ONE]
         with unavailable_if_away():
-            begun: Any = await self._begin(keys=[self._keys.deliveries], args=args)
+            begun: Any = await self._begin(
+                keys=[self._keys.deliveries, f"{self._keys.index}:owners"], args=args
+            )
         return [Begun(job, int(attempt), *rest) for job, attempt, *rest in begun]
 
     async def settle(

@@ -28,7 +28,7 @@ from extractors.features import Footage
 from extractors.media.request import Limits
 from models.caption import AttentionDocument
 
-Stop = Literal["canceled", "lost", "deadline", "handed back"]
+Stop = Literal["canceled", "lost", "deadline", "handed back", "gave way"]
 
 #: Where each stage begins and ends in the progress of the whole job.
 SHARES: Mapping[Stage, tuple[float, float]] = {
@@ -100,6 +100,7 @@ class Film:
     facts: Answer = NO_FACTS  #: what is known of the file
     share: float = 0.0  #: of the film that is captioned
     has_gained: bool = False  #: whether this attempt has finished a segment
+    gives_way: bool = False  #: whether it goes back behind what waits
     clip: Clip | None = None  #: what sums the film up, once all of it is captioned
     summary: SummaryClip | None = None  #: its moments in the film; None where the clip is all of the film
 
@@ -172,6 +173,7 @@ class Attempt:
     contents: Contents = None  #: what is known of the video
     kept: KeptSegments | None = None  #: its finished segments, those of an earlier attempt at first
     fetched: float | None = None  #: seconds that fetching the video took; None where it was uploaded
+    is_at_work: bool = False  #: whether a child works on it; else it waits for one
     stopped: Stop | None = None  #: why it is not to continue
     error: ReelwordError | None = None  #: why the job has failed
     clock: JobClock = field(default_factory=JobClock)
@@ -181,6 +183,11 @@ class Attempt:
         job = self.claim.job
         self.kept = kept_by(job.answer) if "segments" in job.answer else None
         self.turn = Turn(job.attempt)
+
+    @property
+    def owner(self) -> str:
+        """Returns the id of the key that sent the job; empty where none did."""
+        return self.claim.job.submission.owner or ""
 
     @property
     def is_settled(self) -> bool:

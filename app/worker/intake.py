@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,12 +19,13 @@ import structlog
 from app.errors import QueueUnavailable, RecordUnreadable, WorkerLost
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import Claim, Jobs, Refusal
-from app.jobs.queue import Offer, Queue
+from app.jobs.queue import Offer, Passed, Queue
 from app.settings import Settings
 from app.worker.job_ends import remove_blob
 from app.worker.job_runner import JobRunner
 
 MOST_FETCHES = 16  #: videos that are fetched side by side
+FETCHES_OF_ONE = 4  #: the same of one key; jobs without a key share all
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  #: seconds between looks for more while there is work
 #: Seconds without a job before captioners are measured: that may convert networks first, which takes as long,
 #: and the first jobs after a start are not to wait for it.
@@ -100,8 +102,9 @@ class Intake:
         moves, is_idle = hand.moves, len(hand) == hand.count("fetch")
         room = self._room(is_idle)
         if room == 0:
-            hand.wait_for_move(moves, LONGEST_PAUSE)
-        elif self._begin(self.queue.take(room, is_ahead=not is_idle)):
+            if not self._squeeze():
+                hand.wait_for_move(moves, LONGEST_PAUSE)
+        elif self._begin(self.queue.take(room, is_ahead=not is_idle, without=self._left_out())):
             self._pause, self._worked_at = SHORTEST_PAUSE, time.monotonic()
         elif not is_idle:
             self._worked_at = time.monotonic()
@@ -117,11 +120,34 @@ class Intake:
     def _room(self, is_idle: bool) -> int:
         """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""
         hand, readers, batch = self.runner.hand, self._readers, self.settings.batch_jobs
-        fetched = hand.count("fetch")
-        if hand.has_last or hand.count("film") or fetched >= MOST_FETCHES:
+        if hand.has_last:
             return 0
-        window = max(2 * batch, batch + readers) - (len(hand) - fetched)
+        window = self._window - (len(hand) - hand.count("fetch"))
         return min(window, batch) if is_idle else max(0, min(window, readers + 1 - hand.waiting("read")))
+
+    @property
+    def _window(self) -> int:
+        """Counts the jobs that are in hand at most, beside those that are fetched."""
+        return max(2 * self.settings.batch_jobs, self.settings.batch_jobs + self._readers)
+
+    def _squeeze(self) -> int:
+        """Takes a job of an owner of whom none is in hand, though hands are full: it is read and captioned
+        next, since those go by turns. Returns how many that were.
+        """
+        hand = self.runner.hand
+        if hand.has_last or len(hand) - hand.count("fetch") >= 2 * self._window:
+            return 0
+        passed = Passed(owners=hand.owners, are_whole=True, all_films=True)
+        return self._begin(self.queue.take(1, is_ahead=True, without=passed))
+
+    def _left_out(self) -> Passed:
+        """Names what is not taken: slow addresses hold up neither files nor other owners' addresses, and a
+        film comes after the one in hand.
+        """
+        fetching = Counter(attempt.owner for attempt in self.runner.hand.at("fetch"))
+        owners = [owner for owner, count in fetching.items() if owner and count >= FETCHES_OF_ONE]
+        has_film = self.runner.hand.count("film") > 0
+        return Passed(owners, all_fetches=fetching.total() >= MOST_FETCHES, all_films=has_film)
 
     def _let_main_thread_measure(self) -> None:
         """Gives the thread that has the engine a chance to use it: no job is claimed meanwhile."""
@@ -151,6 +177,7 @@ class Intake:
             self.worker,
             cause=cause,
             is_shared=self.settings.batch_jobs > 1,
+            waits=True,
         )
         return offer, claim
 

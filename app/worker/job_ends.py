@@ -148,6 +148,8 @@ class JobEnds:
             delete_blobs(self.blobs, attempt.claim.job.id)
         elif attempt.stopped == "handed back":
             self.jobs.hand_back(attempt.claim)
+        elif attempt.stopped == "gave way":
+            self.jobs.give_way(attempt.claim)
         attempt.settle()
         return True
 

@@ -5,7 +5,7 @@
                                              each again, alone
 
 A film that is to be cut into segments takes minutes or hours: it comes after the clips that were taken with
-it, and of several such films all but one are handed back, for workers that are idle.
+it, clips are captioned between its segments, and after half a minute it goes back behind what waits.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from app.errors import JobFailure
 from app.jobs.blobs import Blobs
 from app.jobs.job import Stage
 from app.jobs.job_store import Claim, Jobs
+from app.jobs.queue import waiting
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
 from app.tracing.spans import Tracing
@@ -76,7 +77,7 @@ class JobRunner:
             self.hand, readers, UrlFetches(self.blobs, self.watch, self.settings), self._ends
         )
         self._films = FilmSegments(
-            self.blobs, self.decoders[0], self.engine, self.watch, self.settings, limits
+            self.blobs, self.engine, self.watch, self.settings, limits, self._serve_clips
         )
         self._finishing = threading.Thread(target=self._finish_all, name="finish", daemon=True)
 
@@ -214,13 +215,9 @@ class JobRunner:
     def _caption_film(self, attempt: Attempt, film: Film) -> None:
         """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments.
 
-        Nothing but films is in hand: the others are handed back.
+        Between its segments clips are captioned. Other films go back, for workers that are idle.
         """
-        others = self.hand.take_films()
-        self._taken += others
-        for other in others:
-            self._ends.hand_back(other)
-            self.hand.drop(other)
+        self._return_films()
         read = partial(self._read_film, film)
         while read_until_it_works(attempt, read, self._ends) and not self._ends.settle_if_stopped(attempt):
             answers = self._ask([attempt])
@@ -238,6 +235,30 @@ class JobRunner:
         attempt.set_stage("decode")
         with self.blobs.local(attempt.claim.job.upload) as path:
             self._films.caption(attempt, film, path)
+        if film.gives_way:
+            attempt.stopped = attempt.stopped or "gave way"
+
+    def _serve_clips(self, attempt: Attempt) -> bool:
+        """Captions a batch of what is ready beside a film, in none of its time.
+
+        Returns whether anything waits in the queue.
+        """
+        attempt.clock.pause()
+        self._return_films()
+        clips = self.hand.take_ready(self.settings.batch_jobs)
+        self._taken = [attempt, *clips]
+        if batch := self._runnable(clips):
+            self._caption(batch)
+            self.engine.start()  # a clip may have ended it
+        attempt.clock.resume()
+        return waiting(self.jobs.server, self.jobs.keys) > 0
+
+    def _return_films(self) -> None:
+        """Puts films that wait in hand behind what waits in the queue."""
+        for other in self.hand.take_films():
+            other.stopped = other.stopped or "gave way"
+            self._ends.settle_if_stopped(other)
+            self.hand.drop(other)
 
     def _let_go(self, attempt: Attempt) -> None:
         """Ends the beats of a job that is out of hand, and tells of its turn."""

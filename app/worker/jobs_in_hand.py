@@ -17,6 +17,8 @@ from typing import Literal
 
 from app.worker.attempt import Attempt
 
+MOST_OWNERS = 1000  #: whose turns are remembered
+FILM_SECONDS = 5.0  #: that a film waits for the clips in hand at most
 COMPANION_SECONDS = 0.005  #: that a job which could be captioned waits for others
 LOOK_SECONDS = 0.1  #: between two looks whether a job whose decoder pauses is to be stopped
 Place = Literal["fetch", "read", "caption", "film", "finish"]
@@ -41,6 +43,8 @@ class JobsInHand:
         self._failure: BaseException | None = None  # that a thread has met
         self._is_closed = False
         self._moves = 0
+        self._turns = 0  # that owners have had
+        self._turn_of: dict[tuple[Place, str], int] = {}  # the last one of each
 
     @property
     def moves(self) -> int:
@@ -58,6 +62,17 @@ class JobsInHand:
         """Counts those that wait there or are being worked on."""
         with self._changed:
             return sum(each == place for each in self._places.values())
+
+    def at(self, place: Place) -> list[Attempt]:
+        """Lists those that wait there or are being worked on."""
+        with self._changed:
+            return [attempt for attempt, where in self._places.items() if where == place]
+
+    @property
+    def owners(self) -> list[str]:
+        """Lists those of whom anything is in hand."""
+        with self._changed:
+            return sorted({attempt.owner for attempt in self._places})
 
     def waiting(self, place: Place) -> int:
         """Counts those that no thread has taken there yet."""
@@ -82,38 +97,61 @@ class JobsInHand:
             self._tell()
 
     def take(self, place: Place) -> Attempt | None:
-        """Waits for the next attempt there; None once this is closed."""
+        """Waits for the next attempt there, of each owner by turns; None once this is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting[place] or self._is_closed)
-            return self._waiting[place].popleft() if self._waiting[place] else None
+            return next(iter(self._by_turns(place, 1)), None)
+
+    def _by_turns(self, place: Place, most: int) -> list[Attempt]:
+        """Takes up to ``most`` of those that wait there and may share a batch, or be the only ones taken.
+
+        The owner goes first whose last turn is longest ago, and of one owner who came first.
+        """
+        taken: list[Attempt] = []
+        if len(self._turn_of) > MOST_OWNERS:
+            self._turn_of.clear()
+        while len(taken) < most:
+            waiting = [each for each in self._waiting[place] if most == 1 or not each.is_alone]
+            if not waiting:
+                break
+            attempt = min(waiting, key=lambda each: self._turn_of.get((place, each.owner), 0))
+            self._turns += 1
+            self._turn_of[place, attempt.owner] = self._turns
+            self._waiting[place].remove(attempt)
+            taken.append(attempt)
+        return taken
 
     def take_batch(self, most: int, patience: float) -> list[Attempt]:
         """Waits ``patience`` seconds for attempts to be captioned together, ``most`` of them.
 
         The first one waits a moment for others, as long as some are being read. Returns those that are ready;
-        one that is alone by itself; a film where nothing else is in hand; none. Raises what another thread
-        has met.
+        one that is alone by itself; a film where nothing else is in hand, or that has waited for long: clips
+        go between its segments; none. Raises what another thread has met.
         """
         with self._changed:
             self._changed.wait_for(self._is_anything_ready, patience)
             self._raise_failure()
             ready = self._waiting["caption"]
+            if self._is_film_due() or (not ready and self._is_film_next()):
+                return [self._waiting["film"].popleft()]
             if not ready:
-                return [self._waiting["film"].popleft()] if self._is_film_next() else []
+                return []
             if ready[0].is_alone:
                 return [ready.popleft()]
             left = self._since[ready[0]] + COMPANION_SECONDS - time.monotonic()
             self._changed.wait_for(lambda: len(ready) >= most or not self._is_any_read(), max(0.0, left))
-            together = [attempt for attempt in ready if not attempt.is_alone][:most]
-            for attempt in together:
-                ready.remove(attempt)
-            return together
+            return self._by_turns("caption", most)
 
     def _is_anything_ready(self) -> bool:
-        return bool(self._waiting["caption"] or self._is_film_next() or self._failure)
+        is_film_next = self._is_film_next() or self._is_film_due()
+        return bool(self._waiting["caption"] or is_film_next or self._failure)
 
     def _is_film_next(self) -> bool:
         return bool(self._waiting["film"]) and all(place == "film" for place in self._places.values())
+
+    def _is_film_due(self) -> bool:
+        films = self._waiting["film"]
+        return bool(films) and time.monotonic() - self._since[films[0]] > FILM_SECONDS
 
     def _is_any_read(self) -> bool:
         return any(place == "read" for place in self._places.values())
@@ -124,6 +162,15 @@ class JobsInHand:
             films = list(self._waiting["film"])
             self._waiting["film"].clear()
             return films
+
+    def take_ready(self, most: int) -> list[Attempt]:
+        """Takes attempts that are ready to be captioned together, or one by itself, as ``take_batch`` does;
+        waits for nothing.
+        """
+        with self._changed:
+            self._raise_failure()
+            ready = self._waiting["caption"]
+            return [ready.popleft()] if ready and ready[0].is_alone else self._by_turns("caption", most)
 
     def take_all(self) -> list[Attempt]:
         """Takes all that no thread works on."""

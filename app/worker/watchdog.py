@@ -122,6 +122,8 @@ class Watchdog:
             self._children = [*self._children, child]
             for attempt in attempts:
                 attempt.clock.resume()
+                attempt.is_at_work = True
+                self.beat(attempt)  # before anything that may kill this worker
         try:
             yield
         finally:
@@ -129,6 +131,7 @@ class Watchdog:
                 self._children = [other for other in self._children if other is not child]
                 for attempt in attempts:
                     attempt.clock.pause()
+                    attempt.is_at_work = False
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -188,7 +191,14 @@ class Watchdog:
         # by identity: facts are replaced, never changed, and writing the answer at every beat would be dear
         news = None if current[0] is reported[0] and current[1] is reported[1] else attempt.record()
         has_gained = attempt.film is not None and attempt.film.has_gained
-        pulse = self.jobs.beat(attempt.claim, attempt.stage, attempt.progress, news, has_gained=has_gained)
+        pulse = self.jobs.beat(
+            attempt.claim,
+            attempt.stage,
+            attempt.progress,
+            news,
+            has_gained=has_gained,
+            is_at_work=attempt.is_at_work,
+        )
         if pulse == "go":
             if attempt in self._held:
                 self._held[attempt] = current

@@ -1,7 +1,8 @@
 """Runs the process that decodes: reads a request, streams its parts, waits for the next.
 
 Started by ``extractors.decoder.decoder`` with the name of the reader to use.
-It holds no torch, no secrets and no connection but the one to its parent, and dies with it.
+It holds no torch, no secrets and no connection but the one to its parent, can make no other (box.py), and
+dies with it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from multiprocessing.connection import Connection
 from typing import TypeAlias
 
 from extractors.child_process import join_parent
+from extractors.decoder.box import enter_box, limit_processor_seconds
 from extractors.decoder.messages import (
     LONGEST_MESSAGE,
+    READY,
     SLOTS,
     TAKEN,
     pack_error,
@@ -34,16 +37,16 @@ def main() -> None:
     """Serves requests from the connection until the parent closes it."""
     parent = join_parent()
     link, shared = parent.link, parent.shared
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stream_file = _load_reader(parent.arguments[0])
     address_space = _address_space()
-    link.send_bytes(b"ready")
+    link.send_bytes(" ".join([READY, *enter_box()]).encode())
     while True:
         try:
             path, request, limits = unpack_request(link.recv_bytes(LONGEST_MESSAGE))
         except (EOFError, OSError):
             return
         _limit_memory(address_space + limits.memory)
+        limit_processor_seconds(limits.seconds)
         try:
             _send_parts(stream_file(path, request, limits), link, _Slots(link, shared, request.chunk_bytes))
         except Exception as error:  # our own mistake: it is named, and a fresh process continues

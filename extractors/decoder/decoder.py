@@ -6,23 +6,26 @@ is replaced after ``files_per_child`` files (native readers leak), after a crash
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Literal, Self
 
 from extractors.child_process import DISCARDED, LinkedProcess
-from extractors.decoder.messages import LONGEST_MESSAGE, TAKEN, pack_request, unpack_part
+from extractors.decoder.messages import LONGEST_MESSAGE, READY, TAKEN, pack_request, unpack_part
 from extractors.errors import PackageMissing
 from extractors.media import errors
 from extractors.media.request import Decoded, DecodeRequest, Limits
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, collect_stream
 
+log = logging.getLogger(__name__)
 Reader = Literal["pyav", "decord"]
 
 PASSED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
@@ -208,7 +211,8 @@ class _Child:
 
     def wait_until_ready(self) -> None:
         self.answered = False
-        self._receive(time.monotonic() + START_SECONDS)
+        message = self._receive(time.monotonic() + START_SECONDS)
+        _tell_lacking(message.decode(errors="replace").removeprefix(READY).strip())
         self.answered = True
 
     def begin(self, message: bytes, limits: Limits) -> None:
@@ -281,6 +285,13 @@ def _admitted(parts: Iterable[StreamPart], admit: Callable[[int], None] | None) 
         if admit is not None and isinstance(part, FrameChunk):
             admit(sum(pixels.nbytes for pixels in part.pixels))
         yield part
+
+
+@cache
+def _tell_lacking(layers: str) -> None:
+    """Logs, once in a process, which layers of the child's box its kernel lacks."""
+    if layers:
+        log.warning("videos are read with less protection: this kernel lacks %s", layers)
 
 
 def _environment() -> dict[str, str]:

@@ -28,6 +28,7 @@ from extractors.windows import Sampling, Windows
 LONGEST_MESSAGE = 16 << 20  # times of two million frames never travel, those of the sampled ones do
 SLOTS = 2  # one is read or awaited while the other is filled
 TAKEN = b"taken"
+READY = "ready"  # the child's first word; behind it the layers of its box that the kernel lacks
 
 
 def pack_request(path: str, request: DecodeRequest, limits: Limits) -> bytes:

@@ -17,7 +17,7 @@ from app.api.receiving.upload import Upload, displayable
 from app.errors import QueueUnavailable
 from app.jobs.blobs import BlobMissingError
 from app.jobs.idempotency import Reservation, fingerprint_of
-from app.jobs.job import Job, Submission
+from app.jobs.job import Job, Priority, Submission
 from app.jobs.options import CaptionOptions
 
 
@@ -112,6 +112,7 @@ class Acceptance:
         job_id = uuid4().hex
         key = f"uploads/{job_id}"
         check_submission(self.service, submission)
+        check_priority(self.caller, request.priority)
         options = choose_captioner(self.service, request.options)
         whose = {"owner": self.caller.owner, "limits": self.caller.limits}
         try:
@@ -159,6 +160,12 @@ def check_room(service: ApiDependencies, caller: Caller, announced: int, most: i
     if service.waiting() >= service.settings.max_backlog:
         raise refusals.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
     service.jobs.check_concurrency(caller.owner, caller.limits)
+
+
+def check_priority(caller: Caller, priority: Priority) -> None:
+    """Raises KeyScopeTooSmall where the caller's key may not send jobs that go before others'."""
+    if priority == "high" and caller.key is not None and not (caller.key.high or caller.is_admin):
+        raise refusals.KeyScopeTooSmall(f"The key {caller.key.name} may not send jobs with priority=high.")
 
 
 def check_submission(service: ApiDependencies, submission: Submission) -> None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 from app.api import refusals
 from app.api.accepting.acceptance import (
     as_told,
+    check_priority,
     check_submission,
     choose_captioner,
     filename_of,
@@ -62,6 +63,7 @@ class BatchAcceptance:
         service, requests = self.service, _read(upload)
         for request in requests:
             check_submission(service, request.submission)
+            check_priority(self.caller, request.priority)
         _check_backlog(service, len(requests))
         options = choose_captioner(service, requests[0].options)  # all have the same
         batch_id = uuid4().hex

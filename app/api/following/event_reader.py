@@ -8,7 +8,7 @@ looked at each second, for all of them at once, as long as there are any.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -183,8 +183,10 @@ class EventReader:
     keys: Keys  #: names in Redis
     positions: QueuePositions  #: where jobs stand in the queue
     most: int  #: clients that may follow at once
+    most_of_one: int  #: of them, and of requests that are held, those of one key
 
     def __post_init__(self) -> None:
+        self._of_owner = Counter[str]()
         self.changes = JobChanges(self.server, self.keys)
         self._followed: dict[str, FollowedJob] = {}
         self._has_work = asyncio.Event()
@@ -194,6 +196,10 @@ class EventReader:
     @property
     def is_full(self) -> bool:
         return sum(each.followers for each in self._followed.values()) >= self.most
+
+    def is_full_for(self, owner: str | None) -> bool:
+        """Returns whether a key follows as much as it may; who needs none shares the room of all."""
+        return owner is not None and self._of_owner[owner] >= self.most_of_one
 
     async def __aenter__(self) -> EventReader:
         works = ((self._read, 0.0), (self._place, PLACES_SECONDS), (self._look_after, RECORDS_SECONDS))
@@ -211,14 +217,18 @@ class EventReader:
         await self.server.aclose()
 
     @asynccontextmanager
-    async def follow(self, job: Job, last: str, *, has_place: bool = True) -> AsyncIterator[FollowedJob]:
+    async def follow(
+        self, job: Job, last: str, owner: str | None, *, has_place: bool = True
+    ) -> AsyncIterator[FollowedJob]:
         """Follows a job meanwhile.
 
         Args:
             job: as it stands.
             last: id of the change that it stands at.
+            owner: id of the key that follows it; None without one.
             has_place: whether its place in the queue is looked at, too.
         """
+        self._of_owner[owner or ""] += 1
         followed = self._followed.setdefault(job.id, FollowedJob(job, entry_number(last)))
         followed.followers += 1
         followed.has_place |= has_place
@@ -226,6 +236,7 @@ class EventReader:
         try:
             yield followed
         finally:
+            self._of_owner -= Counter([owner or ""])
             followed.followers -= 1
             if not followed.followers:
                 del self._followed[job.id]
@@ -233,7 +244,7 @@ class EventReader:
                 self._has_work.clear()
 
     async def looks(
-        self, job_id: str, seconds: float, request: Request, *, has_place: bool = True
+        self, job_id: str, seconds: float, request: Request, owner: str | None, *, has_place: bool = True
     ) -> AsyncGenerator[bool, None]:
         """Yields each time when a job is to be looked at: at once, and after each of its changes.
 
@@ -241,6 +252,7 @@ class EventReader:
             job_id: the job; of one that is not there nothing is yielded.
             seconds: how long.
             request: whose client may hang up.
+            owner: id of its key; None without one.
             has_place: whether a change of its place in the queue counts.
 
         Yields:
@@ -253,7 +265,7 @@ class EventReader:
         job, last = await self.changes.now(job_id)
         if job is None:
             return
-        async with self.follow(job, last, has_place=has_place) as followed:
+        async with self.follow(job, last, owner, has_place=has_place) as followed:
             is_last = False
             while not is_last:
                 wake = followed.wake

@@ -39,6 +39,7 @@ class JobEvents:
     blobs: Blobs  #: where segments and long answers lie
     job: Job  #: as it stands
     last: str  #: id of the change that it stands at
+    owner: str | None  #: id of the client's key
     after: EventId | None  #: the event after which the client resumes; None: from the present
 
     def __post_init__(self) -> None:
@@ -49,7 +50,7 @@ class JobEvents:
     async def stream(self) -> AsyncIterator[ServerSentEvent]:
         """Yields events until the job's end; earlier where Redis is away or the server stops."""
         try:
-            async with self.reader.follow(self.job, self.last) as followed:
+            async with self.reader.follow(self.job, self.last, self.owner) as followed:
                 async for event in self._begin():
                     yield event
                 while not self._has_ended and not self.reader.closing.is_set():

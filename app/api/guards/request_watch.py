@@ -140,6 +140,9 @@ def _protect(headers: MutableHeaders, scope: Scope) -> None:
     headers["Referrer-Policy"] = "no-referrer"
     headers["Permissions-Policy"] = PERMISSIONS
     headers["X-Frame-Options"] = "DENY"
+    headers["Cross-Origin-Opener-Policy"] = "same-origin"
+    if "Access-Control-Allow-Origin" not in headers:  # a page that may ask may show what it got
+        headers["Cross-Origin-Resource-Policy"] = "same-origin"
     if scope["scheme"] == "https":
         headers["Strict-Transport-Security"] = HTTPS_ONLY
 

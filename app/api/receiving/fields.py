@@ -139,7 +139,7 @@ def read_request(fields: Mapping[str, Any], *, is_json: bool = False) -> Caption
         UnknownField: a field that there is not; it lists those that there are.
         InvalidOption: names the first that is wrong.
     """
-    if unknown := next((name for name in fields if name not in REQUEST_FIELDS), None):
+    if (unknown := next((name for name in fields if name not in REQUEST_FIELDS), None)) is not None:
         raise refusals.UnknownField(f"There is no field called {unknown[:64]}.", known=REQUEST_FIELDS)
     present = {name: value for name, value in fields.items() if value is not None}
     beside = _validated(JobFields, {k: v for k, v in present.items() if k in JobFields.model_fields}, is_json)

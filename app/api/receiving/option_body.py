@@ -120,7 +120,7 @@ def check_names(names: Sequence[str], known: Collection[str], listed: Sequence[s
         UnknownField: one is not known.
         InvalidOption: one comes twice.
     """
-    if unknown := next((name for name in names if name not in known), None):
+    if (unknown := next((name for name in names if name not in known), None)) is not None:
         raise refusals.UnknownField(f"There is no field called {unknown[:64]}.", known=listed or list(known))
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise refusals.InvalidOption(f"{twice[:64]} is given more than once.")

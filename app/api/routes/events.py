@@ -37,7 +37,9 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
     responses={
         200: {"content": {MEDIA_TYPE: {}}, "description": "Events `state`, `segment`, `end`, `lost`."},
         204: {"description": "The event named is the job's end: nothing follows, do not connect again."},
-        **problems.openapi_responses(refusals.UnknownJob, refusals.TooManyFollowers),
+        **problems.openapi_responses(
+            refusals.UnknownJob, refusals.TooManyFollowers, refusals.KeyFollowsEnough
+        ),
     },
 )
 async def events(
@@ -62,7 +64,11 @@ async def events(
         return Response(media_type=MEDIA_TYPE)
     if service.events.is_full:
         raise refusals.TooManyFollowers()
-    stream = JobEvents(service.events, service.positions, service.blobs, job, last, begin).stream()
+    if service.events.is_full_for(caller.owner):
+        raise refusals.KeyFollowsEnough()
+    stream = JobEvents(
+        service.events, service.positions, service.blobs, job, last, caller.owner, begin
+    ).stream()
     return EventSourceResponse(
         stream,
         ping=PING_SECONDS,

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Annotated, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
 
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
@@ -36,7 +44,15 @@ def _rfc3339(value: object) -> object:
     return value
 
 
-Time = Annotated[AwareDatetime, BeforeValidator(_rfc3339)]
+def _in_utc(value: datetime) -> datetime:
+    """Raises ValueError where the moment is in no year of UTC's calendar."""
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("a time lies within the years 1 to 9999") from error
+
+
+Time = Annotated[AwareDatetime, BeforeValidator(_rfc3339), AfterValidator(_in_utc)]
 #: Described by a pattern and checked by hand: pydantic would answer with the pattern.
 States = Annotated[str, WithJsonSchema({"type": "string", "pattern": STATES_PATTERN})]
 

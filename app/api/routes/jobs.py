@@ -85,7 +85,9 @@ async def _change(
 ) -> Response:
     """Waits for a job to be other than the client knows it, ``seconds`` at most, and shows it."""
     await anyio.to_thread.run_sync(find, service, job_id, caller)
-    async with aclosing(service.events.looks(job_id, seconds, request)) as looks:
+    if service.events.is_full_for(caller.owner):
+        raise refusals.KeyFollowsEnough()
+    async with aclosing(service.events.looks(job_id, seconds, request, caller.owner)) as looks:
         async for is_last in looks:
             shown, response = await anyio.to_thread.run_sync(_show, service, job_id, caller)
             if shown.is_over or is_last or not _is_known(response, etags):

@@ -149,8 +149,14 @@ async def answer(
 
 
 async def _wait(request: Request, service: ApiDependencies, job: Job, seconds: float) -> Job:
-    """Waits for a job's end, ``seconds`` at most, and returns it as it stands. Raises ClientDisconnect."""
-    async with aclosing(service.events.looks(job.id, seconds, request, has_place=False)) as looks:
+    """Waits for a job's end, ``seconds`` at most, and returns it as it stands.
+
+    At once where its key waits for as many as it may. Raises ClientDisconnect.
+    """
+    owner = job.submission.owner
+    if service.events.is_full_for(owner):
+        return job
+    async with aclosing(service.events.looks(job.id, seconds, request, owner, has_place=False)) as looks:
         async for _ in looks:
             current: Job | None = await anyio.to_thread.run_sync(service.jobs.get, job.id)
             job = current or job

@@ -48,13 +48,14 @@ async def deliveries(job_id: JobId, service: ServiceDep, caller: CallerDep) -> D
     response_model=TestedWebhook,
     responses=problems.openapi_responses(refusals.WebhooksOff),
 )
-async def try_webhook(asked: WebhookTest, service: ServiceDep) -> TestedWebhook:
+async def try_webhook(asked: WebhookTest, service: ServiceDep, caller: CallerDep) -> TestedWebhook:
     """Sends a signed message of the type `webhook.test` once, and returns how it was answered."""
     sender = service.webhooks.sender
     if sender is None:
         raise refusals.WebhooksOff()
     message = trial_message(f"msg_{uuid.uuid4().hex}")
-    result = await sender.send(asked.url, message.id, message.body)
+    secret = None if caller.key is None else caller.key.webhook_secret
+    result = await sender.send(asked.url, message.id, message.body, secret)
     return TestedWebhook(
         webhook_id=message.id,
         delivered=result.is_delivered,

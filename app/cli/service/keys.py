@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import time
+from base64 import b64encode
 from datetime import UTC, datetime
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 DURATION = re.compile(r"(\d{1,6})([smhdw])")
+LIFTED = "none"
 COLUMNS = ("id", "name", "scopes", "limits", "made", "expires")
 #: What a key may be limited in, and how a list says it.
 LIMITS = {
@@ -37,12 +40,20 @@ def add(
         list[str] | None,
         typer.Option(help="read, write or admin (all jobs, /metrics); several times. Default: read, write."),
     ] = None,
-    rate: Annotated[str | None, typer.Option(help="Writing requests, as 60/minute.")] = None,
-    read_rate: Annotated[str | None, typer.Option(help="Reading requests, as 1000/minute.")] = None,
-    concurrent: Annotated[int | None, typer.Option(help="Jobs that may wait or run at once.")] = None,
+    rate: Annotated[str, typer.Option(help="Writing requests, as 60/minute; none lifts it.")] = "300/minute",
+    read_rate: Annotated[
+        str, typer.Option(help="Reading requests, as 1000/minute; none lifts it.")
+    ] = "3000/minute",
+    concurrent: Annotated[
+        str, typer.Option(help="Jobs that may wait or run at once; none lifts it.")
+    ] = "200",
+    high: Annotated[bool, typer.Option("--high", help="Its jobs may have priority=high.")] = False,
     max_upload_bytes: Annotated[int | None, typer.Option(help="Of a video.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="How long a video may last.")] = None,
     max_pixels: Annotated[int | None, typer.Option(help="Of a frame, as 8294400 for 4K.")] = None,
+    webhook_secret: Annotated[
+        bool, typer.Option("--webhook-secret", help="Make one that signs its webhooks, and print it too.")
+    ] = False,
     expires: Annotated[str | None, typer.Option(help="In how long, as 12h, 30d or 52w.")] = None,
 ) -> None:
     """Make a key and print it, once: it cannot be read again."""
@@ -52,9 +63,11 @@ def add(
     from models.decoding.options import first_fault
 
     terms = {
-        "rate": rate,
-        "read_rate": read_rate,
-        "concurrent": concurrent,
+        "rate": None if rate == LIFTED else rate,
+        "read_rate": None if read_rate == LIFTED else read_rate,
+        "concurrent": None if concurrent == LIFTED else concurrent,
+        "high": high,
+        "webhook_secret": f"whsec_{b64encode(token_bytes(32)).decode()}" if webhook_secret else None,
         "max_upload_bytes": max_upload_bytes,
         "max_seconds": max_seconds,
         "max_pixels": max_pixels,
@@ -72,6 +85,8 @@ def add(
     store.add(key)
     complain(f"The key of {name}. Keep it: it is not shown again.")
     typer.echo(token)
+    if key.webhook_secret is not None:
+        typer.echo(key.webhook_secret)
 
 
 @keys.command("list")
@@ -80,7 +95,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
     settings = _load_settings()
     entries = list(_store(settings).all().values())
     if as_json:
-        typer.echo(json.dumps([key.model_dump(exclude={"sha256"}) for key in entries]))
+        typer.echo(json.dumps([key.model_dump(exclude={"sha256", "webhook_secret"}) for key in entries]))
     elif entries:
         print_table(COLUMNS, [_row(key) for key in entries])
     else:

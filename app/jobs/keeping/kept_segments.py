@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeAlias
@@ -97,7 +98,9 @@ class SegmentFolder:
             self._write_part((len(self.segments) - 1) // PART)
 
     def take_over(self, job_folder: str) -> None:
-        """Copies what the attempt that came farthest has left below the job's folder, where there is any."""
+        """Copies what the attempt that came farthest has left below the job's folder, where there is any, and
+        removes what earlier ones have.
+        """
         tokens = sorted(name for name in self.blobs.names(job_folder) if name.isdigit())
         folders = [f"{job_folder}/{token}" for token in tokens if f"{job_folder}/{token}" != self.folder]
         others = [self._left_in(folder) for folder in folders]
@@ -112,6 +115,10 @@ class SegmentFolder:
             self._write_part(part)
         if farthest.open is not None:
             self.hold(**farthest.open)
+        for token in tokens:  # the last attempt's is on the record until the next beat
+            place = f"{job_folder}/{token}"
+            if int(token) < int(self.folder.rpartition("/")[2]) and place != farthest.folder:
+                self.blobs.remove(place)
 
     def _left_in(self, folder: str) -> SegmentFolder:
         """Reads what another attempt has left, nothing where it stood on another basis."""
@@ -124,11 +131,8 @@ class SegmentFolder:
         return SegmentFolder(self.blobs, folder, self.basis, segments, left)
 
     def _copy(self, key: str, to: str) -> None:
-        try:
-            data = self.blobs.read(key)
-        except BlobMissingError:  # attention that was not asked for
-            return
-        self.blobs.write(to, data)
+        with suppress(BlobMissingError):  # attention that was not asked for
+            self.blobs.copy(key, to)
 
     def _write_part(self, part: int) -> None:
         segments = self.segments[part * PART : (part + 1) * PART]

@@ -1,4 +1,4 @@
-"""Removes the uploads that are kept of finished jobs, those of the jobs that finished first before others'.
+"""Removes uploads that are kept of finished jobs: of the owner who has most, that of the first finished job.
 
 A job that has succeeded needs its upload no more: it is kept to be played and to be captioned again, as long
 as REELWORD_KEEP_UPLOADS says and there is room. A removal takes nothing else of its job.
@@ -6,7 +6,8 @@ as REELWORD_KEEP_UPLOADS says and there is room. A removal takes nothing else of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -18,6 +19,27 @@ from app.jobs.redis_client import unavailable_if_away
 
 AT_A_TIME = 500  #: records asked for in one exchange with Redis
 log = structlog.get_logger(__name__)
+
+
+def in_order_of_leaving(sizes: Mapping[str, int], owners: Mapping[str, str]) -> Iterator[str]:
+    """Yields what is to go, one by one: the first of the owner who has the most bytes then.
+
+    Args:
+        sizes: bytes of each, what ended first at the front.
+        owners: whose each is.
+    """
+    theirs = defaultdict[str, deque[str]](deque)
+    total = Counter[str]()
+    for name, size in sizes.items():
+        theirs[owners[name]].append(name)
+        total[owners[name]] += size
+    while theirs:
+        owner = max(theirs, key=lambda each: total[each])
+        name = theirs[owner].popleft()
+        total[owner] -= sizes[name]
+        if not theirs[owner]:
+            del theirs[owner]
+        yield name
 
 
 class KeptUploads:
@@ -32,6 +54,11 @@ class KeptUploads:
         for ended in self._ended() if names else ():
             yield from self._succeeded([job_id for job_id in ended if job_id in names])
 
+    def leaving(self, sizes: Mapping[str, int]) -> Iterator[str]:
+        """Yields which uploads of those sizes go, one by one. Raises QueueUnavailable."""
+        kept = {job_id: sizes[job_id] for job_id in self.ids() if job_id in sizes}
+        yield from in_order_of_leaving(kept, self._jobs.index.owners(list(kept)))
+
     def make_room(self, missing: Callable[[], int]) -> bool:
         """Removes uploads until there is room on the disk that new ones arrive on, and returns whether there
         is.
@@ -44,7 +71,7 @@ class KeptUploads:
             return False
         try:
             sizes = self._blobs.sizes("uploads")
-            kept = [job_id for job_id in self.ids() if job_id in sizes]
+            kept = list(self.leaving(sizes))
         except QueueUnavailable as error:
             log.warning("no kept upload is removed: redis is away", reason=str(error))
             return False

@@ -5,7 +5,7 @@
     uploads         of jobs that are done with them, or of which there is no record
     results         of jobs that were canceled or have expired, or of which there is no record
     results         of attempts that were not the one that counted
-    kept uploads    beyond the budget, those of the jobs that finished first
+    kept uploads    beyond the budget, of the owner who has most those of the jobs that finished first
     results         beyond the budget without any of these, in the same order
     the index       entries of records that have vanished (app/jobs/job_index.py)
 
@@ -32,7 +32,7 @@ from app.errors import QueueUnavailable
 from app.jobs.batches import held_uploads
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job_store import Jobs
-from app.jobs.keeping.kept_uploads import KeptUploads
+from app.jobs.keeping.kept_uploads import KeptUploads, in_order_of_leaving
 from app.jobs.redis_client import unavailable_if_away
 from app.settings import Settings
 
@@ -218,7 +218,7 @@ class Sweeper:
         ]
 
     def _keep_budget(self, parts: Mapping[str, int]) -> None:
-        """Forgets kept uploads, then results, the first finished first, until the rest fits."""
+        """Forgets kept uploads, then results, as ``in_order_of_leaving`` has them, until the rest fits."""
         budget = self.settings.max_results_bytes
         sizes: dict[str, int] = {}
         for name, size in parts.items():
@@ -226,7 +226,7 @@ class Sweeper:
             sizes[job_id] = sizes.get(job_id, 0) + size
         total = sum(sizes.values())
         self._keep_uploads_within(budget - total)
-        for job_id in self._in_order_of_ends(list(sizes)) if total > budget else ():
+        for job_id in self._leaving(sizes) if total > budget else ():
             if total <= budget:
                 return
             self.blobs.remove(f"results/{job_id}")
@@ -235,9 +235,9 @@ class Sweeper:
             log.info("result removed: the budget is spent", job=job_id, bytes=sizes[job_id])
 
     def _keep_uploads_within(self, room: int) -> None:
-        """Removes kept uploads, the first finished first, until the rest fits."""
+        """Removes kept uploads, the first finished of the owner who has most, until the rest fits."""
         sizes = self.blobs.sizes("uploads")
-        kept = [job_id for job_id in self._kept.ids() if job_id in sizes]
+        kept = list(self._kept.leaving(sizes))
         total = sum(sizes[job_id] for job_id in kept)
         for job_id in kept:
             if total <= room:
@@ -246,14 +246,15 @@ class Sweeper:
             total -= sizes[job_id]
             log.info("kept upload removed: the budget is spent", job=job_id, bytes=sizes[job_id])
 
-    def _in_order_of_ends(self, ids: Sequence[str]) -> list[str]:
-        """Sorts those of the jobs that have ended."""
+    def _leaving(self, sizes: Mapping[str, int]) -> Iterator[str]:
+        """Yields which of the jobs that have ended go, one by one."""
         ends = [
             (float(ended_at), job_id)
-            for job_id, ended_at in self._read(ids, "ended_at")
+            for job_id, ended_at in self._read(list(sizes), "ended_at")
             if ended_at is not None
         ]
-        return [job_id for _, job_id in sorted(ends)]
+        ended = {job_id: sizes[job_id] for _, job_id in sorted(ends)}
+        return in_order_of_leaving(ended, self.jobs.index.owners(list(ended)))
 
     def _read(self, ids: Sequence[str], field: str) -> Iterator[tuple[str, str | None]]:
         """Yields each id with the field of its record, without the records that cannot be read."""

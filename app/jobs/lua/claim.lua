@@ -8,6 +8,7 @@
 --       10 error to record where no attempt is left   11 seconds a result is kept
 --       12 what is measured of that, JSON (common.lua, count_end)
 --       13 1 where the holder's batch, if the job was to share one, had others in it
+--       14 0 where the job waits in its worker's hands before anything works on it (beat.lua), or ''
 -- Returns {outcome, field, value, …}; outcome is one of
 --   claimed    the fields are the record's
 --   busy       another worker's lease is good
@@ -15,6 +16,7 @@
 --   canceled   cancellation had been asked for
 --   exhausted  no attempt was left: it has failed
 
+local LOSSES = 20  -- workers that may fall silent while the job only waits in their hands, and cost it nothing
 local record, stream, expiry, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local group, worker, entry, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local lease, allowed, nonce = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
@@ -74,7 +76,10 @@ local is_same_attempt = is_holder and shared == '0' and ARGV[13] == '1'
   and redis.call('HGET', record, 'shared') == '1'
 -- One that brought its job nearer to the end is not counted: the job comes to an end, however often it begins.
 local has_gained = redis.call('HDEL', record, 'gained') == 1
-if not is_same_attempt and not has_gained then
+-- Nor one in which nothing worked on it: its worker died of something else.
+local has_waited = state == 'running' and not is_holder and redis.call('HGET', record, 'working') == '0'
+  and redis.call('HINCRBY', record, 'losses', 1) <= LOSSES
+if not is_same_attempt and not has_gained and not has_waited then
   if (number(redis.call('HGET', record, 'attempt')) or 0) >= allowed then
     finish('failed', cause)
     return {'exhausted'}
@@ -91,7 +96,10 @@ redis.call('HSET', record,
   'state', 'running', 'worker', worker, 'last_worker', worker, 'nonce', nonce, 'shared', shared,
   'claimed_ms', string.format('%d', now.ms),
   'lease', string.format('%d', now.ms + lease), 'stage', 'decode')
-redis.call('HDEL', record, 'offered')
+redis.call('HDEL', record, 'offered', 'working')
+if ARGV[14] ~= '' then
+  redis.call('HSET', record, 'working', ARGV[14])
+end
 index_job(record, id)
 tell(events, record)
 redis.pcall('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')

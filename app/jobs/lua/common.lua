@@ -241,13 +241,73 @@ local function index_job(record, id)
   end
 end
 
+-- What waits in a stream is taken by turns (lua/take.lua), a lane after the other: `<stream>:lanes` has the lanes by
+-- the number of the turn that each had last, `<stream>:lane:<lane>` the entries of one by their age. An owner has a
+-- lane, and others for what has to be fetched first, '<owner>+url', and for films that gave way, '<owner>+film'.
+local WAKE = string.gsub(CLOCK, 'clock$', 'wake')
+local WAKES = 8  -- tokens that are kept: who was woken for nothing costs little
+
+local function wake_one()
+  expect(WAKE, 'list')
+  redis.call('LPUSH', WAKE, 1)
+  redis.call('LTRIM', WAKE, 0, WAKES - 1)
+end
+
+local function next_turn()
+  return redis.call('HINCRBY', CLOCK, 'turn', 1)
+end
+
+-- Has an entry wait in its lane. A lane in which nothing waited has its turn after all others.
+local function add_to_lane(stream, lane, entry)
+  local ms, number = string.match(entry, '^(%d+)-(%d+)$')
+  local key = stream .. ':lane:' .. lane
+  expect(key, 'zset')
+  expect(stream .. ':lanes', 'zset')
+  if redis.call('EXISTS', key) == 0 or not redis.call('ZSCORE', stream .. ':lanes', lane) then
+    redis.call('ZADD', stream .. ':lanes', next_turn(), lane)
+  end
+  redis.call('ZADD', key, string.format('%.0f', ms * 1000 + math.min(number, 999)), entry)
+end
+
+-- The lane that a stream entry names, or nil.
+local function lane_named(fields)
+  for i = 1, #fields, 2 do
+    if fields[i] == 'lane' then
+      return fields[i + 1]
+    end
+  end
+end
+
+-- Puts a job at the end of a lane of its owner and wakes a worker that waits; returns the new entry. kind: what the
+-- lane's name ends with, nil to go by the record.
+local function enqueue(stream, record, id, kind)
+  local told = decoded(redis.call('HGET', record, 'submission'))
+  local owner = type(told.owner) == 'string' and told.owner or ''
+  local lane = owner .. (kind or type(told.source_url) == 'string' and '+url' or '')
+  local entry = redis.call('XADD', stream, '*', 'job', id, 'lane', lane)
+  add_to_lane(stream, lane, entry)
+  wake_one()
+  return entry
+end
+
+-- Takes an entry out of its stream, whoever has it, and out of its lane.
+local function remove_entry(stream, group, entry)
+  local found = redis.call('XRANGE', stream, entry, entry)[1]
+  local lane = found and lane_named(found[2])
+  if lane then
+    redis.pcall('ZREM', stream .. ':lane:' .. lane, entry)
+  end
+  redis.call('XACK', stream, group, entry)
+  redis.call('XDEL', stream, entry)
+end
+
 -- Writes the record of a new job and its entry in the stream. created_at: seconds since 1970 as text; created_ms: by
 -- our clock; fields: what the submitter knows, {field, value, …}.
 local function accept(record, stream, id, created_at, created_ms, fields)
   redis.call('HSET', record,
     'id', id, 'state', 'queued', 'created_at', created_at, 'created_ms', string.format('%d', created_ms),
     'attempt', 0, 'token', 0, 'progress', 0, unpack(fields))
-  redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
+  redis.call('HSET', record, 'entry', enqueue(stream, record, id))
   index_job(record, id)
   tell((string.gsub(record, ':job:', ':events:', 1)), record)
   count('accepted')

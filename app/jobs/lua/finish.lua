@@ -7,7 +7,8 @@
 --       9 segments done, or ''
 --       10 what was measured, JSON, or '' (common.lua, count_end)
 --       11 sha256 of the file whose features are kept from then on, or ''
--- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted. Where
+-- With a token:  succeeded, failed, canceled; queued hands the job back, its attempt not counted;
+--                behind does the same with a film, at the end of its lane and not ahead of the backlog. Where
 --                cancellation was asked for, both ends become canceled, and the holder hears that it has lost it.
 -- Without:       canceled ends a queued job and asks a running one to stop; expired forgets a result.
 -- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
@@ -52,8 +53,7 @@ local function settle()
   redis.call('ZADD', expiry, now.seconds + keep, id)
   count_end(record, target, now.ms, reason, measured)
   index_job(record, id)
-  redis.call('XACK', stream, group, entry)
-  redis.call('XDEL', stream, entry)
+  remove_entry(stream, group, entry)
   if redis.call('HDEL', record, 'dead') == 1 then
     redis.pcall('HDEL', DEAD, id)
   end
@@ -89,6 +89,15 @@ local function forget_features()
   end
 end
 
+-- Frees what the sender told, but for what its webhook's message may still be written of.
+local function strip_submission()
+  local told = decoded(redis.call('HGET', record, 'submission'))
+  if type(told.webhook) ~= 'string' and (told.metadata or told.source_url) then
+    told.metadata, told.source_url = nil, nil
+    redis.call('HSET', record, 'submission', cjson.encode(told))
+  end
+end
+
 if target == 'expired' then
   if not is_over or state == 'expired' then
     return 'lost'
@@ -97,6 +106,7 @@ if target == 'expired' then
   redis.call('HSET', record, 'state', 'expired')
   count('left:' .. state)
   redis.call('HDEL', record, 'answer', 'error')
+  strip_submission()
   redis.call('EXPIRE', record, math.ceil(keep))
   redis.call('ZREM', expiry, id)
   -- The record vanishes by itself, and its places in the index then (app/jobs/job_index.py).
@@ -127,15 +137,19 @@ end
 if state ~= 'running' or redis.call('HGET', record, 'token') ~= token then
   return 'lost'
 end
-if target == 'queued' then
+if target == 'queued' or target == 'behind' then
   redis.call('HSET', record, 'state', 'queued')
   redis.call('HDEL', record, 'stage', 'lease', 'worker', 'shared', 'offered', 'gained')
   redis.call('HINCRBY', record, 'attempt', -1)
   redis.call('HINCRBY', record, 'token', 1)
-  -- It has no worker: the next one that looks takes it, ahead of the backlog.
-  redis.pcall('XCLAIM', stream, group, 'nobody', 0, entry, 'IDLE', string.format('%d', lease), 'JUSTID')
-  if #redis.call('XRANGE', stream, entry, entry) == 0 then  -- the stream was emptied
-    redis.call('HSET', record, 'entry', redis.call('XADD', stream, '*', 'job', id))
+  if target == 'behind' then
+    remove_entry(stream, group, entry)
+  else  -- It has no worker: the next one that looks takes it, ahead of the backlog.
+    redis.pcall('XCLAIM', stream, group, 'nobody', 0, entry, 'IDLE', string.format('%d', lease), 'JUSTID')
+    wake_one()
+  end
+  if #redis.call('XRANGE', stream, entry, entry) == 0 then  -- or the stream was emptied
+    redis.call('HSET', record, 'entry', enqueue(stream, record, id, target == 'behind' and '+film' or nil))
   end
   index_job(record, id)
   redis.call('HDEL', CLOCK, 'looked')  -- it is looked for at once

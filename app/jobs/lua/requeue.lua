@@ -7,7 +7,7 @@ if redis.call('HDEL', DEAD, ARGV[1]) == 0 then
   return 0
 end
 expect(KEYS[2], 'stream')
-local entry = redis.call('XADD', KEYS[2], '*', 'job', ARGV[1])
+local entry = enqueue(KEYS[2], KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[1], 'state', 'queued', 'attempt', 0, 'entry', entry)
 redis.call('HDEL', KEYS[1], 'dead', 'stage', 'lease', 'worker', 'shared', 'offered', 'gained')
 redis.call('HINCRBY', KEYS[1], 'token', 1)

@@ -13,9 +13,9 @@ expect(expiry, 'zset')
 redis.call('HSET', record,
   'state', 'queued', 'attempt', 0, 'progress', 0,
   'created_ms', string.format('%d', tick(tonumber(ARGV[2])).ms),
-  'entry', redis.call('XADD', stream, '*', 'job', id))
+  'entry', enqueue(stream, record, id))
 redis.call('HDEL', record, 'answer', 'error', 'cancel', 'nonce', 'results', 'ended_by', 'ended_at', 'ended_ms',
-  'started_at', 'started_ms', 'claimed_ms', 'segments_told', 'gained', 'stage', 'lease', 'worker', 'shared', 'offered')
+  'started_at', 'started_ms', 'claimed_ms', 'segments_told', 'gained', 'losses', 'stage', 'lease', 'worker', 'shared', 'offered')
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('ZREM', expiry, id)
 index_job(record, id)

@@ -2,7 +2,7 @@
 -- KEYS  1…n-3 streams, the most urgent first   n-2 recent runs   n-1 clock   n dead letters
 -- ARGV  1 group   2 the consumer of what was handed back   3 most jobs named in all
 --       4 what a job's key begins with
--- Returns {jobs handed back}, {{last entry given out, how many wait, {entry, job, …}}, … a stream each},
+-- Returns {jobs handed back}, {{last entry that was put in, how many wait, {job, …}}, … a stream each},
 --   {{worker, ms since it began, progress}, … of what runs}, {recent run, …}
 
 local group, nobody, most, job_prefix = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -33,12 +33,33 @@ local function read_pending(stream)
   end
 end
 
-local function last_given(stream)
-  local about = group_of(stream, group)
-  if about then
-    return about['last-delivered-id'], about.pending
+local function last_entry(stream)
+  local about = redis.call('XINFO', 'STREAM', stream)
+  for i = 1, #about, 2 do
+    if about[i] == 'last-generated-id' then
+      return about[i + 1]
+    end
   end
-  return '0-0', 0
+end
+
+-- The jobs that wait in a stream, up to `limit`, as take.lua takes them: of each lane the first, then the second, …
+local function in_turn(stream, limit)
+  local lanes, jobs, round, is_any = {}, {}, 1, true
+  for _, lane in ipairs(redis.pcall('ZRANGE', stream .. ':lanes', 0, limit)) do
+    table.insert(lanes, redis.call('ZRANGE', stream .. ':lane:' .. lane, 0, limit))
+  end
+  while is_any and #jobs < limit do
+    is_any = false
+    for _, entries in ipairs(lanes) do
+      local found = entries[round] and #jobs < limit and redis.call('XRANGE', stream, entries[round], entries[round])[1]
+      if found then
+        table.insert(jobs, job_of(found[2]) or '')
+      end
+      is_any = is_any or entries[round] ~= nil
+    end
+    round = round + 1
+  end
+  return jobs
 end
 
 for k = 1, streams do
@@ -46,14 +67,10 @@ for k = 1, streams do
   local last, total, entries = '0-0', 0, {}
   if redis.call('TYPE', stream).ok == 'stream' then
     read_pending(stream)
-    local pending
-    last, pending = last_given(stream)
-    total = redis.call('XLEN', stream) - pending
-    for _, entry in ipairs(most > 0 and redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', most) or {}) do
-      table.insert(entries, entry[1])
-      table.insert(entries, job_of(entry[2]) or '')
-    end
-    most = most - #entries / 2
+    last = last_entry(stream)
+    total = redis.call('XLEN', stream) - (group_of(stream, group) or {pending = 0}).pending
+    entries = in_turn(stream, most)
+    most = most - #entries
   end
   table.insert(waiting, {last, total, entries})
 end

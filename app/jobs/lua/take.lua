@@ -1,10 +1,12 @@
 #!lua flags=allow-oom
--- Gives a worker its share of the jobs: first those that another had and has no more, else those that wait.
+-- Gives a worker its share of the jobs: first those that another had and has no more, else those that wait, the most
+-- urgent stream first and in it one of each lane by turns (lua/common.lua).
 -- KEYS  1…n-3 streams, the most urgent first   n-2 names of workers   n-1 clock   n dead letters
 -- ARGV  1 group   2 worker   3 most jobs   4 lease, ms   5 attempts allowed
 --       6 what a job's key begins with   7 how often abandoned jobs are looked for by all workers together, ms
 --       8 2 to look for them now, 1 where no worker has for so long, 0 not to
 --       9 1 where the worker is at work, and takes jobs to be read ahead
+--       10 lanes that nothing is taken of, JSON   11 endings of other such lanes, JSON
 -- Returns {{stream's number, entry, 1 where another had it, {field, value, …}}, …}
 
 local group, me, most, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -79,6 +81,7 @@ local function abandoned(k, entry, holder)
     return {k, entry, 1, found[2]}, false
   elseif is_abandoned(record, holder) then
     local attempt = (number(redis.call('HGET', record, 'attempt')) or 0) - redis.call('HEXISTS', record, 'gained')
+      - (redis.call('HGET', record, 'working') == '0' and 1 or 0)
     return {k, entry, 1, found[2]}, attempt + 1 >= allowed, record
   end
 end
@@ -175,6 +178,89 @@ local function share_of_waiting()
   return math.max(is_ahead and 0 or 1, math.min(most, math.floor((waiting + in_hand) / count) - mine))
 end
 
+local passed_over = {}
+for _, lane in ipairs(decoded(ARGV[10])) do
+  passed_over[lane] = true
+end
+
+local function is_passed_over(lane)
+  for _, ending in ipairs(decoded(ARGV[11])) do
+    if string.sub(lane, -#ending) == ending then
+      return true
+    end
+  end
+  return passed_over[lane]
+end
+
+local function is_in_hand(stream, entry)
+  return #redis.call('XPENDING', stream, group, entry, entry, 1) > 0
+end
+
+-- Entries behind the group's place in a stream. What is there was put in since, or was taken out of its order.
+local function behind(stream)
+  local about = group_of(stream, group)
+  return about and redis.call('XRANGE', stream, '(' .. about['last-delivered-id'], '+', 'COUNT', PAGE) or {}
+end
+
+-- Moves the group's place on to the first entry that no worker has.
+local function move_on(stream)
+  local place
+  for _, entry in ipairs(behind(stream)) do
+    if not is_in_hand(stream, entry[1]) then
+      break
+    end
+    place = entry[1]
+  end
+  if place then
+    redis.call('XGROUP', 'SETID', stream, group, place)
+  end
+end
+
+-- Has entries wait in lanes that are in none: a version without lanes has put them in, or a lane was deleted.
+local function mend_lanes(stream)
+  local is_mended = false
+  for _, entry in ipairs(behind(stream)) do
+    local lane = lane_named(entry[2]) or ''
+    local is_waiting = redis.call('ZSCORE', stream .. ':lanes', lane)
+      and redis.call('ZSCORE', stream .. ':lane:' .. lane, entry[1])
+    if not is_waiting and not is_in_hand(stream, entry[1]) then
+      add_to_lane(stream, lane, entry[1])
+      is_mended = true
+    end
+  end
+  return is_mended
+end
+
+-- Takes up to `limit` entries of a stream, one of each lane by turns.
+local function by_turns(k, limit)
+  local stream, taken, place = KEYS[k], {}, 0
+  local lanes = stream .. ':lanes'
+  expect(lanes, 'zset')
+  while #taken < limit do
+    local lane = redis.call('ZRANGE', lanes, place, place)[1]
+    if not lane then
+      break
+    elseif is_passed_over(lane) then
+      place = place + 1
+    else
+      expect(stream .. ':lane:' .. lane, 'zset')
+      local entry = redis.call('ZPOPMIN', stream .. ':lane:' .. lane)[1]
+      local found = entry and redis.call('XRANGE', stream, entry, entry)[1]
+      if not entry then
+        redis.call('ZREM', lanes, lane)
+      elseif found and not is_in_hand(stream, entry) then
+        redis.call('XCLAIM', stream, group, me, 0, entry, 'FORCE', 'JUSTID')
+        redis.call('ZADD', lanes, next_turn(), lane)
+        table.insert(taken, {k, entry, 0, found[2]})
+      end
+    end
+  end
+  if #taken > 0 then
+    move_on(stream)
+  end
+  return taken
+end
+
 -- All that workers have in hand is walked through: one of them does it now and then for all.
 local function is_to_look()
   local looked = number(redis.call('HGET', CLOCK, 'looked')) or 0
@@ -198,11 +284,13 @@ if share == 0 then
   return {}
 end
 for k = 1, streams do
-  local reply = redis.call('XREADGROUP', 'GROUP', group, me, 'COUNT', share, 'STREAMS', KEYS[k], '>')
-  if reply then
-    local taken = {}
-    for _, entry in ipairs(reply[1][2]) do
-      table.insert(taken, {k, entry[1], 0, entry[2]})
+  local taken = by_turns(k, share)
+  if #taken == 0 and waiting > 0 and mend_lanes(KEYS[k]) then
+    taken = by_turns(k, share)
+  end
+  if #taken > 0 then
+    if waiting > #taken and redis.call('LLEN', WAKE) == 0 then
+      wake_one()
     end
     return taken
   end

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from app.documents.job import Timings
 from app.documents.segments import SegmentDocument
-from app.errors import JobFailure
+from app.errors import FilmTooLarge, JobFailure, TooManySegments
 from app.jobs.blobs import Blobs
 from app.jobs.job import Stage
 from app.jobs.keeping.kept_segments import SegmentFolder
@@ -49,24 +49,27 @@ from extractors.shots.segment import SegmentOptions
 from extractors.windows import Sampling
 
 PROBE = DecodeRequest(Sampling(count=1))  #: what the file is like
+SHORTEST_TURN = 30.0  #: seconds that a film has at least while others wait: opening it again costs some
 FORMAT = 2  #: of what is kept; segments that another version has kept are captioned anew
 
 
 @dataclass(eq=False)
 class FilmSegments:
-    """Captions films with a worker's own decoder and engine."""
+    """Captions films with the worker's engine, and decoders of their own: clips are read meanwhile."""
 
     blobs: Blobs
-    decoder: Decoder  #: reads the film
     engine: EngineProcess  #: captions; it has been started
     watch: Watchdog  #: keeps the lease and ends what is stopped
     settings: Settings
     limits: Limits  #: of decoding
+    #: Captions the clips that are ready between two segments, and returns whether anything waits.
+    between: Callable[[Attempt], bool]
 
     def caption(self, attempt: Attempt, film: Film, path: Path) -> None:
         """Captions what is left of the film, and sets ``film.clip`` to what sums it up.
 
-        Returns early where the watch has stopped the attempt.
+        Returns early where the watch has stopped the attempt, and with ``film.gives_way`` where others
+        wait and it has had its turn.
 
         Args:
             attempt: at a job whose options say how its film is cut.
@@ -75,37 +78,51 @@ class FilmSegments:
 
         Raises:
             MediaError: its leaves; what is finished stays for the next attempt.
-            JobFailure: why the engine cannot caption.
+            JobFailure: why the engine cannot caption; TooManySegments, FilmTooLarge.
             EngineDied, EngineRaised: as ``EngineProcess.run``.
         """
         watched = _WatchedEngine(self.engine, attempt)
-        second = Decoder(self.settings.decoder)
+        first, second = Decoder(self.settings.decoder), Decoder(self.settings.decoder)
 
         def leave(end: Callable[[], None]) -> None:
-            self.decoder.kill()
+            first.kill()
             second.kill()
             watched.leave(end)
 
         kill, interrupt = partial(leave, self.engine.kill), partial(leave, self.engine.interrupt)
         grace = self.settings.cancel_grace
-        with closing(second), self.watch.guard([attempt], kill, interrupt, grace):
+        with closing(first), closing(second), self.watch.guard([attempt], kill, interrupt, grace):
             began = time.monotonic()
-            video = self._probe(attempt, film, path)
+            video = self._probe(attempt, film, path, first)
+            self._check(video, film.options)
             folder = self._folder(attempt, film.options)
-            self._caption_rest(attempt, film, path, folder, (watched, second), video.duration)
-            if attempt.stopped is None:
+            self._caption_rest(attempt, film, path, folder, (watched, first, second), video.duration, began)
+            if attempt.stopped is None and not film.gives_way:
                 film.share = 1.0
                 attempt.set_stage("decode")
-                self._sum_up(film, path, folder)
+                self._sum_up(film, path, folder, first)
         decode = time.monotonic() - began - watched.seconds
         spent = Timings(decode=round(decode, 4), extract=watched.extract, caption=watched.caption)
         film.facts = film.facts.model_copy(update={"timings": spent})
 
-    def _probe(self, attempt: Attempt, film: Film, path: Path) -> Video:
+    def _probe(self, attempt: Attempt, film: Film, path: Path, decoder: Decoder) -> Video:
         began = time.monotonic()
-        probed = self.decoder.decode(path, PROBE, attempt.limits_within(self.limits))
+        probed = decoder.decode(path, PROBE, attempt.limits_within(self.limits))
         film.facts = media_answer(probed, time.monotonic() - began).model_copy(update={"sampled": None})
         return probed.video
+
+    def _check(self, video: Video, options: CaptionOptions) -> None:
+        """Raises FilmTooLarge, TooManySegments, where that shows before anything is captioned."""
+        pixels = video.frames * video.width * video.height
+        if pixels > self.settings.max_film_pixels:
+            most = self.settings.max_film_pixels / 1e12
+            raise FilmTooLarge(f"Its frames have {pixels / 1e12:.2f} million million pixels, above {most:g}.")
+        if (seconds := SegmentOptions.parse(options.segments or "none").seconds) is not None:
+            self._check_count(int(video.duration / seconds))
+
+    def _check_count(self, segments: int) -> None:
+        if segments > self.settings.max_segments:
+            raise TooManySegments(f"The film has more than {self.settings.max_segments} segments.")
 
     def _folder(self, attempt: Attempt, options: CaptionOptions) -> SegmentFolder:
         folder = SegmentFolder(self.blobs, attempt.claim.results, basis_of(options, self.engine.info))
@@ -118,16 +135,18 @@ class FilmSegments:
         film: Film,
         path: Path,
         folder: SegmentFolder,
-        children: tuple[_WatchedEngine, Decoder],
+        children: tuple[_WatchedEngine, Decoder, Decoder],
         duration: float,
+        began: float,
     ) -> None:
-        watched, second = children
+        watched, first, second = children
+        stays_until: float | None = None
         captions = caption_segments(
             path,
             watched,
             film.options,
             SegmentOptions.parse(film.options.segments or "none"),
-            self.decoder,
+            first,
             start_after=folder.last_end,
             limits=attempt.limits_within(self.limits),
             batch=self.settings.batch_jobs,
@@ -141,22 +160,27 @@ class FilmSegments:
             if not film.has_gained:
                 film.has_gained = True
                 self.watch.beat(attempt)  # a worker that dies before the next beat has gained it all the same
-            if attempt.stopped is not None:
+            self._check_count(len(folder.segments) + 1)  # with the one that may still grow
+            now = time.monotonic()
+            if stays_until is None:  # a turn is to be worth what opening the film has cost
+                stays_until = began + max(SHORTEST_TURN, 2.0 * (now - began))
+            film.gives_way = self.between(attempt) and now > stays_until
+            if attempt.stopped is not None or film.gives_way:
                 captions.close()
                 return
         folder.close()
         attempt.kept = folder.kept
 
-    def _sum_up(self, film: Film, path: Path, folder: SegmentFolder) -> None:
+    def _sum_up(self, film: Film, path: Path, folder: SegmentFolder, decoder: Decoder) -> None:
         """Reads what the film's own caption is written of: of one segment the film as it is."""
         assert self.engine.info is not None
         request = self.engine.info.request_for(film.options.choice)
         segments = [SegmentDocument.model_validate(each) for each in folder.segments]
         if len(segments) == 1:
-            decoded = self.decoder.decode(path, request, self.limits)
+            decoded = decoder.decode(path, request, self.limits)
             film.facts, footage, film.summary = media_answer(decoded, 0.0), decoded.footage, None
         else:
-            film.summary = read_summary_clip(path, segments, request, self.decoder, self.limits)
+            film.summary = read_summary_clip(path, segments, request, decoder, self.limits)
             footage = film.summary.footage
             shown = [round(seconds, 4) for seconds in film.summary.shown]
             film.facts = film.facts.model_copy(update={"sampled": shown})

@@ -179,6 +179,31 @@ def test_attempts_that_gained_something_are_not_counted(jobs: Jobs, queue: Queue
     assert jobs.claim_again(last, CAUSE) == Refusal(job_id, "exhausted")
 
 
+def test_a_worker_that_dies_of_something_else_costs_no_attempt(
+    jobs: Jobs, queue: Queue, server: redis.Redis, keys: Keys
+) -> None:
+    """Where the job only waited in its hands; and one that was worked on pays as ever."""
+    job_id = submit(jobs)
+    job = jobs.get(job_id)
+    assert job is not None
+
+    def claimed_after_a_loss() -> Claim:
+        pass_time(server, keys, jobs.lease + 0.1)
+        taken = jobs.claim(job_id, job.entry, job.priority, "w", cause=CAUSE, waits=True)
+        assert isinstance(taken, Claim)
+        return taken
+
+    attempts = [claimed_after_a_loss().job.attempt for _ in range(5)]
+    assert attempts == [1] * 5
+    last = claimed_after_a_loss()
+    assert jobs.beat(last, "decode", 0.1, is_at_work=True) == "go"
+    last = claimed_after_a_loss()
+    assert last.job.attempt == 2
+    assert jobs.beat(last, "decode", 0.1, is_at_work=True) == "go"
+    assert jobs.beat(last, "caption", 0.1, is_at_work=False) == "go"
+    assert claimed_after_a_loss().job.attempt == 2
+
+
 def test_a_last_attempt_that_gained_something_is_followed_by_another(jobs: Jobs, queue: Queue) -> None:
     job_id = submit(jobs)
     attempt: Claim | Refusal = claim(jobs, job_id)

@@ -13,10 +13,11 @@ from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
-from standardwebhooks import Webhook
+from standardwebhooks import Webhook, WebhookVerificationError
 from structlog.testing import capture_logs
 from tenacity.wait import wait_fixed
 
+from app.access.keys import make_key
 from app.errors import EngineCrashed, QueueUnavailable
 from app.jobs.blobs import Blobs
 from app.jobs.job import Submission
@@ -143,6 +144,42 @@ def test_a_receiver_that_does_not_answer_is_given_up_and_tried_again(
     assert "no answer within" in first["error"]
 
 
+def test_a_key_s_own_secret_signs_its_messages_alone(
+    hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker
+) -> None:
+    """No other key's receiver can make a message that this one takes for the service's."""
+    own = "whsec_" + "b3duIG9u" * 5
+    key, _ = make_key("ada", webhook_secret=own)
+    hooked.service.keys.store.add(key)
+    with receiving() as receiver:
+        for owner in (key.id, "another"):
+            job_id = submit(jobs, receiver.url, owner=owner)
+            taker.succeed(taker.take())
+            settled(hooked, job_id)
+        hers, other = receiver.received
+    Webhook(own).verify(hers.body, dict(hers.headers))
+    for message, wrong in ((hers, SECRET), (other, own)):
+        with pytest.raises(WebhookVerificationError):
+            Webhook(wrong).verify(message.body, dict(message.headers))
+
+
+def test_many_messages_of_one_owner_delay_no_other_s(
+    hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker
+) -> None:
+    """Also where hers are due before his, and their receiver takes its time."""
+    slow = [Reply(500, seconds=3.0)] * 100
+    with receiving(*slow) as hers, receiving() as his:
+        for _ in range(12):
+            jobs.cancel(submit(jobs, hers.url, owner="ada"))
+        eventually(lambda: bool(hers.received), 10)
+        began = time.monotonic()
+        job_id = submit(jobs, his.url, owner="bob")
+        jobs.cancel(job_id)
+        settled(hooked, job_id)
+        assert time.monotonic() - began < 3
+        assert len(hers.received) <= 4 + 4
+
+
 def test_retry_after_is_honoured(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
     with receiving(Reply(429, {"retry-after": "2"})) as receiver:
         job_id = submit(jobs, receiver.url)
@@ -181,6 +218,11 @@ def test_private_addresses_are_refused_unless_they_are_named(signing: Settings, 
         for job_id in ids:
             (attempt,) = settled(api, job_id, "failed")["attempts"]
             assert "private network" in attempt["error"]
+        errors = {
+            api.client.post("/webhooks/test", json={"url": url}).json()["error"]
+            for url in (*urls, "http://no-such-name.invalid/hook")
+        }
+        assert errors == {"not sent: the host is not there, or lies in a private network"}
         tried = api.client.post("/webhooks/test", json={"url": receiver.url}).json()
         assert (tried["delivered"], tried["status"]) == (False, None)
         assert receiver.received == []
@@ -279,7 +321,7 @@ def test_what_keeps_it_from_delivering_is_logged_once(monkeypatch: pytest.Monkey
     monkeypatch.setattr(deliverer, "AWAY_SECONDS", 0.0)
     store = Mock(ended=AsyncMock(side_effect=[*errors, asyncio.CancelledError()]))
     with capture_logs() as lines, pytest.raises(asyncio.CancelledError):
-        asyncio.run(Deliverer(store, Mock(), Mock(), None)._run())
+        asyncio.run(Deliverer(store, Mock(), Mock(), None, Mock())._run())
     assert [line["log_level"] for line in lines] == ["warning", "error", "warning"]
 
 

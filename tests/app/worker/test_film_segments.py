@@ -347,6 +347,28 @@ def test_clips_do_not_wait_for_films_and_films_wait_for_any_worker(
     assert [(job.state, job.attempt) for job in done] == [("succeeded", 1)] * 2
 
 
+def test_clips_go_between_a_film_s_segments(crew: Service, film: Path, video: Path) -> None:
+    crew.start_worker()
+    long = crew.submit(film, "sleep-0.5", segments="1")
+    crew.wait(long, lambda job: job.progress > 0.05)
+    assert crew.wait(crew.submit(video)).state == "succeeded"
+    assert not crew.job(long).is_over
+    whole = crew.wait(long, seconds=90)
+    assert (whole.state, whole.attempt) == ("succeeded", 1)
+    assert starts(whole, crew.blobs) == [float(second) for second in range(19)]
+
+
+def test_a_film_has_limits_as_a_whole(crew: Service, film: Path) -> None:
+    crew.start_worker(REELWORD_MAX_SEGMENTS="4")
+    many = [crew.wait(crew.submit(film, segments=segments)) for segments in ("1", "shots")]
+    assert [(job.error or {})["code"] for job in many] == ["too_many_segments"] * 2
+    assert starts(many[1], crew.blobs)[:4] == STARTS[:4]  # those that were done are kept
+    crew.stop_all()
+    crew.start_worker(REELWORD_MAX_FILM_PIXELS="1000000")
+    large = crew.wait(crew.submit(film, segments="shots"))
+    assert (large.error or {})["code"] == "film_too_large"
+
+
 def black_from(first: int) -> Callable[[int, int, int], Picture]:
     """Pictures of a scene, and nothing but black from a frame on."""
 

@@ -123,6 +123,8 @@ class Overtaken(ReadyEngine):
     def kill(self) -> None:
         raise AssertionError("nobody asked for that")
 
+    interrupt = kill
+
     def run(self, *_: object) -> list[EngineAnswer]:
         pass_time(self.jobs.server, self.jobs.keys, self.jobs.lease + 0.1)
         job = self.jobs.get("one")

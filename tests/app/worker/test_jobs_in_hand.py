@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.jobs.job import Job
+from app.jobs.job import Job, Submission
 from app.jobs.job_store import Claim
 from app.worker.attempt import Attempt, JobClock
 from app.worker.jobs_in_hand import COMPANION_SECONDS, JobsInHand
@@ -17,11 +17,11 @@ from tests.app.workers import eventually
 PATIENCE = 5.0
 
 
-def attempt(name: str, *, is_alone: bool = False) -> Attempt:
+def attempt(name: str, *, is_alone: bool = False, owner: str | None = None) -> Attempt:
     record = {
         "token": "1", "id": name, "state": "running", "priority": "normal", "options": "{}",
         "upload": f"uploads/{name}", "filename": "", "created_at": "0", "progress": "0", "attempt": "1",
-        "entry": "1-1",
+        "entry": "1-1", "submission": Submission(owner=owner).model_dump_json(),
     }  # fmt: skip
     job = Job.from_record(name, record)
     run = Attempt(Claim(job, "1", "me", is_shared=True))
@@ -54,6 +54,15 @@ def test_whatever_is_ready_goes_together_up_to_a_batch(hand: JobsInHand) -> None
     assert hand.take_batch(4, PATIENCE) == runs[:4]
     assert hand.take_batch(4, PATIENCE) == runs[4:]
     assert hand.take_batch(4, 0.01) == []
+
+
+def test_each_owner_has_its_turn(hand: JobsInHand) -> None:
+    ada, bob = [attempt(name, owner="ada") for name in "abc"], attempt("d", owner="bob")
+    for place in ("read", "caption"):
+        for run in (*ada, bob):
+            hand.put(run, place)
+    assert [hand.take("read") for _ in range(4)] == [ada[0], bob, ada[1], ada[2]]
+    assert [hand.take_batch(2, PATIENCE) for _ in range(2)] == [[ada[0], bob], ada[1:]]
 
 
 def test_a_lone_job_does_not_wait_where_nothing_else_is_read(
@@ -110,6 +119,17 @@ def test_a_film_waits_until_nothing_else_is_in_hand(hand: JobsInHand, ended: lis
     hand.drop(reading)
     assert hand.take_batch(4, PATIENCE) == [film]
     assert ended == [reading]
+
+
+def test_a_film_waits_for_no_endless_row_of_clips(hand: JobsInHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.worker.jobs_in_hand.FILM_SECONDS", 0.05)
+    film = attempt("film")
+    hand.put(film, "film")
+    clips = put(hand, *"ab")
+    time.sleep(0.1)
+    assert hand.take_batch(4, PATIENCE) == [film]
+    assert hand.take_ready(4) == clips  # between its segments
+    assert hand.take_ready(4) == []
 
 
 def test_an_error_of_a_thread_is_the_engine_thread_s(hand: JobsInHand) -> None:

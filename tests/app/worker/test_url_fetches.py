@@ -43,10 +43,12 @@ def crew(server: redis.Redis, redis_server: RedisServer, keys: Keys, tmp_path: P
         yield running
 
 
-def submit(crew: Service, url: str, limits: JobLimits | None = None, **options: Any) -> str:
+def submit(
+    crew: Service, url: str, limits: JobLimits | None = None, owner: str | None = None, **options: Any
+) -> str:
     job_id = uuid.uuid4().hex
     wanted = CaptionOptions.model_validate({"captioner": "echo", **options})
-    told = Submission(source_url=url, limits=limits)
+    told = Submission(source_url=url, limits=limits, owner=owner)
     return crew.jobs.submit(job_id, wanted, f"uploads/{job_id}", submission=told).id
 
 
@@ -78,6 +80,18 @@ def test_several_come_side_by_side_and_nobody_waits_for_their_servers(
     eventually(lambda: all(fetching(crew.job(job_id)) for job_id in slow))
     for job_id in slow:
         assert crew.jobs.cancel(job_id) == "asked"
+
+
+def test_slow_servers_of_one_owner_hold_up_nobody(crew: Service, films: FilmServer, tmp_path: Path) -> None:
+    slow = [submit(crew, films.url("/slow"), owner="ada") for _ in range(20)]
+    crew.start_worker()
+    eventually(lambda: any(fetching(crew.job(job_id)) for job_id in slow))
+    file = crew.submit(write_video(tmp_path / "other.mp4", frames=5))
+    address = submit(crew, films.url(), owner="bob")
+    assert [crew.wait(job_id).state for job_id in (file, address)] == ["succeeded"] * 2
+    assert sum(fetching(crew.job(job_id)) for job_id in slow) <= 4 + 1  # one that came as the worker was idle
+    for job_id in slow:
+        crew.jobs.cancel(job_id)
 
 
 @pytest.mark.parametrize(

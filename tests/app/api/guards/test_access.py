@@ -51,6 +51,8 @@ def test_other_names_are_refused_for_reading_and_writing(api: LiveApi, host: str
     body = assert_problem(response, 400, "host_not_allowed")
     assert "REELWORD_" not in body["hint"]
     assert response.headers["x-content-type-options"] == "nosniff"
+    for name in ("cross-origin-resource-policy", "cross-origin-opener-policy"):
+        assert response.headers[name] == "same-origin"
     assert_problem(send(api, headers={"Host": host}), 400, "host_not_allowed")
 
 

@@ -105,6 +105,8 @@ def test_a_list_is_filtered(api: LiveApi, worker: ScriptedWorker, jobs: Jobs) ->
         ({"limit": 201}, "invalid_request"),
         ({"limit": [2, 3]}, "invalid_option"),
         ({"created_after": "yesterday"}, "invalid_request"),
+        ({"created_after": "0001-01-01T00:00:00+14:00", "limit": "1"}, "invalid_request"),
+        ({"created_before": "9999-12-31T23:59:59-14:00", "limit": "1"}, "invalid_request"),
         ({"created_after": "2026-11-29T09:00:00"}, "invalid_request"),  # of which zone?
         ({"batch": "../.."}, "invalid_request"),
         ({"sort": "name"}, "invalid_request"),

@@ -38,6 +38,7 @@ def test_a_key_is_made_and_printed_once(store: KeyStore) -> None:
     key = store.all()[parts[0]]
     assert key.is_proved_by(parts[1])
     assert (key.name, key.scopes, key.expires_at) == ("ada", ("read", "write"), None)
+    assert (key.rate, key.read_rate, key.concurrent, key.high) == ("300/minute", "3000/minute", 200, False)
     listed = run("list").stdout + run("list", "--json").stdout
     assert "ada" in listed
     assert parts[1] not in listed
@@ -58,6 +59,24 @@ def test_a_key_is_made_with_terms(store: KeyStore, monkeypatch: pytest.MonkeyPat
     (listed,) = json.loads(run("list", "--json").stdout)
     assert listed["rate"] == "60/minute"
     assert "4 jobs at once" in re.sub(r"\s+", " ", run("list").stdout)
+
+
+def test_limits_are_lifted_by_name(store: KeyStore) -> None:
+    assert (
+        run("add", "ada", "--rate", "none", "--read-rate", "none", "--concurrent", "none", "--high").exit_code
+        == 0
+    )
+    (key,) = store.all().values()
+    assert (key.rate, key.read_rate, key.concurrent, key.high) == (None, None, None, True)
+
+
+def test_a_webhook_secret_of_its_own_is_shown_once(store: KeyStore) -> None:
+    token, secret = run("add", "ada", "--webhook-secret").stdout.split()
+    (key,) = store.all().values()
+    assert (read_token(token) or ("",))[0] == key.id
+    assert key.webhook_secret == secret
+    assert secret.startswith("whsec_")
+    assert secret not in repr(key) + run("list").stdout + run("list", "--json").stdout
 
 
 @pytest.mark.parametrize(
