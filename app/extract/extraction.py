@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from types import TracebackType
 from typing import Self
 
 import torch
@@ -65,9 +64,7 @@ class VideoExtraction:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for decoder in self._decoders:
             decoder.close()
 
