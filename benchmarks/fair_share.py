@@ -214,7 +214,7 @@ class Hostile:
             "urgent clips": lambda client: client.post(
                 "/caption", files={"video": ("a.mp4", self._clip)}, data={"priority": "high"}
             ),
-            "slow addresses": lambda client: client.post("/caption", data={"url": f"{self._hook}/slow.mp4"}),
+            "slow addresses": lambda client: client.post("/caption", json={"url": f"{self._hook}/slow.mp4"}),
             "films of many segments": self._send_film,
             "batches made and cancelled": self._make_and_cancel,
             "webhooks that never answer": self._make_and_cancel,

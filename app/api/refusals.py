@@ -337,6 +337,7 @@ OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
     KeyScopeTooSmall,
     RateLimited,
     HostNotAllowed,
+    ProxyNotNamed,
     OriginNotAllowed,
     BodyTooLarge,
     HeadersTooLarge,

@@ -7,7 +7,7 @@ missing, so that a client can rely on every name.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,6 +49,7 @@ class Media(Document):
     container: str | None = None
     codec: str | None = None
     duration: float | None = None
+    first_picture: float | None = Field(None, description="When the first frame is shown, as players count.")
     width: int | None = None
     height: int | None = None
     rotation: int | None = Field(None, description="Degrees that a player turns the stored picture by.")
@@ -90,7 +91,7 @@ class Timings(Document):
 class JobSegment(Document):
     """Describes one segment of a film, in a line; ``captions.json`` has all that is known of it.
 
-    Times are seconds of the film, from its first shown frame.
+    Times are seconds as players count them: ``media.first_picture`` is when the first frame is shown.
     """
 
     start: float
@@ -283,7 +284,7 @@ def _answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
     """Reads the answer, with those of its parts that the record only names because they outgrow Redis."""
     answer = _whole_answer(job, blobs)
     kept = _kept_in(job, answer, blobs)
-    segments = None if kept is None else [_line_of(segment) for segment in kept.read(blobs)]
+    segments = None if kept is None else _lines_of(kept.read(blobs), answer)
     return {**answer, "segments": segments}
 
 
@@ -297,7 +298,8 @@ def segment_lines(job: Job, blobs: Blobs, numbers: range) -> list[JobSegment]:
     """
     kept = kept_segments(job, blobs) if numbers else None
     segments = [] if kept is None else kept.read(blobs, numbers.start)
-    return [JobSegment.model_validate(_line_of(segment)) for segment in segments[: len(numbers)]]
+    lines = _lines_of(segments[: len(numbers)], _whole_answer(job, blobs))
+    return [JobSegment.model_validate(line) for line in lines]
 
 
 def _whole_answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
@@ -330,8 +332,14 @@ def _kept_in(job: Job, answer: Mapping[str, Any], blobs: Blobs) -> KeptSegments 
     return left if left.done else None
 
 
-def _line_of(segment: Mapping[str, Any]) -> dict[str, Any]:
+def _lines_of(segments: Sequence[Mapping[str, Any]], answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Makes lines of what is kept, which counts from the first shown frame, on the clock of players."""
+    zero = (answer.get("media") or {}).get("first_picture") or 0.0
+    return [_line_of(segment, zero) for segment in segments]
+
+
+def _line_of(segment: Mapping[str, Any], zero: float) -> dict[str, Any]:
     captions = segment["captions"]
     score = captions[0]["score"] if captions else None
-    times = {name: round(float(segment[name]), 4) for name in ("start", "end", "representative")}
+    times = {name: round(float(segment[name]) + zero, 4) for name in ("start", "end", "representative")}
     return {**times, "caption": segment["caption"], "score": score}

@@ -30,6 +30,15 @@ class SegmentDocument(Document):
     def duration(self) -> float:
         return self.end - self.start
 
+    def moved(self, seconds: float) -> SegmentDocument:
+        """Returns the same, so many seconds later."""
+        if not seconds:
+            return self
+        times = {name: getattr(self, name) + seconds for name in ("start", "end", "representative")}
+        attention = None if self.attention is None else on_film_clock(self.attention, seconds)
+        sampled = [round(time + seconds, 4) for time in self.sampled]
+        return self.model_copy(update={**times, "sampled": sampled, "attention": attention})
+
 
 class FilmDocument(Document):
     """Describes a film: its segments, and what it is about in one line.
@@ -44,6 +53,16 @@ class FilmDocument(Document):
     summary: str | None = None
     segments: list[SegmentDocument]
     model: Model | None = None
+
+    @property
+    def first_picture(self) -> float:
+        """Seconds on the clock of players at which the first frame is shown."""
+        return (self.media and self.media.first_picture) or 0.0
+
+    def on_players_clock(self) -> FilmDocument:
+        """Returns the film with all times of its segments as players count them."""
+        zero = self.first_picture
+        return self.model_copy(update={"segments": [each.moved(zero) for each in self.segments]})
 
 
 def film_of(job: Job, blobs: Blobs) -> FilmDocument:

@@ -1,7 +1,8 @@
 """Writes segments for players, editors and spreadsheets: WebVTT, SubRip, CSV, and the whole as JSON.
 
 A caption is one line in all of them. WebVTT has escapes for what would be markup. SubRip has none, and
-players leave out whatever stands in angle brackets or braces: there they become signs that look alike.
+players leave out whatever stands in angle brackets or braces: there they become signs that look alike. Times
+are those of the clock that players use.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from webvtt import Caption, WebVTT
 from webvtt.models import Timestamp
 
-from app.documents.segments import FilmDocument, SegmentDocument
+from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
 from models.caption import AttentionDocument
 
 SHORTEST = 0.001  #: seconds of a cue: one that ends as it begins is not shown
@@ -31,19 +32,23 @@ def to_vtt(film: FilmDocument) -> str:
 def to_karaoke(film: FilmDocument, attentions: Sequence[AttentionDocument | None]) -> str:
     """Writes WebVTT whose words appear when their moments begin, never before the word in front of them.
 
-    attentions: of each segment, on the film's clock; None where there is none.
+    attentions: of each segment, from the first shown frame; None where there is none.
     """
+    zero, segments = film.first_picture, film.on_players_clock().segments
     texts = [
-        _escaped(_one_line(segment.caption)) if attention is None else _timed(segment, attention)
-        for segment, attention in zip(film.segments, attentions, strict=True)
+        _escaped(_one_line(segment.caption))
+        if attention is None
+        else _timed(segment, on_film_clock(attention, zero))
+        for segment, attention in zip(segments, attentions, strict=True)
     ]
-    return WebVTT(captions=_cues(film.segments, texts)).content
+    return WebVTT(captions=_cues(segments, texts)).content
 
 
 def to_srt(film: FilmDocument) -> str:
     """Writes SubRip, a cue for each segment that has a caption."""
     text = io.StringIO()
-    cues = _cues(film.segments, [_disarmed(_one_line(each.caption)) for each in film.segments])
+    segments = film.on_players_clock().segments
+    cues = _cues(segments, [_disarmed(_one_line(each.caption)) for each in segments])
     WebVTT(captions=cues).write(text, format="srt")
     return f"{text.getvalue()}\n" if cues else ""
 
@@ -53,7 +58,7 @@ def to_csv(film: FilmDocument) -> str:
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(CSV_COLUMNS)
-    for segment in film.segments:
+    for segment in film.on_players_clock().segments:
         score = segment.captions[0].score if segment.captions else ""
         times = (f"{segment.start:.3f}", f"{segment.end:.3f}")
         lines.writerow((*times, _no_formula(_one_line(segment.caption)), score))
@@ -62,7 +67,7 @@ def to_csv(film: FilmDocument) -> str:
 
 def to_json(film: FilmDocument) -> str:
     """Writes the whole document."""
-    return f"{film.model_dump_json(indent=1)}\n"
+    return f"{film.on_players_clock().model_dump_json(indent=1)}\n"
 
 
 @dataclass(frozen=True)

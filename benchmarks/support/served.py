@@ -63,7 +63,7 @@ class ServedInstance:
         if not line.startswith(READY):
             self.__exit__(None, None, None)
             raise SystemExit("serve ended without being ready")
-        self.address = line.removeprefix(READY)
+        self.address = line.removeprefix(READY).split()[0]  # behind it, how to make a key
         return self
 
     def __exit__(

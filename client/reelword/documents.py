@@ -42,6 +42,7 @@ class Media(Document):
     container: str | None = None
     codec: str | None = None
     duration: float | None = None
+    first_picture: float | None = None
     width: int | None = None
     height: int | None = None
     rotation: int | None = None

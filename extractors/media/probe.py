@@ -21,7 +21,7 @@ from extractors.media.containers.container import (
     list_picture_tracks,
     read_packets,
 )
-from extractors.media.containers.packet_index import PacketIndex
+from extractors.media.containers.packet_index import CLOCK_STAMPED, WRAP, PacketIndex
 from extractors.media.display import (
     Display,
     TrackFacts,
@@ -71,6 +71,7 @@ class Probe:
     display: Display
     tick: int | None  #: presentation time of the first frame, in the stream's ticks
     zero: float  #: the same in seconds
+    first_picture: float  #: the same on the clock of players, in seconds
     expected: int | None  #: frames the header claims
     fps: float | None
     sound: SoundTrack | None
@@ -95,7 +96,8 @@ def probe_media(source: MediaSource, index: PacketIndex) -> Probe:
             codec=stream.codec_context.name,
             display=plan_display(frame, stream.sample_aspect_ratio, facts.crop),
             tick=frame.pts,
-            zero=0.0 if frame.pts is None else float(frame.pts * time_base),
+            zero=(zero := 0.0 if frame.pts is None else float(frame.pts * time_base)),
+            first_picture=0.0 if frame.pts is None else max(0.0, zero - _find_players_zero(container)),
             expected=_read_frame_count(source, container, stream),
             fps=None if still else _read_nominal_rate(stream),
             sound=_find_sound_track(container),
@@ -103,6 +105,16 @@ def probe_media(source: MediaSource, index: PacketIndex) -> Probe:
             assumes_bt709=is_untagged_hd(frame),
             interlaced=frame.interlaced_frame,
         )
+
+
+def _find_players_zero(container: InputContainer) -> float:
+    """Finds where players begin to count: at 0, but at the first sound or picture of a clock that runs on."""
+    tracks = [each for each in container.streams if each.start_time is not None]
+    begins = [float((each.start_time or 0) * (each.time_base or 1)) for each in tracks]
+    if container.format.name not in CLOCK_STAMPED:
+        return min(0.0, *begins)
+    around = WRAP / 90_000
+    return min((begin - around if begin > around / 2 else begin for begin in begins), default=0.0)
 
 
 def _track_warnings(
@@ -215,6 +227,7 @@ def make_report(probe: Probe, index: PacketIndex, reading: DecodePass, timeline:
         audio_codec=sound.codec if sound else None,
         audio_channels=sound.channels if sound else None,
         audio_rate=sound.rate if sound else None,
+        first_picture=probe.first_picture,
         warnings=(*probe.warnings, *_find_warnings(index, reading, timeline, expected)),
     )
 

@@ -41,12 +41,13 @@ class Video:
     audio_codec: str | None = None
     audio_channels: int | None = None
     audio_rate: int | None = None
+    first_picture: float = 0.0  #: seconds on the clock that players use at which the first frame is shown
     warnings: tuple[MediaWarning, ...] = ()
 
     def media(self) -> dict[str, Any]:
         """Makes the ``media`` member of a job's answer."""
         facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "warnings"}
-        rounded = {name: round(facts[name], 6) for name in ("duration", "fps_average")}
+        rounded = {name: round(facts[name], 6) for name in ("duration", "fps_average", "first_picture")}
         return {**facts, **rounded}
 
 

@@ -80,7 +80,7 @@ class _Reader:
 
     def finish(self, duration: float) -> Iterator[SegmentFrames]:
         if self._detector is not None:
-            for judged in self._detector.finish():
+            for judged in self._detector.finish(duration):
                 yield from self._segmenter.take(judged)
         yield from self._segmenter.finish(duration)
 

@@ -264,9 +264,9 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         whole = F.pad(tokens, (0, self.remembered.shape[1] - len(tokens)), value=EOS)
         is_recalled = (self.remembered == whole).all(1).any()
         sentence, of = self.written_of.long().unbind(1)
-        held = [torch.isin(tokens, self.remembered[sentence[of == each]]) for each in classes]
+        columns = [torch.isin(tokens, self.remembered[sentence[of == each]]) for each in classes]
         empty = torch.zeros(len(tokens), 0, dtype=torch.bool, device=tokens.device)
-        return (torch.stack(held, 1) if held else empty) & is_recalled
+        return (torch.stack(columns, 1) if columns else empty) & is_recalled
 
     def map_edges(self, stream: str, side: int) -> Edges:
         """Says where rows and columns of the captioner's own map lie."""

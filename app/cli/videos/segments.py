@@ -59,7 +59,7 @@ def _say_nothing(_line: str) -> None:
 def _write(document: FilmDocument, name: str, output: CaptionOutput) -> None:
     if output.form is None:
         if output.as_json:
-            print(printable_json(document.model_dump_json()), flush=True)
+            print(printable_json(document.on_players_clock().model_dump_json()), flush=True)
         return
     text = FORMATS[output.form].write(document)
     if output.out is None:

@@ -13,6 +13,7 @@ import av
 import pytest
 from av.subtitles.subtitle import AssSubtitle
 
+from app.documents.job import Media
 from app.documents.segments import FilmDocument, SegmentDocument
 from app.documents.subtitles import FORMATS, to_csv, to_json, to_karaoke, to_srt, to_vtt
 from models.caption import AttentionDocument, ScoredCaption
@@ -157,3 +158,11 @@ def test_karaoke_times_rise_and_lie_within_their_cue() -> None:
     written = to_karaoke(FilmDocument(file="film.mp4", segments=[one, two]), [None, attention])
     assert "\nno maps\n" in written
     assert "\n<00:00:03.000>dog runs <00:00:04.000>&lt;b&gt; to cat" in written
+
+
+def test_cues_of_a_picture_that_begins_late_are_on_the_clock_of_players() -> None:
+    late = film("one", "two").model_copy(update={"media": Media(first_picture=3.0)})
+    assert "00:00:03.000 --> 00:00:05.500" in to_vtt(late)
+    assert "00:00:05,500 --> 00:00:08,000" in to_srt(late)
+    assert to_csv(late).splitlines()[1].startswith("3.000,5.500,one")
+    assert [each["start"] for each in json.loads(to_json(late))["segments"]] == [3.0, 5.5]

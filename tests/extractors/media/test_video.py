@@ -28,6 +28,7 @@ def test_the_report_of_an_ordinary_film(tmp_path: Path) -> None:
         "audio_codec": "aac",
         "audio_channels": 1,
         "audio_rate": 16000,
+        "first_picture": 0.0,
     }
 
 
@@ -43,3 +44,15 @@ def test_a_container_that_claims_nothing_is_asked_for_nothing(tmp_path: Path) ->
     video = decode_here(write_video(tmp_path / "a.mkv")).video
     assert video.frames_expected is None
     assert video.warnings == ()
+
+
+@pytest.mark.parametrize("ending", ["mp4", "mov", "mkv", "ts"])
+def test_a_picture_that_begins_late_is_told_on_the_clock_of_players(tmp_path: Path, ending: str) -> None:
+    times = [3.0 + k / 10 for k in range(20)]
+    video = decode_here(write_video(tmp_path / f"a.{ending}", frames=20, pts=times, audio_seconds=6.0)).video
+    assert video.first_picture == pytest.approx(3.0, abs=0.1)
+    assert video.duration == pytest.approx(2.0, abs=0.1)
+
+
+def test_a_transport_stream_without_sound_begins_with_its_picture(tmp_path: Path) -> None:
+    assert decode_here(write_video(tmp_path / "a.ts")).video.first_picture == 0.0

@@ -53,9 +53,8 @@ def folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evaluator(tmp_path_factory: pytest.TempPathFactory) -> CaptioningRun:
-    extractor = TunedPair(ExtractorOptions(cache=tmp_path_factory.mktemp("models")))
-    return CaptioningRun(SingleWriter(load_captioner("stats")), extractor, OPTIONS)
+def evaluator() -> CaptioningRun:
+    return CaptioningRun(SingleWriter(load_captioner("stats")), TunedPair(ExtractorOptions()), OPTIONS)
 
 
 @pytest.fixture(scope="module")

@@ -80,12 +80,18 @@ export class FilmView {
     this.job = { ...this.job, ...news };
     if (job.state === "running") this.began ||= Date.now();
     if (job.media?.width) this.player.add(this.known(job));
-    if (job.segments) this.chapters.show(job.segments);
+    if (job.segments) this.chapters.show(this.fromFirst(job.segments));
     this.working(this.progressOf(this.job), job.state === "queued" ? 0 : job.progress);
   }
 
+  // Segments are on the film's own clock, all else counts from its first picture.
+  fromFirst(segments) {
+    const zero = this.job?.media?.first_picture || 0;
+    return segments?.map((each) => ({ ...each, start: each.start - zero, end: each.end - zero, representative: each.representative - zero }));
+  }
+
   addSegment(segment) {
-    this.chapters.add(segment);
+    this.chapters.add(this.fromFirst([segment])[0]);
     if (this.job?.state === "running") this.working(this.progressOf(this.job), this.job.progress);
   }
 
@@ -105,8 +111,8 @@ export class FilmView {
 
   // What a job's document says to the player.
   known({ urls, media }) {
-    const { width, height, duration = 0, has_audio: hasSound = false } = media || {};
-    return { sources: [this.film.local, urls?.video].filter(Boolean), duration, hasSound, size: width ? [width, height] : null };
+    const { width, height, duration = 0, has_audio: hasSound = false, first_picture: zero = 0 } = media || {};
+    return { sources: [this.film.local, urls?.video].filter(Boolean), duration, hasSound, zero, size: width ? [width, height] : null };
   }
 
   fail(problem, canBeSentAgain) {
@@ -134,7 +140,7 @@ export class FilmView {
     this.$("film").classList.remove("is-waiting");
     this.$("more").hidden = false;
     showFacts(this.factElements(), job, Boolean(attention));
-    this.chapters.show(job.segments);
+    this.chapters.show(this.fromFirst(job.segments));
     const duration = Math.max(job.media?.duration || 0, ...(attention?.parts || attention?.times || []).map(([, end]) => end), ...(job.sampled || []));
     this.player.add({ ...this.known(job), frames: this.frames(), duration });
     const own = attention ? captionView(job, attention) : [];
@@ -159,7 +165,7 @@ export class FilmView {
   frames() {
     const { sampled, segments, id } = this.job;
     if (this.film.example) return sampled.map((time, k) => ({ time, url: this.film.example.urls.strip, sprite: [k, sampled.length], still: this.film.example.urls.poster }));
-    if (segments?.length > 1 && !(sampled?.length > segments.length)) return segments.map(({ representative }, k) => ({ time: representative, url: segmentFrameUrl(id, k) }));
+    if (segments?.length > 1 && !(sampled?.length > segments.length)) return this.fromFirst(segments).map(({ representative }, k) => ({ time: representative, url: segmentFrameUrl(id, k) }));
     return (sampled || []).map((time, k) => ({ time, url: frameUrl(id, k) }));
   }
 

@@ -36,7 +36,7 @@ export class Player {
     this.pause();
     this.tried = new Set();
     [this.ready, this.isTrying] = [false, false];
-    [this.sources, this.at, this.length, this.begin, this.hasSound] = [[...sources], 0, duration, begin, false];
+    [this.sources, this.at, this.length, this.begin, this.hasSound, this.zero] = [[...sources], 0, duration, begin, false, 0];
     [this.part, this.isLooping, this.isLoopChosen] = [null, false, false];
     this.setRate(1);
     this.showFrames(frames);
@@ -45,9 +45,10 @@ export class Player {
   }
 
   // What has become known since, without a new beginning.
-  add({ sources = [], frames = [], duration = 0, size = null, hasSound = false }) {
+  add({ sources = [], frames = [], duration = 0, size = null, hasSound = false, zero = null }) {
     this.hasSound = hasSound;
-    this.length = (this.ready && this.video.duration) || duration || this.length;
+    this.zero = zero ?? this.zero;
+    this.length = (this.ready && this.video.duration - this.zero) || duration || this.length;
     this.showFrames(frames);
     this.loopIfShort();
     if (this.ready) return;
@@ -74,7 +75,7 @@ export class Player {
   loaded() {
     if (!this.video.videoWidth) return void this.nextSource(); // its sound alone can be played
     [this.ready, this.isTrying] = [true, false];
-    this.length = Number.isFinite(this.video.duration) ? this.video.duration : this.length;
+    this.length = Number.isFinite(this.video.duration) ? this.video.duration - this.zero : this.length;
     this.fit([this.video.videoWidth, this.video.videoHeight]);
     this.loopIfShort();
     this.video.hidden = false;
@@ -181,12 +182,12 @@ export class Player {
 
   seek(seconds) {
     this.at = Math.max(0, Math.min(seconds, this.length || seconds));
-    if (this.ready) this.video.currentTime = Math.min(this.at + A_TOUCH, Math.max(0, this.length - A_TOUCH));
+    if (this.ready) this.video.currentTime = this.zero + Math.min(this.at + A_TOUCH, Math.max(0, this.length - A_TOUCH));
     this.moved(this.at);
   }
 
   moved(to) {
-    this.at = to ?? (this.ready ? this.video.currentTime : this.at);
+    this.at = to ?? (this.ready ? Math.max(0, this.video.currentTime - this.zero) : this.at);
     if (!this.ready && this.frames.length) this.showSlide();
     const clock = clockFor(this.length);
     this.time.textContent = this.length ? `${clock(this.at)} / ${clock(this.length)}${this.rate === 1 ? "" : ` · ${this.rate} ×`}` : "";

@@ -23,7 +23,7 @@ MEMBERS = {
 }  # fmt: skip
 MEDIA_MEMBERS = {
     "container", "codec", "duration", "width", "height", "rotation", "fps", "fps_average",
-    "frames", "frames_expected",
+    "first_picture", "frames", "frames_expected",
     "frames_lost", "times_estimated", "has_audio", "audio_codec",
 }  # fmt: skip
 
