@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import torch
 
-from extractors.engines.engine import EngineName, Precision
+from extractors.engines.engine import EngineName, EngineOptions, Precision, default_cache
 from extractors.errors import ReelwordError, name_missing_packages
 from extractors.features import Audio, Frames, Stream, StreamSpec
 from extractors.pretrained.load import WeightsChoice
 from extractors.windows import WindowOptions, Windows
 
 
-def default_cache() -> Path:
-    """Returns the folder of converted networks: REELWORD_CACHE, or reelword in the user's cache folder."""
-    users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "reelword"
-    return Path(os.environ.get("REELWORD_CACHE") or users).expanduser()
-
-
 @dataclass(frozen=True)
-class ExtractorOptions:
-    """Options of making any extractor; each field has a default that works anywhere."""
+class ExtractorOptions(EngineOptions):
+    """Options of making any extractor: those of its engine, and its own."""
 
-    #: Of the torch engine; "cpu" lets OpenVINO run where it is installed.
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    engine: EngineName = "auto"  #: "auto" takes what measured best for the kind of network
-    precision: Precision | None = None  #: None takes what measured best for the kind of network
-    threads: int = 1  #: of the engine, on a CPU
-    cache: Path = field(default_factory=default_cache)  #: folder of converted models
     #: "seeded" fills the network from a fixed seed, for tests and benchmarks, and the name tag says so.
     weights: WeightsChoice = "published"
     #: None takes the network's own, WindowOptions changes some of its members.

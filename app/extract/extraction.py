@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from types import TracebackType
 from typing import Self
 
 import torch
@@ -23,7 +22,7 @@ from app.extract.plan import (
     ExtractorFault,
     choose_format,
 )
-from app.terminal import FailedFile, printable
+from app.terminal import printable
 from extractors.decoder.decoder import Decoder
 from extractors.engines.engine_choice import choose_device
 from extractors.extractor import OLDEST, AnyExtractor, create
@@ -65,9 +64,7 @@ class VideoExtraction:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for decoder in self._decoders:
             decoder.close()
 
@@ -86,7 +83,7 @@ class VideoExtraction:
             source = VideoSource.of(video.file)
         except OSError as error:
             missing = MissingFile(f"{video.file.name} cannot be read: {error.strerror}.")
-            return ExtractionOutcome(video.file, error=FailedFile.by(video.file, missing))
+            return ExtractionOutcome.failed(video.file, missing)
         kept: dict[str, SavedFeatures] = {}
         reasons: dict[str, str] = {}
         for name in self._tags:
@@ -149,14 +146,14 @@ class VideoExtraction:
                 self._form.write(self._plan.folder(name), todo.video.name, saved)
             return self._outcome(todo, built)
         except (MediaError, ExtractError) as error:
-            return ExtractionOutcome(todo.video.file, error=FailedFile.by(todo.video.file, error))
+            return ExtractionOutcome.failed(todo.video.file, error)
         except OSError as error:
             failure = CannotWrite(f"The features of {todo.video.file.name} cannot be written: {error}.")
-            return ExtractionOutcome(todo.video.file, error=FailedFile.by(todo.video.file, failure))
+            return ExtractionOutcome.failed(todo.video.file, failure)
         except Exception as error:  # a network that fails on one video must not end all the others
             log.error("no features of %s", printable(str(todo.video.file)), exc_info=error)
             fault = ExtractorFault(f"An extractor failed: {type(error).__name__}: {error}.")
-            return ExtractionOutcome(todo.video.file, error=FailedFile.by(todo.video.file, fault))
+            return ExtractionOutcome.failed(todo.video.file, fault)
 
     def _outcome(self, todo: _Todo, built: Mapping[str, SavedFeatures]) -> ExtractionOutcome:
         features = {**todo.kept, **built}

@@ -46,6 +46,13 @@ class CannotWrite(ExtractError):
     hint = "Free space on the disk of --out, or choose another folder."
 
 
+class ExtractorsMissing(ReelwordError):
+    """Is raised where an extractor cannot be loaded; the message says what to do."""
+
+    code = "extractors_missing"
+    hint = "reelword weights list shows all weights, and docs/extractors.md what each extractor needs."
+
+
 @dataclass(frozen=True)
 class ExtractionPlan:
     """Holds everything a process needs to extract features; it travels to worker processes."""
@@ -78,7 +85,12 @@ class ExtractionOutcome:
     kept: tuple[str, ...] = ()  #: extractors whose features were there already
     renewed: tuple[str, ...] = ()  #: a sentence for each whose features were there and were made anew
     predictions: tuple[str, ...] = ()  #: a line for each classifier
-    error: FailedFile | None = None  #: why it has none; errors themselves do not travel between processes
+    error: FailedFile | None = None  #: why it has none
+
+    @classmethod
+    def failed(cls, file: Path, error: ReelwordError) -> ExtractionOutcome:
+        """Makes that of a video without features."""
+        return cls(file, error=FailedFile.by(file, error))
 
 
 def choose_format(name: FormName) -> FileFormat:

@@ -10,30 +10,25 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from app.errors import UsageError, sentence
 from app.extract.inputs import InputVideo
-from app.extract.plan import ExtractionCrashed, ExtractionOutcome, ExtractionPlan
-from app.terminal import FailedFile
+from app.extract.plan import ExtractionCrashed, ExtractionOutcome, ExtractionPlan, ExtractorsMissing
 from extractors.child_process import ROOT, LinkedProcess, join_parent
 from extractors.errors import PackageMissing, ReelwordError
 from extractors.extractor import UnknownExtractor
 from extractors.pretrained.errors import WeightsError
 
+if TYPE_CHECKING:
+    from app.extract.extraction import VideoExtraction
+
 STOP_SECONDS = 10.0  #: for a worker that is told to stop; native code cannot be interrupted
-
-
-class ExtractorsMissing(ReelwordError):
-    """Is raised where an extractor cannot be loaded; the message says what to do."""
-
-    code = "extractors_missing"
-    hint = "reelword weights list shows all weights, and docs/extractors.md what each extractor needs."
 
 
 def extract_in_processes(
@@ -53,23 +48,19 @@ def extract_in_processes(
         UsageError: the extractors cannot be had as asked.
         ExtractorsMissing: weights or a package are absent.
     """
-    if jobs == 1:
-        yield from _extract_here(plan, videos)
-    else:
+    if jobs > 1:
         yield from _share_out(plan, videos, min(jobs, len(videos)))
+    else:
+        with _load(plan) as work:
+            yield from work.extract(videos)
 
 
-def _extract_here(plan: ExtractionPlan, videos: Sequence[InputVideo]) -> Iterator[ExtractionOutcome]:
-    from app.extract.extraction import VideoExtraction
-
-    with _load(lambda: VideoExtraction(plan)) as work:
-        yield from work.extract(videos)
-
-
-def _load(make: Callable[[], Any]) -> Any:
-    """Returns what ``make`` makes, whatever is wrong with the extractors told in a sentence."""
+def _load(plan: ExtractionPlan) -> VideoExtraction:
+    """Loads the extractors, which imports torch. Raises UsageError, ExtractorsMissing."""
     try:
-        return make()
+        from app.extract.extraction import VideoExtraction
+
+        return VideoExtraction(plan)
     except (UnknownExtractor, ValueError) as error:
         raise UsageError(sentence(str(error))) from error
     except WeightsError as error:
@@ -90,11 +81,7 @@ class _Worker:
     def start(cls, plan: ExtractionPlan) -> _Worker:
         # videos may be named from where the command was given; a folder called app there is not this one
         searched = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": searched,
-            "PYTHONSAFEPATH": "1",
-        }
+        environment = {**os.environ, "PYTHONPATH": searched, "PYTHONSAFEPATH": "1"}
         process = LinkedProcess("app.extract.pool", environment=environment, folder=Path.cwd())
         with suppress(OSError):  # one that is dead by now is noticed where its answer is awaited
             process.link.send(plan)
@@ -135,44 +122,38 @@ def _share_out(plan: ExtractionPlan, videos: Sequence[InputVideo], jobs: int) ->
 
 
 def _receive(worker: _Worker) -> ExtractionOutcome | None:
-    """Reads a worker's message: that it is ready, what became of its video, or, by its end, that it died."""
+    """Reads a worker's message: None once it is ready, its video's outcome, or, by its end, that it died.
+
+    Raises the UsageError or ExtractorsMissing that keeps a worker from becoming ready.
+    """
     try:
-        kind, content = worker.process.link.recv()
+        message: ExtractionOutcome | ReelwordError | None = worker.process.link.recv()
     except (EOFError, OSError):
         how = f"The process that extracted its features ended ({worker.process.explain_end(STOP_SECONDS)})."
         if worker.video is None:
             raise ExtractorsMissing(how) from None
         worker.is_ready = False
-        return ExtractionOutcome(
-            worker.video.file, error=FailedFile.by(worker.video.file, ExtractionCrashed(how))
-        )
-    if kind == "usage":
-        raise UsageError(content)
-    if kind == "missing":
-        raise ExtractorsMissing(content)
+        return ExtractionOutcome.failed(worker.video.file, ExtractionCrashed(how))
+    if isinstance(message, ReelwordError):
+        raise message
     worker.is_ready = True
-    return content if kind == "outcome" else None
+    return message
 
 
 def serve() -> None:
     """Runs a worker: loads the extractors, says so, then extracts features until it is told to stop."""
     link = join_parent().link
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    from app.extract.extraction import VideoExtraction
-
-    plan = link.recv()
     try:
-        work = _load(lambda: VideoExtraction(plan))
-    except UsageError as error:
-        link.send(("usage", str(error)))
-    except ExtractorsMissing as error:
-        link.send(("missing", str(error)))
-    else:
-        link.send(("ready", None))
-        with work:
-            while True:
-                (outcome,) = work.extract([link.recv()])
-                link.send(("outcome", outcome))
+        work = _load(link.recv())
+    except (UsageError, ExtractorsMissing) as error:
+        link.send(error)
+        return
+    link.send(None)
+    with work:
+        while True:
+            (outcome,) = work.extract([link.recv()])
+            link.send(outcome)
 
 
 if __name__ == "__main__":

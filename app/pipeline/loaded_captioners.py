@@ -51,9 +51,7 @@ from models.combining.caption_writers import (
 )
 from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import (
-    CombinedFeatureSource,
     ExtractorPool,
-    FeatureSource,
     StreamSource,
     build_feature_source,
     describe_spread,
@@ -186,7 +184,7 @@ class LoadedCaptioners:
         if not loaded and not self.pretrained:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
         self._stream_sets = stream_sets_for(loaded, settings.streams) if loaded else {}
-        self._feature_sources: dict[frozenset[StreamSet], FeatureSource | CombinedFeatureSource] = {}
+        self._feature_sources: dict[frozenset[StreamSet], StreamSource] = {}
         self._writers: dict[CaptionerChoice, Writer] = {}
         self.checkpoints = {name: loaded[name] for name in self._stream_sets if self._is_fed(name)}
         if not self.checkpoints and not self.pretrained:
@@ -247,7 +245,7 @@ class LoadedCaptioners:
             self._writers[choice] = writer
         return self._writers[choice]
 
-    def feature_source(self, choice: CaptionerChoice) -> FeatureSource | CombinedFeatureSource:
+    def feature_source(self, choice: CaptionerChoice) -> StreamSource:
         """Returns what feeds them: each extractor that they need, once; pretrained ones need none.
 
         Raises InvalidMembers.
@@ -260,7 +258,7 @@ class LoadedCaptioners:
         except ValueError as error:
             raise InvalidMembers(f"These captioners cannot be fed together: {error}.") from error
 
-    def _source_of(self, stream_sets: Sequence[StreamSet]) -> FeatureSource | CombinedFeatureSource:
+    def _source_of(self, stream_sets: Sequence[StreamSet]) -> StreamSource:
         key = frozenset(stream_sets)
         if key not in self._feature_sources:
             distinct = list(dict.fromkeys(stream_sets))

@@ -16,7 +16,6 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 
 import redis
 
@@ -73,9 +72,7 @@ class RedisServer:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.stop()
         (self.folder / "url").unlink(missing_ok=True)
         if self._short is not None:

@@ -15,7 +15,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Literal, Self
 
 from extractors.child_process import DISCARDED, LinkedProcess
@@ -57,9 +56,7 @@ class Decoder:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     @property

@@ -6,9 +6,11 @@ extractors/engines/openvino.py is the other engine, extractors/engines/engine_ch
 from __future__ import annotations
 
 import copy
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, cast
 
 import torch
@@ -24,6 +26,25 @@ HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 #: Layers that multiply matrices, and whose weights may be kept in 16 bits.
 MULTIPLIERS = (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
+
+
+def default_cache() -> Path:
+    """Returns the folder of converted networks: REELWORD_CACHE, or reelword in the user's cache folder."""
+    users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "reelword"
+    return Path(os.environ.get("REELWORD_CACHE") or users).expanduser()
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Options of an engine; each field has a default that works anywhere."""
+
+    #: On which torch runs the network; "cpu" lets OpenVINO run where it is installed.
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    #: "auto" is OpenVINO on a CPU, the fastest that was measured there, and torch elsewhere.
+    engine: EngineName = "auto"
+    precision: Precision | None = None  #: None is the engine's fastest on this processor
+    threads: int = 1  #: that OpenVINO shares rows out among
+    cache: Path = field(default_factory=default_cache)  #: folder of converted models
 
 
 @dataclass(frozen=True)

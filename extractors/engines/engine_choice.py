@@ -7,13 +7,19 @@ where it is not installed, or the device is a GPU, torch runs the same module.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-from typing import Protocol, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
-from extractors.engines.engine import EngineName, NetworkEngine, Precision, TorchEngine, UnbuiltModule, built
+from extractors.engines.engine import (
+    EngineName,
+    EngineOptions,
+    NetworkEngine,
+    TorchEngine,
+    UnbuiltModule,
+    built,
+)
 from extractors.errors import ReelwordError
 
 log = logging.getLogger(__name__)
@@ -50,27 +56,6 @@ def open_device(wanted: str) -> torch.device:
     if (device.index or 0) >= count:
         raise DeviceUnavailable(f"There is no {wanted}: the last GPU of this machine is cuda:{count - 1}.")
     return device
-
-
-class EngineOptions(Protocol):
-    """Settings of an engine; extractors/extractor.py has them with defaults.
-
-    device: on which torch runs the network. engine: "auto" is OpenVINO on a CPU, for all kinds of networks
-    the fastest that was measured there, and torch elsewhere or where OpenVINO is not installed. precision:
-    None is the engine's fastest on this processor. threads: that OpenVINO shares rows out
-    among. cache: folder of converted models.
-    """
-
-    @property
-    def device(self) -> torch.device: ...
-    @property
-    def engine(self) -> EngineName: ...
-    @property
-    def precision(self) -> Precision | None: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def cache(self) -> Path: ...
 
 
 def choose_engine(

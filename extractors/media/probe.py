@@ -74,7 +74,6 @@ class Probe:
     first_picture: float  #: the same on the clock of players, in seconds
     expected: int | None  #: frames the header claims
     fps: float | None
-    container_duration: float | None  #: seconds the header claims
     sound: SoundTrack | None
     warnings: tuple[MediaWarning, ...]
     assumes_bt709: bool = False  #: whether the colours are not tagged and taken for those of HD
@@ -101,7 +100,6 @@ def probe_media(source: MediaSource, index: PacketIndex) -> Probe:
             first_picture=0.0 if frame.pts is None else max(0.0, zero - _find_players_zero(container)),
             expected=_read_frame_count(source, container, stream),
             fps=None if still else _read_nominal_rate(stream),
-            container_duration=None if container.duration is None else container.duration / 1e6,
             sound=_find_sound_track(container),
             warnings=tuple(warnings),
             assumes_bt709=is_untagged_hd(frame),

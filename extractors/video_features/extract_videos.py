@@ -8,7 +8,6 @@ held does not grow with a file's length, but for its sound (which has a limit of
 from __future__ import annotations
 
 import os
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +38,6 @@ class ExtractedVideo:
     video: Video
     streams: dict[str, Stream]  #: by name, on one clock
     sampled: NDArray[np.float64]  #: float64 (T,), seconds of the frames that were looked at
-    decode_seconds: float  #: spent waiting for the decoder
-    extract_seconds: float  #: spent on the frames and the sound, of batches its share
 
 
 def extract_video(
@@ -143,8 +140,6 @@ class _VideoInWork:
     _sizes: tuple[FrameSize, ...] = ()
     _video: Video | None = None
     _sound: dict[str, Stream] = field(default_factory=dict)
-    _waited: float = 0.0
-    _worked: float = 0.0
 
     @property
     def complete(self) -> bool:
@@ -160,7 +155,7 @@ class _VideoInWork:
     def read(self, parts: Iterator[StreamPart]) -> None:
         """Takes in all parts; what goes wrong is kept as ``error``."""
         try:
-            for part in self._time(parts):
+            for part in parts:
                 if isinstance(part, StreamStart):
                     self._start(part)
                 elif isinstance(part, FrameChunk):
@@ -170,22 +165,6 @@ class _VideoInWork:
         except Exception as error:
             self.error = error
             self._forget()
-
-    def _time(self, parts: Iterator[StreamPart]) -> Iterator[StreamPart]:
-        while True:
-            asked_at = time.perf_counter()
-            part = next(parts, None)
-            given_at = time.perf_counter()
-            self._waited += given_at - asked_at
-            if part is None:
-                return
-            in_batches = self._seconds_in_batches()
-            yield part
-            # what batches took is shared among the videos in them
-            self._worked += time.perf_counter() - given_at - (self._seconds_in_batches() - in_batches)
-
-    def _seconds_in_batches(self) -> float:
-        return sum(batcher.seconds for batcher in self.batchers)
 
     def _start(self, start: StreamStart) -> None:
         """Starts, or starts again: the file turned out to show other frames than it promised."""
@@ -222,16 +201,12 @@ class _VideoInWork:
         if self.error is not None:
             raise self.error
         assert self._video is not None
-        began = time.perf_counter()
         streams = dict(self._sound)
         for pending in self._pending:
             streams.update(pending.streams())
         self.group.derive(streams)
         sampled = np.concatenate([np.zeros(0), *self._sampled])
-        worked = (
-            self._worked + time.perf_counter() - began + sum(pending.seconds for pending in self._pending)
-        )
-        return ExtractedVideo(self._video, streams, sampled, self._waited, worked)
+        return ExtractedVideo(self._video, streams, sampled)
 
 
 class _ChunkPixels:

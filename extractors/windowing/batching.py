@@ -7,7 +7,6 @@ PendingRows    collects the rows of one video's windows until its streams can be
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -98,14 +97,12 @@ class PendingRows:
     """Collects one video's rows from one extractor.
 
     view: the part of its frames that was looked at. error: why there will be no rows, or None.
-    seconds: its share of the batches' time.
     """
 
     extractor: BatchedExtractor
     cut: Cut
     view: View = WHOLE
     error: Exception | None = None
-    seconds: float = 0.0
     _rows: dict[str, WindowRows] = field(default_factory=dict)
     _count: int = 0
 
@@ -154,14 +151,10 @@ def _allocate(like: WindowRows, count: int) -> WindowRows:
 
 
 class Batcher:
-    """Runs one extractor on the windows of any number of videos, in batches of one shape.
-
-    seconds: spent describing so far.
-    """
+    """Runs one extractor on the windows of any number of videos, in batches of one shape."""
 
     def __init__(self, extractor: BatchedExtractor) -> None:
         self.extractor = extractor
-        self.seconds = 0.0
         self._most = extractor.batch
         self._waiting: list[tuple[Tensor, PendingRows]] = []
 
@@ -202,14 +195,10 @@ class Batcher:
         stacks = [stack for _, stacks in of_each for stack in stacks]
         if not stacks:
             return
-        began = time.perf_counter()
         rows_of_batch, fitting = extract_within_memory(self.extractor.extract_windows, stacks)
         if fitting < len(stacks):
             self._most = fitting
-        spent = time.perf_counter() - began
-        self.seconds += spent
         begin = 0
         for pending, own_stacks in of_each:
             pending.take(rows_of_batch, begin, len(own_stacks))
-            pending.seconds += spent * len(own_stacks) / len(stacks)
             begin += len(own_stacks)

@@ -173,7 +173,7 @@ def write_scores(session: JudgingSession, settings: Settings) -> None:
     """
     from app.pipeline.installed_captioners import pretrained_captioners
     from lab.judging.session import card_scores, unjudged
-    from models.pretrained.installed import MeasuredSpeed
+    from models.pretrained.installed import MeasuredSpeed, write_card
 
     if left := len(list(unjudged(session.clips))):
         raise UsageError(f"{left} clips have captions without a mark: mark them first.")
@@ -187,5 +187,7 @@ def write_scores(session: JudgingSession, settings: Settings) -> None:
                 caption_seconds=round(spent.captions / spent.clips, 4),
                 machine=platform.machine(),
             )
-            installed.write_scores(name, card_scores(score, len(session.clips)), speed)
+            card = installed.card(name)
+            scores = {**card.scores, **card_scores(score, len(session.clips))}
+            write_card(installed.path(name), card.model_copy(update={"scores": scores, "speed": speed}))
             print(f"The card of {name} has its marks now.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -211,15 +211,15 @@ class PictureTraining:
         shown = with_streams(held_out, inputs.names)
         return cls(recipe, batches, shown, run, checkpoints, settings.processes)
 
-    def make_trainer(self, save_best: Callable[[TrainedNetwork, BestScore], None] | None = None) -> Trainer:
-        """Makes the trainer. save_best: in the place of the run's own ``checkpoints``."""
+    def make_trainer(self) -> Trainer:
+        """Makes the trainer, which saves the best weights by ``checkpoints``."""
         items, options = self.held_out, self.recipe.search
         return Trainer(
             recipe=self.recipe,
             batches=self.batches,
             validation=PictureValidation(items, options),
             run=self.run,
-            save_best=save_best or self.checkpoints.save,
+            save_best=self.checkpoints.save,
             precision=self.batches.dtype,
             shots_validation=PictureValidation(items, options, self.batches.shots),
             processes=self.processes,

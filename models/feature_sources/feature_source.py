@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from extractors.extractor import AnyExtractor, create
 from extractors.features import Footage, Frames, FrameSize, Stream, StreamSpec
@@ -18,40 +18,6 @@ from models.stream_set import StreamSet, combine_stream_sets
 #: Pixels of the frames that are kept and shown. All networks of a set that spreads frames over the time look
 #: at these, too; in other sets each extractor is handed frames in its own size, as ``extract`` does it.
 SHORT_SIDE = 256
-
-
-class StreamSource(Protocol):
-    """Makes the streams of one captioner, or of several."""
-
-    @property
-    def request(self) -> DecodeRequest:
-        """The frames and the sound that the decoder is asked for."""
-        ...
-
-    @property
-    def extractors(self) -> Sequence[AnyExtractor]: ...
-
-    @property
-    def parts(self) -> Sequence[FeatureSource]:
-        """Lists the sources that it is made of."""
-        ...
-
-    def join(self, streams: Sequence[Mapping[str, Stream]]) -> dict[str, Stream]:
-        """Makes one video's streams of those of its parts."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """Names all that decides the streams of given frames, in hexadecimal digits."""
-        ...
-
-    def describe_sampling(self, stream: str, spec: StreamSpec) -> str:
-        """Describes how a stream's frames were chosen. spec: its name tag."""
-        ...
-
-    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """Makes each video's streams."""
-        ...
 
 
 class ExtractorPool:
@@ -256,6 +222,10 @@ class CombinedFeatureSource:
         return self._owner.get(stream, source) is source
 
 
+#: Makes the streams of one captioner, or of several.
+StreamSource: TypeAlias = FeatureSource | CombinedFeatureSource
+
+
 def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[str, Stream]]:
     """Makes the streams of videos of several captioners; each extractor runs once over all that need it.
 
@@ -298,7 +268,7 @@ def complete_sampling(own: str, spread: str | None) -> str:
 
 def build_feature_source(
     sets: Sequence[StreamSet], pool: ExtractorPool, frames: int | None = None
-) -> FeatureSource | CombinedFeatureSource:
+) -> StreamSource:
     """Builds what makes the streams of all the sets, each extractor running once.
 
     Args:

@@ -55,7 +55,6 @@ class PretrainedInfo:
     family: Family
     architecture: str  #: the class in transformers
     parameters: int  #: numbers in its weights
-    disk: int  #: bytes of these files
     #: Bytes that one video with a beam of five takes beside the weights, as the configuration says.
     working: int
     licence: str | None  #: of the README's card, None where it says nothing
@@ -96,7 +95,6 @@ def read_pretrained_info(folder: Path, name: str | None = None) -> PretrainedInf
         family=family,
         architecture=architecture,
         parameters=sum(_parameters(file) for file in files),
-        disk=sum(file.stat().st_size for file in files),
         working=working_memory(config),
         licence=_licence(folder / "README.md"),
         config=config,

@@ -159,7 +159,7 @@ class InstalledCaptioners:
                 facts=read_facts(part),
                 files={file.name: _installed(file) for file in _own_files(part)},
             )
-            _write_card(part, card)
+            write_card(part, card)
             part.rename(self.folder / chosen)
         return card
 
@@ -205,27 +205,6 @@ class InstalledCaptioners:
             if path.stat().st_size != recorded.bytes or sha256_of(path) != recorded.sha256:
                 raise FilesDiffer(f"{file} of {name} is not the file that was added.")
         return card
-
-    def write_scores(
-        self, name: str, scores: Mapping[str, Any], speed: MeasuredSpeed | None = None
-    ) -> PretrainedCard:
-        """Puts scores beside those that the card has.
-
-        Args:
-            name: of an installed captioner.
-            scores: by data set.
-            speed: None leaves what the card has.
-
-        Returns:
-            The card as it is now.
-
-        Raises:
-            NotInstalled, FilesDiffer: there is no such captioner, or its card cannot be read.
-        """
-        card = self.card(name)
-        changed = card.model_copy(update={"scores": {**card.scores, **scores}, "speed": speed or card.speed})
-        _write_card(self.path(name), changed)
-        return changed
 
     def _free_name(self, name: str) -> str:
         if not NAME.fullmatch(name):
@@ -285,6 +264,7 @@ def _installed(file: Path) -> InstalledFile:
     return InstalledFile(bytes=file.stat().st_size, sha256=sha256_of(file))
 
 
-def _write_card(folder: Path, card: PretrainedCard) -> None:
+def write_card(folder: Path, card: PretrainedCard) -> None:
+    """Writes a captioner's card into its folder, whole or not at all."""
     with atomic_write(folder / CARD) as unfinished:
         unfinished.write_text(json.dumps(card.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")

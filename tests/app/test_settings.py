@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from app.cli.service.examination import list_settings
 from app.errors import UsageError
 from app.settings import Settings, load_settings
-from extractors.extractor import default_cache
+from extractors.engines.engine import default_cache
 
 
 def test_every_setting_has_a_default_and_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

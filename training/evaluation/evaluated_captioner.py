@@ -18,9 +18,9 @@ from models.combining.caption_writers import AveragedWriter, FusedWriter, Single
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
 from models.decoding.options import DecodingOptions, first_fault
 from models.feature_sources.feature_source import (
-    CombinedFeatureSource,
     ExtractorPool,
     FeatureSource,
+    StreamSource,
     build_feature_source,
 )
 from models.feature_sources.stream_checks import check_extractors, select_stream_set
@@ -55,11 +55,11 @@ class EvaluatedCaptioner:
     """A writer of captions, and what it reads: made of frames by ``source``, or ``saved`` before."""
 
     writer: Writer
-    source: FeatureSource | CombinedFeatureSource | None
+    source: StreamSource | None
     saved: FeatureStore | None = None
 
     @property
-    def feature_source(self) -> FeatureSource | CombinedFeatureSource:
+    def feature_source(self) -> StreamSource:
         """The source that turns frames into what it reads. Raises ValueError where features were saved."""
         if self.source is None:
             raise ValueError("saved features are read here, and no frames")

@@ -14,7 +14,7 @@ from rich.text import Text
 from extractors.windows import FRAMES
 from models.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
+from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource, StreamSource
 from training.batches.video_batches import CaptionedVideo, load_captioned_videos
 from training.batches.video_features import FeatureStore, VideoFeatures
 from training.datasets.caption_set import MISSING_VIDEO
@@ -120,7 +120,7 @@ def evaluate_captioner(
 
 
 def load_videos(
-    source: SetFolder, limit: int | None, feature_source: FeatureSource | CombinedFeatureSource | FeatureStore
+    source: SetFolder, limit: int | None, feature_source: StreamSource | FeatureStore
 ) -> list[CaptionedVideo]:
     """Loads the videos to caption, with features: saved before, or made now where they are not there.
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from extractors.errors import ReelwordError
+from extractors.video_features.feature_files import FeaturesDamaged
 from extractors.windows import Windows
 from models.stream_set import StreamInput, StreamSet
+from training.batches.video_features import FailedVideo
+from training.datasets.caption_set import VideoItem
 from training.saved_features.feature_map import FeatureMap, MappedStream
 
 #: Seconds that rows may begin after a video's end: the seconds of clips are whole ones.
@@ -21,6 +26,19 @@ class FeaturesDoNotFit(ReelwordError, ValueError):
 
     code = "features_do_not_fit"
     hint = "Correct the map, name another stream set, or make the features again with reelword extract."
+
+
+def list_failed(videos: Iterable[VideoItem], check: Callable[[VideoItem], None]) -> list[FailedVideo]:
+    """Lists the videos whose features ``check`` misses (FileNotFoundError) or finds damaged, and why."""
+    failed = []
+    for video in tqdm(videos, desc="saved features", unit="video", disable=None):
+        try:
+            check(video)
+        except FileNotFoundError as error:
+            failed.append(FailedVideo(video.id, "features_missing", f"its features are missing: {error}"))
+        except FeaturesDamaged as error:
+            failed.append(FailedVideo(video.id, error.code, str(error)))
+    return failed
 
 
 def check_width(name: str, found: int, wanted: int, asked_by: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tqdm import tqdm
-
 from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream
 from extractors.video_features.feature_files import (
@@ -21,7 +19,12 @@ from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
 from models.stream_set import StreamSet
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
-from training.saved_features.clock_checks import FeaturesDoNotFit, check_extracted_windows, check_width
+from training.saved_features.clock_checks import (
+    FeaturesDoNotFit,
+    check_extracted_windows,
+    check_width,
+    list_failed,
+)
 from training.saved_features.feature_map import strip_suffix
 
 #: End of a file's name → the form that such files are in.
@@ -136,16 +139,7 @@ class ExtractedFeatures:
         Raises:
             FeaturesDoNotFit: They have another width or other windows than the set.
         """
-        failed = []
-        for video in tqdm(videos, desc="saved features", unit="video", disable=None):
-            try:
-                for folder in self._folders:
-                    self._check(folder, video)
-            except FileNotFoundError as error:
-                failed.append(FailedVideo(video.id, "features_missing", f"its features are missing: {error}"))
-            except FeaturesDamaged as error:
-                failed.append(FailedVideo(video.id, error.code, str(error)))
-        return failed
+        return list_failed(videos, self._check_all)
 
     def load(self, video: VideoItem) -> Features:
         """Reads a video's streams. Raises FeaturesDamaged."""
@@ -157,6 +151,10 @@ class ExtractedFeatures:
                 if not self._is_optional(folder):
                     raise FeaturesDamaged(f"features of {video.id} are gone: {error}") from error
         return {name: streams[name] for name in self._wanted.streams if name in streams}
+
+    def _check_all(self, video: VideoItem) -> None:
+        for folder in self._folders:
+            self._check(folder, video)
 
     def _check(self, folder: ExtractorFolder, video: VideoItem) -> None:
         try:

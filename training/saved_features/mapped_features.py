@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream, StreamSpec
@@ -24,6 +23,7 @@ from training.saved_features.clock_checks import (
     check_stride,
     check_times,
     check_width,
+    list_failed,
 )
 from training.saved_features.feature_map import FeatureMap, MappedStream, fill_pattern, read_names
 
@@ -77,16 +77,7 @@ class MappedFeatures:
         Raises:
             FeaturesDoNotFit: An array has another shape than the map says, or times beyond the video's end.
         """
-        failed = []
-        for video in tqdm(videos, desc="saved features", unit="video", disable=None):
-            try:
-                for name, stream in self._streams.items():
-                    self._check(video, name, stream)
-            except FileNotFoundError as error:
-                failed.append(FailedVideo(video.id, "features_missing", f"its features are missing: {error}"))
-            except FeaturesDamaged as error:
-                failed.append(FailedVideo(video.id, error.code, str(error)))
-        return failed
+        return list_failed(videos, self._check_all)
 
     def load(self, video: VideoItem) -> Features:
         """Reads a video's streams, without those that it may lack and lacks. Raises FeaturesDamaged."""
@@ -98,6 +89,10 @@ class MappedFeatures:
                 if name not in self._optional:
                     raise FeaturesDamaged(f"features of {video.id} are gone: {error}") from error
         return streams
+
+    def _check_all(self, video: VideoItem) -> None:
+        for name, stream in self._streams.items():
+            self._check(video, name, stream)
 
     def _check(self, video: VideoItem, name: str, stream: MappedStream) -> None:
         """Checks one array by its shape, and the times that follow from it."""

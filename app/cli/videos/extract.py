@@ -51,8 +51,7 @@ def extract(
     """Write features of videos to files, one decoding for all extractors; goes on where it was stopped."""
     find_videos(videos, out)  # what is missing is said before networks load
     from app.extract.extract_files import extract_files
-    from app.extract.plan import ExtractionPlan
-    from app.extract.pool import ExtractorsMissing
+    from app.extract.plan import ExtractionPlan, ExtractorsMissing
     from app.settings import load_settings
     from extractors.windows import WindowOptions
 

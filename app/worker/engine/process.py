@@ -15,7 +15,6 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from multiprocessing.reduction import send_handle
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import structlog
@@ -62,9 +61,7 @@ class EngineProcess:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     @property

@@ -245,7 +245,6 @@ def test_several_files_in_turn_share_batches_and_one_bad_file_fails_alone(tmp_pa
     good = [outcome for _, outcome in found if isinstance(outcome, ExtractedVideo)]
     assert [rows(one.streams["numbers"])[-1] for one in good] == [[4, 5, 5, 5], [0, 1, 2, 2], [8, 8, 8, 8]]
     assert extractor.batches == [4, 2]
-    assert all(one.extract_seconds > 0 for one in good)
 
 
 class Choosy(Means):

@@ -209,16 +209,6 @@ def test_remove_also_clears_what_did_not_come_whole(installed: InstalledCaptione
         installed.remove("../captioners")
 
 
-def test_scores_are_added_to_a_card(installed: InstalledCaptioners, tmp_path: Path) -> None:
-    installed.add(str(write_folder(tmp_path / "model")), facts)
-    installed.write_scores("model", {"clips": {"right": 3}})
-    assert installed.write_scores("model", {"other": {"n": 1}}).scores == {
-        "clips": {"right": 3},
-        "other": {"n": 1},
-    }
-    assert installed.verify("model").scores["clips"] == {"right": 3}
-
-
 def test_a_full_disk_is_told_before_a_byte_comes(
     installed: InstalledCaptioners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
