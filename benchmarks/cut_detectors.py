@@ -64,8 +64,8 @@ def transnet() -> Detector | None:
             times = [float(frame.time or 0.0) for frame in frames]
             pixels = [frame.to_ndarray(width=48, height=27, format="rgb24") for frame in frames]
         with torch.no_grad():
-            told = model.predict_frames(torch.from_numpy(np.stack(pixels)), quiet=True)[0]
-        scenes = model.predictions_to_scenes(np.asarray(told).ravel())
+            predictions = model.predict_frames(torch.from_numpy(np.stack(pixels)), quiet=True)[0]
+        scenes = model.predictions_to_scenes(np.asarray(predictions).ravel())
         return [times[int(begin)] - times[0] for begin, _ in scenes][1:]
 
     return find

@@ -167,10 +167,10 @@ def _client(service: ServedInstance, token: str) -> httpx.Client:
 
 
 def _send_all(client: httpx.Client, listener: Listener, hook: str, clip: bytes, count: int) -> Told:
-    told = Told()
+    report = Told()
     for _ in range(count):
-        _send(client, listener, hook, clip, told)
-    return told
+        _send(client, listener, hook, clip, report)
+    return report
 
 
 def _send(client: httpx.Client, listener: Listener, hook: str, clip: bytes, told: Told) -> None:
@@ -249,10 +249,10 @@ class Hostile:
 
     def _make_and_cancel(self, client: httpx.Client) -> httpx.Response:
         urls = [f"{self._hook}/{number}.mp4" for number in range(50)]
-        made = client.post("/batches", json={"urls": urls, "webhook": f"{self._hook}/never"})
-        if made.is_success:
-            client.delete(made.headers["location"])
-        return made
+        response = client.post("/batches", json={"urls": urls, "webhook": f"{self._hook}/never"})
+        if response.is_success:
+            client.delete(response.headers["location"])
+        return response
 
     def _follow(self, client: httpx.Client) -> httpx.Response | None:
         jobs = client.get("/jobs", params={"limit": 1, "state": "queued"}).json().get("jobs")
@@ -264,16 +264,16 @@ class Hostile:
     def _stall(self, _: httpx.Client) -> None:
         """Holds a connection with a body that does not come, for as long as it is let."""
         port = int(self._service.address.rpartition(":")[2])
-        held = []
+        connections = []
         with suppress(OSError):
             for _number in range(50):
                 connection = socket.create_connection(("127.0.0.1", port))
                 connection.sendall(
                     b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nk"
                 )
-                held.append(connection)
+                connections.append(connection)
         self._over.wait(20)
-        for connection in held:
+        for connection in connections:
             connection.close()
 
 

@@ -97,9 +97,15 @@ class JobEnds:
             self.reuse.keep(attempt.clip, answer)
 
     def end_well(self, attempt: Attempt, record: Mapping[str, Any], sha256: str | None = None) -> bool:
-        """Ends the job as succeeded, on the record; False where it was lost, or canceled meanwhile.
+        """Ends the job as succeeded, on the record.
 
-        sha256: of its file, where features of it are kept.
+        Args:
+            attempt: at the job.
+            record: what is written.
+            sha256: of its file, where features of it are kept.
+
+        Returns:
+            False where it was lost, or canceled meanwhile.
         """
         job = attempt.claim.job
         self.watch.release(attempt)

@@ -110,7 +110,13 @@ def _enter_seccomp() -> None:
 
 
 def make_filter(architecture: int, clone: int, refused: Sequence[int]) -> bytes:
-    """Makes the program that judges each system call: eight bytes an instruction."""
+    """Makes the program that judges each system call: eight bytes an instruction.
+
+    Args:
+        architecture: Number of the processor's, as the kernel has it; calls of others end the process.
+        clone: Number of the call that starts threads, and would start processes.
+        refused: Numbers of the calls that are refused.
+    """
     refuse = REFUSE | errno.EPERM
     steps = [(LOAD_WORD, 0, 0, ARCHITECTURE_AT), (IF_EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL)]
     steps += [(LOAD_WORD, 0, 0, NUMBER_AT), (IF_AT_LEAST, 0, 1, OTHER_CALLS), (RETURN, 0, 0, refuse)]

@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.shots.live_part import LivePart, Part, Pixels
+from extractors.shots.live_part import LivePart, LivingArea, Pixels
 
 SIDE = 48  #: pixels of the shorter edge: noise and small movements are averaged away
 RATIO = 3.0  #: a cut's change over the mean of its neighbours'
@@ -174,7 +174,7 @@ class CutDetector:
         is_flash = self._is_flash(before, [shown, *after], part, score / RATIO)
         return not is_flash and not self._goes_on(shown, part, score)
 
-    def _is_flash(self, before: list[_Shown], after: list[_Shown], part: Part, most: float) -> bool:
+    def _is_flash(self, before: list[_Shown], after: list[_Shown], part: LivingArea, most: float) -> bool:
         """Tells whether what was shown is shown again within a moment, differing by ``most`` at most."""
         times = [each.time for each in (*before, *after)]
         for back, early in enumerate(reversed(before)):
@@ -185,7 +185,7 @@ class CutDetector:
                     return True
         return False
 
-    def _goes_on(self, shown: _Shown, part: Part, score: float) -> bool:
+    def _goes_on(self, shown: _Shown, part: LivingArea, score: float) -> bool:
         """Tells whether a picture that followed soon on one like it changes no more than those before it."""
         if not REST <= shown.stood < STAND:
             return False

@@ -21,7 +21,7 @@ CARRIES = 12.0  #: of 255: the standard deviation from which a channel counts in
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class LivingArea:
     """Scores changes by a box of the picture and by some of its channels.
 
     rows, columns: the box. channels: float64 (3,), the weights of hue, saturation and brightness, 1 in all.
@@ -60,7 +60,7 @@ class LivePart:
         most = cv2.max(cv2.max(change[..., 0], change[..., 1]), change[..., 2]).astype(np.float32)
         self._life = most if self._life is None else cv2.max(FADING * self._life, most)
 
-    def find(self, before: Pixels, after: Pixels) -> Part:
+    def find(self, before: Pixels, after: Pixels) -> LivingArea:
         """Finds by which part a cut between two pictures, both uint8 (h, w, 3), is to be told.
 
         It is the box of what lived so far where all around it is of one colour, as bars are, or where nearly
@@ -77,7 +77,7 @@ class LivePart:
             rows = columns = slice(None)
         both = np.stack([before[rows, columns], after[rows, columns]])
         carries = np.minimum(both.std((0, 1, 2)) / CARRIES, 1.0)
-        return Part(rows, columns, carries / max(1.0, float(carries.sum())))
+        return LivingArea(rows, columns, carries / max(1.0, float(carries.sum())))
 
 
 def _extent(shares: NDArray[np.float64]) -> slice:

@@ -57,7 +57,13 @@ class FrameReader:
 
 
 def keep_place(frames: ChosenFrames, place: View, is_hidden: bool = False) -> ChosenFrames:
-    """Greys out what lies outside of a place, x0 y0 x1 y1 in [0, 1] of the picture, or in a hidden one."""
+    """Greys out what lies outside of a place, or in it.
+
+    Args:
+        frames: As the captioner chose them.
+        place: x0 y0 x1 y1 in [0, 1] of the picture.
+        is_hidden: Whether the place itself is greyed out.
+    """
     height, width = frames.size
     left, right = round(place[0] * width), round(place[2] * width)
     top, bottom = round(place[1] * height), round(place[3] * height)

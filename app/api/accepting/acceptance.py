@@ -80,8 +80,12 @@ class Acceptance:
     ) -> tuple[Job, bool]:
         """Makes a job of a copy of an earlier one's upload; where that fails, neither is left.
 
-        The copy may be missing where the video's features are kept. Returns and raises as ``accept_once``,
-        and UploadGone.
+        Args:
+            request: what is asked for now.
+            earlier: the job; its upload may be missing where the video's features are kept.
+            repeated: remembers the new job for the request's key.
+
+        Returns and raises as ``accept_once``, and UploadGone.
         """
         sha256 = earlier.sha256
 

@@ -65,7 +65,13 @@ def main() -> None:
 
 
 def answer_requests(engine: CaptionEngine, parent: ParentLink, interruption: Interruption) -> None:
-    """Answers requests from the pipe, one after the other; an unexpected error is an answer too."""
+    """Answers requests from the pipe, one after the other; an unexpected error is an answer too.
+
+    Args:
+        engine: is asked.
+        parent: has the pipe.
+        interruption: lets a request be left in the middle.
+    """
     link = parent.link
 
     def report(stage: Stage, share: float) -> None:
