@@ -152,7 +152,7 @@ def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
     members = [each.name for each in choose_members(kind, describe_files())]
     if not members:
         needed = "two captioners of one vocabulary" if kind == AveragedWriter.kind else "a captioner"
-        raise WrongMembers(f"{kind} needs {needed}; train one with `reelword train stats`")
+        raise WrongMembers(f"{kind} needs {needed}; train one with `python -m lab train stats`")
     return members
 
 
@@ -170,7 +170,9 @@ def _combine(
     else:
         path = find_embedding()
         if path is None:
-            raise WrongMembers("fusion needs the semantic embedding: `reelword train semantic_embedding`")
+            raise WrongMembers(
+                "fusion needs the semantic embedding: `python -m lab train semantic_embedding`"
+            )
         embedding, card = load_embedding(path, device)
         writer = FusedWriter(members, embedding, card)
         sets.append(select(card))

@@ -98,9 +98,7 @@ class SegmentFolder:
             self._write_part((len(self.segments) - 1) // PART)
 
     def take_over(self, job_folder: str) -> None:
-        """Copies what the attempt that came farthest has left below the job's folder, where there is any, and
-        removes what earlier ones have.
-        """
+        """Copies what the attempt that came farthest has left below the job's folder, where there is any."""
         tokens = sorted(name for name in self.blobs.names(job_folder) if name.isdigit())
         folders = [f"{job_folder}/{token}" for token in tokens if f"{job_folder}/{token}" != self.folder]
         others = [self._left_in(folder) for folder in folders]
@@ -115,10 +113,13 @@ class SegmentFolder:
             self._write_part(part)
         if farthest.open is not None:
             self.hold(**farthest.open)
-        for token in tokens:  # the last attempt's is on the record until the next beat
-            place = f"{job_folder}/{token}"
-            if int(token) < int(self.folder.rpartition("/")[2]) and place != farthest.folder:
-                self.blobs.remove(place)
+
+    def remove_earlier(self, job_folder: str) -> None:
+        """Removes what earlier attempts have left, once the job's record names this one's segments."""
+        own_token = int(self.folder.rpartition("/")[2])
+        for token in self.blobs.names(job_folder):
+            if token.isdigit() and int(token) < own_token:
+                self.blobs.remove(f"{job_folder}/{token}")
 
     def _left_in(self, folder: str) -> SegmentFolder:
         """Reads what another attempt has left, nothing where it stood on another basis."""

@@ -153,6 +153,8 @@ class FilmSegments:
             second=second,
         )
         attempt.kept, film.share = folder.kept, folder.last_end / duration
+        self.watch.beat(attempt)  # the record names these segments before those of earlier attempts go
+        folder.remove_earlier(f"results/{attempt.claim.job.id}")
         for each in captions:
             _keep(folder, each, watched.embed([_still(each.picture)], [each.answer.answer.caption or ""]))
             attempt.kept, film.share = folder.kept, folder.last_end / duration
