@@ -112,7 +112,7 @@ def _find_players_zero(container: InputContainer) -> float:
     tracks = [each for each in container.streams if each.start_time is not None]
     begins = [float((each.start_time or 0) * (each.time_base or 1)) for each in tracks]
     if container.format.name not in CLOCK_STAMPED:
-        return min(0.0, *begins)
+        return min([0.0, *begins])
     around = WRAP / 90_000
     return min((begin - around if begin > around / 2 else begin for begin in begins), default=0.0)
 

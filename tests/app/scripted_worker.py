@@ -11,12 +11,14 @@ from typing import Any
 
 from PIL import Image
 
+from app.documents.search import FoundMoments
 from app.errors import EngineCrashed
 from app.jobs.blobs import Blobs
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job_store import Claim, Jobs
 from app.jobs.queue import Queue
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
+from app.search.searches import Searches
 
 WORDS = ("a", "dog", "runs")
 TIMES = ((0.0, 1.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.0))
@@ -103,6 +105,12 @@ class ScriptedWorker:
         for claim in self._claims(block):
             self._end(claim)
 
+    def answer_searches(self) -> None:
+        """Finds nothing for each search that waits."""
+        searches = Searches(self.jobs.server, self.jobs.keys)
+        while search := searches.take():
+            searches.answer(search, FoundMoments(moments=[]).model_dump_json())
+
     def _claims(self, block: float) -> list[Claim]:
         cause = EngineCrashed("It crashed.")
         offers = self._queue.take(1, block=block)
@@ -145,6 +153,7 @@ def working(worker: ScriptedWorker, *captioners: str) -> Iterator[None]:
             if captioners:
                 worker.advertise(*captioners)
             worker.succeed_all()
+            worker.answer_searches()
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -136,6 +136,7 @@ def test_a_full_memory_is_named_and_takes_no_job(own_api: LiveApi, own: redis.Re
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
 def test_eviction_of_jobs_is_no_readiness(own_api: LiveApi, own: redis.Redis, policy: str) -> None:
+    own.config_set("maxmemory", 0)
     own.config_set("maxmemory-policy", policy)
     assert warnings(own_api) == ["redis_evicts"], "nothing is deleted while there is no limit"
     own.config_set("maxmemory", "1gb")
