@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from app.api.routes import search
 from app.jobs.job_store import Jobs
 from app.settings import Settings
 from tests.app.live_api import LiveApi, finished, live_api
@@ -41,9 +40,8 @@ def schemathesis_finds(api: LiveApi, folder: Path, *arguments: str) -> str:
 
 
 def test_nothing_is_found_that_the_description_does_not_tell(
-    open_api: LiveApi, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_api: LiveApi, jobs: Jobs, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(search, "PATIENCE", 0.05)  # a scripted worker answers none
     worker = ScriptedWorker(jobs, open_api.service.blobs)
     worker.advertise("stats", "g2l")
     with working(worker, "stats", "g2l"):
