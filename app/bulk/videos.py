@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import filterfalse
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -51,9 +52,8 @@ def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
         yield Path(video)
         return
     with tempfile.TemporaryDirectory(prefix="reelword-bulk-") as folder:
-        path = (
-            Path(folder) / f"video{PurePosixPath(urlsplit(video).path).suffix[:16]}"
-        )  # its own may be too long
+        suffix = PurePosixPath(urlsplit(video).path).suffix[:16]
+        path = Path(folder) / f"video{suffix}"  # the video's own name may be too long for a file
         if video.startswith(WEB):
             anyio.run(fetch, video, path, limits)
         else:
@@ -81,9 +81,7 @@ def _read_list(path: Path) -> list[str]:
 def _list_remote(source: str) -> list[str]:
     place = open_location(source)
     try:
-        paths = (
-            [place.path] if place.is_file else [path for path in place.list_files() if not _is_hidden(path)]
-        )
+        paths = [place.path] if place.is_file else list(filterfalse(_is_hidden, place.list_files()))
     except (OSError, ValueError) as error:
         raise UsageError(f"{source} cannot be listed: {error}.") from error
     videos = [place.address_of(path) for path in paths if Path(path).suffix.lower() in VIDEO_SUFFIXES]

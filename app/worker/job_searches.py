@@ -42,14 +42,19 @@ class EngineSpace:
 
     def sentences(self, sentences: Sequence[str]) -> NDArray[np.float32]:
         """Embeds sentences → (N, D)."""
+        has_embedding = self.learn(sentences)
+        assert has_embedding
+        return np.stack([self._vectors[text] for text in sentences])
+
+    def learn(self, sentences: Sequence[str]) -> bool:
+        """Embeds the sentences that are new, and returns whether the engine's weights have an embedding."""
         if len(self._vectors) > MOST_SENTENCES:
             self._vectors.clear()
         new = list(dict.fromkeys(text for text in sentences if text not in self._vectors))
-        if new:
-            vectors = self.engine.embed([], new)
-            assert vectors is not None
+        vectors = self.engine.embed([], new) if new else None
+        if vectors is not None:
             self._vectors.update(zip(new, vectors.sentences, strict=True))
-        return np.stack([self._vectors[text] for text in sentences])
+        return not new or vectors is not None
 
 
 class JobSearches:
@@ -78,7 +83,7 @@ class JobSearches:
     def _search(self, search: Search) -> list[FoundMoment]:
         moments = list(moments_of_jobs(self._jobs, self._blobs, search.owner, MOST_JOBS))
         try:
-            space = self._space if moments and self._engine.embed([], [search.words]) else None
+            space = self._space if moments and self._space.learn([search.words]) else None
             ranked = search_jobs(search.words, moments, space, search.count)
         except (EngineDied, EngineRaised) as error:
             log.warning("a search compares words alone", reason=str(error))

@@ -136,11 +136,10 @@ class JobsInHand:
                 return [self._waiting["film"].popleft()]
             if not ready:
                 return []
-            if ready[0].is_alone:
-                return [ready.popleft()]
-            left = self._since[ready[0]] + COMPANION_SECONDS - time.monotonic()
-            self._changed.wait_for(lambda: len(ready) >= most or not self._is_any_read(), max(0.0, left))
-            return self._by_turns("caption", most)
+            if not ready[0].is_alone:
+                left = self._since[ready[0]] + COMPANION_SECONDS - time.monotonic()
+                self._changed.wait_for(lambda: len(ready) >= most or not self._is_any_read(), max(0.0, left))
+            return self._take_ready(most)
 
     def _is_anything_ready(self) -> bool:
         is_film_next = self._is_film_next() or self._is_film_due()
@@ -169,8 +168,11 @@ class JobsInHand:
         """
         with self._changed:
             self._raise_failure()
-            ready = self._waiting["caption"]
-            return [ready.popleft()] if ready and ready[0].is_alone else self._by_turns("caption", most)
+            return self._take_ready(most)
+
+    def _take_ready(self, most: int) -> list[Attempt]:
+        ready = self._waiting["caption"]
+        return [ready.popleft()] if ready and ready[0].is_alone else self._by_turns("caption", most)
 
     def take_all(self) -> list[Attempt]:
         """Takes all that no thread works on."""

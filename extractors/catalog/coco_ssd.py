@@ -36,9 +36,8 @@ PREPROCESSING = (
 #: Boxes a frame where none are said.
 COUNT = 10
 OVERLAP, SCORE = 0.6, 0.3
-CANDIDATES = (
-    2000  #: boxes that are compared, the likeliest: each with each takes minutes where all score high
-)
+#: Boxes that are compared, the likeliest: each with each takes minutes where all score high.
+CANDIDATES = 2000
 WINDOWS = Windows(extraction_fps=2.0)
 
 

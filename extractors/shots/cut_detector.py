@@ -33,10 +33,8 @@ REST = 0.23  #: seconds that a picture stands for each rest; at 25 frames a seco
 STAND = 1.2  #: seconds from which no more is asked; a frame a second may be a film that moves
 ALIKE = 0.4  #: correlation of brightness above which two pictures may be of one movement
 FLASH = 0.25  #: seconds that a flash lasts at most
-PLAIN, FULL = (
-    2.0,
-    8.0,
-)  #: of 255, the standard deviation of a picture of one colour, and of one with something in it
+#: Of 255, the standard deviation of a picture of one colour, and of one with something in it.
+PLAIN, FULL = 2.0, 8.0
 FADE = 2.0  #: seconds between these two at most
 
 

@@ -19,16 +19,8 @@ from extractors.features import Features, Frames
 from extractors.media.errors import MediaError
 from models.feature_sources.feature_source import StreamSource
 
-VIDEOS = {
-    ".mp4",
-    ".mkv",
-    ".avi",
-    ".webm",
-    ".gif",
-    ".jpg",
-    ".png",
-    ".webp",
-}  # a picture is a video of one frame
+#: A picture is a video of one frame.
+VIDEOS = {".mp4", ".mkv", ".avi", ".webm", ".gif", ".jpg", ".png", ".webp"}
 #: A thing is taken to be there from this probability on.
 SURE = 0.4
 

@@ -23,9 +23,9 @@ from models.checkpoint import Card, find_checkpoint, read_card
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
 from models.inputs import ConfigT, InputDescription, rename_streams
 from models.stream_set import DEMO_MOTION, StreamSet
-from training.batches.archives import NeedsVideo
 from training.batches.still_network import StillNetwork
 from training.precision import CPU
+from training.recipes.train_options import NeedsVideo
 
 SELECTION_SET = "flickr8k/"
 #: The same for every run, so that no run trains on what another is chosen by.

@@ -11,13 +11,12 @@ import numpy as np
 from extractors.features import Frames
 from models.decoding.options import DecodingOptions
 from models.pretrained.captioner import PretrainedCaptioner
-from models.pretrained.errors import PretrainedDamaged, PretrainedError
 from models.pretrained.families.blip import BlipCaptioner
 from models.pretrained.families.git import GitCaptioner
 from models.pretrained.families.video_language import VideoLanguageCaptioner
 from models.pretrained.families.vision_encoder_decoder import EncoderDecoderCaptioner
 from models.pretrained.folder import Family, PretrainedInfo, read_pretrained_info
-from models.pretrained.opening import LoadSettings
+from models.pretrained.opening import LoadSettings, name_damage
 
 AnyPretrainedCaptioner: TypeAlias = PretrainedCaptioner[Any]
 
@@ -36,13 +35,8 @@ GREY = Frames(np.full((1, 240, 320, 3), 127, np.uint8), np.zeros(1), 1.0)
 def try_pretrained_captioner(info: PretrainedInfo) -> None:
     """Loads a captioner and captions one frame. Raises PretrainedError: it would not caption anything."""
     captioner = load_pretrained_captioner(info)
-    try:
+    with name_damage(f"{info.folder} is opened and cannot caption a frame"):
         captioner.caption([GREY], DecodingOptions(beam_size=1, max_length=3, attention=False))
-    except PretrainedError:
-        raise
-    except Exception as error:  # whatever a model raises that is not as its files say
-        reason = str(error).strip().split("\n")[0]
-        raise PretrainedDamaged(f"{info.folder} is opened and cannot caption a frame: {reason}") from error
 
 
 def load_pretrained_captioner(

@@ -48,17 +48,25 @@ class LoadSettings:
 
 
 @contextmanager
-def _opening(folder: Path, what: str) -> Iterator[None]:
-    """Turns whatever transformers raises for a damaged folder into one named error; draws no bars."""
-    with_bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+def name_damage(what: str) -> Iterator[None]:
+    """Turns whatever transformers raises for a damaged folder into one named error. what: cannot be done."""
     try:
         yield
     except PretrainedError:
         raise
     except Exception as error:
         reason = str(error).strip().split("\n")[0]
-        raise PretrainedDamaged(f"The {what} of {folder} cannot be opened: {reason}") from error
+        raise PretrainedDamaged(f"{what}: {reason}") from error
+
+
+@contextmanager
+def _opening(folder: Path, what: str) -> Iterator[None]:
+    """Names what cannot be opened; draws no bars."""
+    with_bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with name_damage(f"The {what} of {folder} cannot be opened"):
+            yield
     finally:
         if with_bars:
             logging.enable_progress_bar()

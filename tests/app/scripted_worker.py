@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -146,14 +146,25 @@ def _peak(length: int, place: int) -> list[float]:
 @contextmanager
 def working(worker: ScriptedWorker, *captioners: str) -> Iterator[None]:
     """Ends all jobs as they come. captioners: are advertised all the while, since that lapses."""
+
+    def work() -> None:
+        if captioners:
+            worker.advertise(*captioners)
+        worker.succeed_all()
+        worker.answer_searches()
+
+    with repeating(work):
+        yield
+
+
+@contextmanager
+def repeating(work: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
+    """Does some work again and again in a thread meanwhile. pause: seconds between."""
     stop = threading.Event()
 
     def run() -> None:
-        while not stop.is_set():
-            if captioners:
-                worker.advertise(*captioners)
-            worker.succeed_all()
-            worker.answer_searches()
+        while not stop.wait(pause):
+            work()
 
     thread = threading.Thread(target=run)
     thread.start()

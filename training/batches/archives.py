@@ -32,13 +32,6 @@ class CorpusError(ReelwordError, ValueError):
     hint = "docs/data.md says what caption files and archives look like."
 
 
-class NeedsVideo(ReelwordError, ValueError):
-    """The stream set looks at what pictures do not show; the message says at what."""
-
-    code = "needs_video"
-    hint = "Train on videos (--data-set), or choose a captioner that reads single pictures."
-
-
 @dataclass(frozen=True)
 class ArchiveItem:
     """One captioned picture (one file) or video (its frames in time order)."""

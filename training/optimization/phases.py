@@ -1,7 +1,6 @@
 """Takes a captioner through the phases that it lists, and then through self-critical steps.
 
-Each phase continues from the best weights of the one before; the papers go on from
-its last weights.
+Each phase continues from the best weights of the one before; papers go on from its last.
 """
 
 from __future__ import annotations

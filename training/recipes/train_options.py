@@ -26,6 +26,13 @@ class StartMissing(ReelwordError, ValueError):
     hint = "Name a checkpoint with --start."
 
 
+class NeedsVideo(ReelwordError, ValueError):
+    """The stream set looks at what pictures do not show; the message says at what."""
+
+    code = "needs_video"
+    hint = "Train on videos (--data-set), or choose a captioner that reads single pictures."
+
+
 class TrainOptions(BaseModel):
     """Holds the options that not every run reads; None where one was not given.
 

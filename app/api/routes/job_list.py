@@ -99,7 +99,7 @@ class JobListQuery(BaseModel):
         """Makes the Link header (RFC 8288) of the page that begins at this cursor."""
         query = self.model_dump(exclude_unset=True, exclude_none=True) | {"cursor": cursor}
         for name in {"created_after", "created_before"} & query.keys():
-            query[name] = query[name].astimezone(UTC).isoformat().replace("+00:00", "Z")
+            query[name] = query[name].isoformat().replace("+00:00", "Z")
         return f'</jobs?{urlencode(query, doseq=True)}>; rel="next"'
 
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
@@ -175,12 +176,7 @@ def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Resp
     """Draws for every word the frame it looked at, with the heat of where in it; once, then it is kept."""
     job = find(service, job_id, caller)
     document = _attention(service, job)
-    key = f"{job.results}/attention.png"
-    try:
-        data = service.blobs.read(key)
-    except BlobMissingError:
-        data = _draw(service, job, document)
-        service.blobs.write(key, data)
+    data = _draw_once(service, f"{job.results}/attention.png", lambda: _draw(service, job, document))
     return Response(data, media_type="image/png", headers=keep_as(job, "-attention.png"))
 
 
@@ -198,14 +194,13 @@ def clip(job_id: JobId, kind: ClipKind, service: ServiceDep, caller: CallerDep) 
     """
     job = find(service, job_id, caller)
     document = _attention(service, job)
-    key = f"{job.results}/clip.{kind}"
-    try:
-        data = service.blobs.read(key)
-    except BlobMissingError:
+
+    def draw() -> bytes:
         answer = document_of(job, service.blobs)
         times, frames = answer.sampled or [0.0], _frames(service, job)
-        data = draw_clip(answer.caption or "", frames, times, _read_attention(document), kind)
-        service.blobs.write(key, data)
+        return draw_clip(answer.caption or "", frames, times, _read_attention(document), kind)
+
+    data = _draw_once(service, f"{job.results}/clip.{kind}", draw)
     return Response(data, media_type=f"image/{kind}", headers=keep_as(job, f"-clip.{kind}"))
 
 
@@ -301,6 +296,16 @@ def _attention(service: ApiDependencies, job: Job) -> bytes:
     option = "validate_only=true" if job.submission.validate_only else "attention=false"
     missing = refusals.JobHasNoAttention(f"The job was sent with {option}.")
     return read_blob(service, f"{job.results}/attention.json", missing)
+
+
+def _draw_once(service: ApiDependencies, key: str, draw: Callable[[], bytes]) -> bytes:
+    """Reads a picture that was drawn before, or draws and keeps it."""
+    try:
+        return service.blobs.read(key)
+    except BlobMissingError:
+        data = draw()
+    service.blobs.write(key, data)
+    return data
 
 
 def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:

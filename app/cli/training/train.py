@@ -17,7 +17,7 @@ from app.cli.training.shared_options import (
     check_folder,
     name_option,
 )
-from training.recipes.train_options import StartMissing, TrainOptions, UnreadOption
+from training.recipes.train_options import NeedsVideo, StartMissing, TrainOptions, UnreadOption
 
 if TYPE_CHECKING:
     from training.sessions.session_choice import PictureSession
@@ -99,7 +99,7 @@ def _mendable(options: TrainOptions) -> Mendable:
     from models.feature_sources.stream_checks import StreamMismatch
     from models.stream_choice import StreamsDoNotFit
     from models.stream_set import UnknownStream
-    from training.batches.archives import CorpusError, NeedsVideo
+    from training.batches.archives import CorpusError
     from training.datasets.errors import DataSetError
     from training.optimization.processes import NotShared
     from training.optimization.rewards import NoReward

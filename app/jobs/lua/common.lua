@@ -74,11 +74,11 @@ local function new_segments(record, done)
   return string.format('%d-%d', count < told and 0 or told, count)
 end
 
--- The job that a stream entry names, or nil.
-local function job_of(fields)
-  for i = 1, #fields, 2 do
-    if fields[i] == 'job' then
-      return fields[i + 1]
+-- The value behind a name in {name, value, …}, as replies have it, or nil.
+local function member(pairs_of, name)
+  for i = 1, #pairs_of, 2 do
+    if pairs_of[i] == name then
+      return pairs_of[i + 1]
     end
   end
 end
@@ -269,15 +269,6 @@ local function add_to_lane(stream, lane, entry)
   redis.call('ZADD', key, string.format('%.0f', ms * 1000 + math.min(number, 999)), entry)
 end
 
--- The lane that a stream entry names, or nil.
-local function lane_named(fields)
-  for i = 1, #fields, 2 do
-    if fields[i] == 'lane' then
-      return fields[i + 1]
-    end
-  end
-end
-
 -- Puts a job at the end of a lane of its owner and wakes a worker that waits; returns the new entry. kind: what the
 -- lane's name ends with, nil to go by the record.
 local function enqueue(stream, record, id, kind)
@@ -293,7 +284,7 @@ end
 -- Takes an entry out of its stream, whoever has it, and out of its lane.
 local function remove_entry(stream, group, entry)
   local found = redis.call('XRANGE', stream, entry, entry)[1]
-  local lane = found and lane_named(found[2])
+  local lane = found and member(found[2], 'lane')
   if lane then
     redis.pcall('ZREM', stream .. ':lane:' .. lane, entry)
   end

@@ -11,7 +11,7 @@ local PAGE = 100
 
 local function release(stream, entry, name)
   local found = redis.call('XRANGE', stream, entry, entry)[1]
-  local job = found and job_of(found[2])
+  local job = found and member(found[2], 'job')
   local record = job and job_prefix .. job
   if not record or not is_hash(record) then
     return 0

@@ -24,20 +24,11 @@ local function read_pending(stream)
   local pending = redis.pcall('XPENDING', stream, group, '-', '+', PAGE)
   for _, held in ipairs(pending.err and {} or pending) do
     local found = redis.call('XRANGE', stream, held[1], held[1])[1]
-    local job = found and job_of(found[2])
+    local job = found and member(found[2], 'job')
     if job and held[2] == nobody then
       table.insert(handed_back, job)
     elseif job then
       add_running(job)
-    end
-  end
-end
-
-local function last_entry(stream)
-  local about = redis.call('XINFO', 'STREAM', stream)
-  for i = 1, #about, 2 do
-    if about[i] == 'last-generated-id' then
-      return about[i + 1]
     end
   end
 end
@@ -53,7 +44,7 @@ local function in_turn(stream, limit)
     for _, entries in ipairs(lanes) do
       local found = entries[round] and #jobs < limit and redis.call('XRANGE', stream, entries[round], entries[round])[1]
       if found then
-        table.insert(jobs, job_of(found[2]) or '')
+        table.insert(jobs, member(found[2], 'job') or '')
       end
       is_any = is_any or entries[round] ~= nil
     end
@@ -67,7 +58,7 @@ for k = 1, streams do
   local last, total, entries = '0-0', 0, {}
   if redis.call('TYPE', stream).ok == 'stream' then
     read_pending(stream)
-    last = last_entry(stream)
+    last = member(redis.call('XINFO', 'STREAM', stream), 'last-generated-id')
     total = redis.call('XLEN', stream) - (group_of(stream, group) or {pending = 0}).pending
     entries = in_turn(stream, most)
     most = most - #entries

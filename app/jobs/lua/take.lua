@@ -75,7 +75,7 @@ local function abandoned(k, entry, holder)
     redis.call('XACK', KEYS[k], group, entry)
     return nil
   end
-  local job = job_of(found[2])
+  local job = member(found[2], 'job')
   local record = job and job_prefix .. job
   if not record or not is_hash(record) then
     return {k, entry, 1, found[2]}, false
@@ -183,8 +183,9 @@ for _, lane in ipairs(decoded(ARGV[10])) do
   passed_over[lane] = true
 end
 
+local passed_endings = decoded(ARGV[11])
 local function is_passed_over(lane)
-  for _, ending in ipairs(decoded(ARGV[11])) do
+  for _, ending in ipairs(passed_endings) do
     if string.sub(lane, -#ending) == ending then
       return true
     end
@@ -220,7 +221,7 @@ end
 local function mend_lanes(stream)
   local is_mended = false
   for _, entry in ipairs(behind(stream)) do
-    local lane = lane_named(entry[2]) or ''
+    local lane = member(entry[2], 'lane') or ''
     local is_waiting = redis.call('ZSCORE', stream .. ':lanes', lane)
       and redis.call('ZSCORE', stream .. ':lane:' .. lane, entry[1])
     if not is_waiting and not is_in_hand(stream, entry[1]) then

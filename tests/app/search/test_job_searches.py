@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,7 +21,7 @@ from app.worker.engine.process import EngineDied, EngineProcess
 from app.worker.job_searches import JobSearches
 from extractors.features import Frames
 from tests.app.live_api import LiveApi
-from tests.app.scripted_worker import ScriptedWorker
+from tests.app.scripted_worker import ScriptedWorker, repeating
 
 MINE, HIS = "a" * 32, "b" * 32
 WAYS = {"a puppy": 0, "a dog runs": 0, "a red car": 1}
@@ -51,21 +50,10 @@ def answering(
     server: redis.Redis, keys: Keys, jobs: Jobs, settings: Settings, engine: Embedding
 ) -> Iterator[None]:
     """A worker that does nothing but answer searches."""
-    over = threading.Event()
     blobs = Blobs(settings.blob_url, settings.staging)
     searches = JobSearches(Searches(server, keys), jobs, blobs, engine)
-
-    def work() -> None:
-        while not over.wait(0.02):
-            searches.answer_next()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with repeating(searches.answer_next, pause=0.02):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @pytest.fixture

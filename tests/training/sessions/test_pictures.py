@@ -31,8 +31,8 @@ from models.likelihood import teacher_force
 from models.stream_set import DEMO, DEMO_TUNED, UnknownStream
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, stats_config, stream, tiny_stats
-from training.batches.archives import NeedsVideo
 from training.recipes.demo_recipes import find_recipe
+from training.recipes.train_options import NeedsVideo
 
 
 @pytest.fixture
