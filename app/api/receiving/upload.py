@@ -35,7 +35,8 @@ FORM_OVERHEAD = 64 * 1024  #: bytes of a body that are not the video: options, b
 STALL_SECONDS = 20.0  #: a client that sends fewer than PACE bytes in this time is given up
 PACE = 16 * 1024
 UNLIMITED = sys.maxsize  #: bytes of a body, for FastAPI, on routes that limit it as they read it
-PIECE = 1024 * 1024  #: bytes handed to the parser (and to the disk) at a time
+#: Bytes handed to the parser (and to the disk) at a time: what each of some hundred uploads holds in memory.
+PIECE = 256 * 1024
 FILENAME_LENGTH = 255  #: characters kept of a file's name
 JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  #: of Persian words and of emoji
 
