@@ -172,13 +172,17 @@ async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator
 async def in_pieces(body: AsyncIterator[bytes], take: Callable[[bytes], object]) -> None:
     """Hands a body on in a thread, a piece at a time: a slow disk delays no other request."""
     piece = bytearray()
+
+    def hand_on() -> None:  # copies it where a thread is free for it: hundreds may wait for one
+        take(bytes(piece))
+        piece.clear()
+
     async for chunk in body:
         piece += chunk
         if len(piece) >= PIECE:
-            await anyio.to_thread.run_sync(take, bytes(piece))
-            piece.clear()
+            await anyio.to_thread.run_sync(hand_on)
     if piece:
-        await anyio.to_thread.run_sync(take, bytes(piece))
+        await anyio.to_thread.run_sync(hand_on)
 
 
 def flush(output: BinaryIO) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -14,7 +15,7 @@ import pytest
 from app.bulk.rows import SCHEMA, drop_doubles, find_done
 from app.bulk.storage import Location, _file_system, open_location
 from app.bulk.videos import list_videos, local_copy
-from app.errors import UrlUnreachable, UsageError
+from app.errors import UrlUnreachable
 from app.fetching.addresses import AllowedHosts
 from app.fetching.fetch import FetchLimits
 from tests.app.bulk.object_store import ObjectStore
@@ -46,31 +47,27 @@ def test_a_bucket_is_listed_and_its_videos_are_copied(store: ObjectStore) -> Non
     assert not path.exists()
 
 
-def read_all(source: str) -> dict[str, bytes]:
-    """Every video of a store, by the address that lists it."""
-    read = {}
+def read_all(source: str) -> set[bytes]:
+    """What can be read of a store's videos; one that cannot be named is a row with an error in bulk."""
+    read = set()
     for video in list_videos(source):
-        with local_copy(video, LIMITS) as path:
+        with suppress(OSError, pa.ArrowException), local_copy(video, LIMITS) as path:
             assert path.name == "video.mp4"
-            read[video] = path.read_bytes()
+            read.add(path.read_bytes())
     return read
 
 
 def test_names_that_a_hostile_store_gives_lead_nowhere(store: ObjectStore) -> None:
     """Each is copied to a folder of its own, under a name of ours."""
-    names = ["-rf.mp4", "a\nb.mp4", "$(id).mp4", "%2e%2e%2fx.mp4", "..\\up.mp4", "\u202e4pm.mp4"]
+    names = ["-rf.mp4", "a\nb.mp4", "$(id).mp4", "%2e%2e%2fx.mp4", "b\\..\\up.mp4", "\u202e4pm.mp4"]
     store.objects = {f"films/{name}": name.encode() for name in (*names, "x" * 900 + ".mp4")}
-    assert set(read_all("s3://films").values()) >= {name.encode() for name in names}
+    assert read_all("s3://films") >= {name.encode() for name in names}
 
 
 @pytest.mark.parametrize("name", ["../../up.mp4", "/etc/x.mp4", "a/../../../up.mp4", "a//b.mp4"])
-def test_names_that_are_paths_are_refused_or_read_from_the_store(store: ObjectStore, name: str) -> None:
+def test_names_that_are_paths_are_read_from_the_store_or_not_at_all(store: ObjectStore, name: str) -> None:
     store.objects = {f"films/{name}": b"one", "films/good.mp4": b"two"}
-    try:
-        read = read_all("s3://films")
-    except (OSError, UsageError):
-        return
-    assert set(read.values()) <= {b"one", b"two"}
+    assert read_all("s3://films") in ({b"two"}, {b"one", b"two"})
 
 
 def test_a_list_may_mix_paths_and_addresses(store: ObjectStore, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -155,9 +156,14 @@ def test_a_receiver_that_says_half_a_thing_is_given_up(
 ) -> None:
     """Also one that takes no connection from its row: none holds a place for longer than an attempt."""
     monkeypatch.setattr("app.webhooks.sender.SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as held:
+
+        def say() -> None:
+            held.enter_context(connection := listener.accept()[0])
+            connection.sendall(answer)
+
         if answer:
-            threading.Thread(target=lambda: listener.accept()[0].sendall(answer), daemon=True).start()
+            threading.Thread(target=say, daemon=True).start()
         sender = Sender([SECRET], AllowedHosts(["127.0.0.1"]))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
         result = asyncio.run(sender.send(url, "msg_1", "{}"))
