@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -243,7 +244,7 @@ def test_private_addresses_are_refused_unless_they_are_named(signing: Settings, 
         for _ in ids:
             taker.succeed(taker.take())
         for job_id in ids:
-            eventually(lambda job_id=job_id: is_noted(jobs, job_id))
+            eventually(partial(is_noted, jobs, job_id))
             attempt = settled(api, job_id, "pending")["attempts"][0]
             assert "private network" in attempt["error"]
         errors = {

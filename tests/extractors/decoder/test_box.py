@@ -137,9 +137,8 @@ def test_in_the_box_each_kind_of_file_is_read_as_outside(reader: decoder.Reader,
     with decoder.Decoder(reader) as running:
         pid = running.pid
         for path in names:
-            (words, shades), (outside, others) = (
-                outcome(partial(decode, path, request)) for decode in (running.decode, decode_here)
-            )
+            words, shades = outcome(partial(running.decode, path, request))
+            outside, others = outcome(partial(decode_here, path, request))
             assert words == outside, path.name
             assert np.allclose(shades, others, atol=8), path.name
         assert running.pid == pid
