@@ -136,7 +136,7 @@ def clip(deployment: Deployment) -> Iterator[Outcome]:
 
 def url(deployment: Deployment) -> Iterator[Outcome]:
     """A video that the worker fetches, from a container on the outer network."""
-    films = f"{deployment.engine.checkout}/app/api/static:/films:ro"
+    films = f"{(deployment.engine.checkout / CLIP).parent}:/films:ro"
     serve = ("python", "-m", "http.server", "8080", "--directory", "/films")
     image = f"reelword-api:{deployment.version}"
     network = ("--network", "reelword_outside", "--volume", films)
