@@ -102,7 +102,7 @@ def test_no_key_learns_that_another_has_sent_a_file(crew: Service, video: Path) 
     eventually(lambda: len(entries(crew)) == 1)
     his = crew.wait(crew.submit(video, submission=Submission(owner="bob")))
     assert (given(first), given(his)) == ("frames", "frames")
-    assert his.timings["decode"] > 0.0
+    assert his.timings["decode"] != 0.0
     assert given(crew.wait(without_upload(crew, video, "shout", Submission(owner="ada")))) == "streams"
 
 
