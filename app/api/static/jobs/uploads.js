@@ -3,6 +3,7 @@
 import { sendFilm, isGood } from "./server.js";
 
 const AT_ONCE = 2;
+const AGAIN_MS = 3000; // after which an upload that nothing answered begins anew
 
 export class Uploads {
   // films: the list that shows how far each is; accepted(film): one has become a job.
@@ -45,7 +46,7 @@ export class Uploads {
     const place = this.waiting.indexOf(film);
     if (place >= 0) this.waiting.splice(place, 1);
     this.sending.get(film)?.();
-    return place >= 0 || this.sending.has(film);
+    return this.sending.delete(film) || place >= 0;
   }
 
   next() {
@@ -53,16 +54,24 @@ export class Uploads {
   }
 
   async send(film) {
-    this.films.update(film, { state: "sending", part: 0 });
-    const { answer, stop } = sendFilm(film, film.options, (part) => this.films.update(film, { part }));
-    this.sending.set(film, stop);
-    const found = await answer;
-    this.sending.delete(film);
+    this.films.update(film, { state: "sending", part: 0, isStalled: false });
+    const key = `${Date.now()} ${Math.random()}`; // however often it is sent, it becomes one job
+    let found;
+    do {
+      if (found) await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
+      if (found && !this.sending.has(film)) break;
+      const { answer, stop } = sendFilm(film, film.options, key, (part) => this.films.update(film, { part, isStalled: false }));
+      this.sending.set(film, stop);
+      found = await answer;
+      if (found.status === 0 && this.sending.has(film)) this.films.update(film, { part: 0, isStalled: true });
+    } while (found.status === 0 && this.sending.has(film));
+    const isStopped = !this.sending.delete(film);
     this.next();
+    if (isStopped) return;
     if (isGood(found) && found.body?.id) {
       this.films.update(film, { id: found.body.id, state: found.body.state, part: 0 });
       this.accepted(film);
-    } else if (found.body) {
+    } else {
       this.films.update(film, { state: "refused", problem: found.body });
       this.accepted(film);
     }
