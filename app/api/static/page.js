@@ -239,7 +239,7 @@ function place(word, seconds) {
 
 async function goToPlace() {
   const [film, word, seconds] = [current, addressed("w"), Number(addressed("t") ?? NaN)];
-  if (Number.isFinite(seconds)) view.goTo(seconds);
+  if (Number.isFinite(seconds)) { view.player.pause(); view.player.seek(seconds); }
   await view.chapterShown;
   if (!word || !view.evidence || film !== current) return;
   view.choose(view.evidence.words.findIndex(({ text, isContent }) => isContent && text === word), Number.isFinite(seconds) ? seconds : null);

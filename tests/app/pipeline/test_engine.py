@@ -13,6 +13,7 @@ import pytest
 
 from app.documents.job import Answer
 from app.errors import CaptionerUnknown, EngineStartFailed
+from app.jobs.job import Stage
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
@@ -124,9 +125,17 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
         CaptionOptions(captioner="other", beam_size=2, max_length=5),
         CaptionOptions(captioner="stats"),
     ]
-    together = engine.describe_and_caption(videos, options, ignore_progress)
+    heard: list[str] = []
+
+    def hear(stage: Stage, share: float, text: str = "") -> None:
+        heard.extend([text] if text else [])
+
+    together = engine.describe_and_caption(videos, options, hear)
+    assert heard == []
     for video, wanted, answer in zip(videos, options, together, strict=True):
-        (alone,) = engine.describe_and_caption([video], [wanted], ignore_progress)
+        (alone,) = engine.describe_and_caption([video], [wanted], hear)
+        assert len(heard.pop(0).split()) <= 1  # its first word, as it is written
+        heard.clear()
         assert isinstance(answer, EngineAnswer)
         assert isinstance(alone, EngineAnswer)
         assert answer.answer.caption == alone.answer.caption

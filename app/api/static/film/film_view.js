@@ -16,7 +16,6 @@ const UNPLAYABLE = {
   over: "This video cannot be shown here.",
   none: "The video is shown here once it is captioned.",
 };
-const UNSEEN = 0.5; // seconds of a chapter without evidence that are told of
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
 export class FilmView {
@@ -29,7 +28,7 @@ export class FilmView {
       lit: (word, isPinned) => this.showLit(word, isPinned),
     });
     this.lanes = new Lanes(
-      { box: $("lanes"), rows: $("lane-rows"), strip: $("strip"), band: $("band"), head: $("head"), place: $("place"), first: $("first"), last: $("last") },
+      { box: $("lanes"), rows: $("lane-rows"), strip: $("strip"), band: $("band"), head: $("head"), place: $("place"), first: $("first"), last: $("last"), part: $("part") },
       { seek: (seconds) => this.player.seek(seconds), word: (word, seconds) => this.choose(word, seconds), preview: (word, seconds) => this.preview(word, seconds), loop: (part) => this.loop(part) },
     );
     this.player = new Player(
@@ -45,7 +44,7 @@ export class FilmView {
   // A film that is sent, or waits, or is over: what is known of it at once.
   open(film) {
     Object.assign(this, { film, job: null, evidence: null, began: 0, chapter: -1, chapterShown: null });
-    for (const id of ["working", "problem", "own", "more", "spotlight", "heat-switch", "part"]) this.$(id).hidden = true;
+    for (const id of ["working", "problem", "own", "more", "spotlight", "heat-switch"]) this.$(id).hidden = true;
     this.$("own-word").replaceChildren();
     this.$("announced").textContent = "";
     this.subtitle.clear();
@@ -195,20 +194,11 @@ export class FilmView {
     this.attention = attention?.words?.length ? attention : null;
     this.evidence = this.attention && readEvidence(this.attention, sampled);
     this.lanes.show(span, frames, this.evidence, this.player.length);
-    this.showPart(span);
     for (const id of ["heat-switch", "spotlight"]) this.$(id).hidden = !this.evidence?.spatial;
     this.$("own-word").replaceChildren();
     if (this.evidence) this.subtitle.show(this.evidence, this.lanes.clock);
     else this.subtitle.clear(caption || "(no words)");
     this.moved(at);
-  }
-
-  // Of joined shots that look alike the longest was captioned.
-  showPart([start, end]) {
-    const moments = this.evidence?.moments || [];
-    const [from, to] = [moments[0]?.start ?? start, moments.at(-1)?.end ?? end];
-    this.$("part").hidden = from - start < UNSEEN && end - to < UNSEEN;
-    this.$("part").textContent = `Captioned from ${this.lanes.clock(from)} to ${this.lanes.clock(to)}; the shots beside it look alike.`;
   }
 
   // ---- words ----
@@ -254,12 +244,6 @@ export class FilmView {
     this.subtitle.preview(null);
     if (!before?.wasPlaying) return;
     this.player.start();
-  }
-
-  // Stands at a second, as a link or a search has it.
-  goTo(seconds) {
-    this.player.pause();
-    this.player.seek(seconds);
   }
 
   loop(part) {
