@@ -42,7 +42,9 @@ export class Search {
   item({ film, picture, caption, representative: seconds }) {
     const item = make("li");
     const open = make("button", undefined, { type: "button", class: "example", title: film.name || "" });
-    open.append(make("img", undefined, { src: picture, alt: "", width: 160, height: 90, loading: "lazy" }), make("span", caption, { class: "example-said" }), make("span", clock(seconds), { class: "quiet" }));
+    const image = make("img", undefined, { src: picture, alt: "", width: 160, height: 90, loading: "lazy" });
+    image.onerror = () => image.classList.add("is-gone");
+    open.append(image, make("span", caption, { class: "example-said" }), make("span", clock(seconds), { class: "quiet" }));
     open.onclick = () => this.show(film, seconds);
     item.append(open);
     return item;
