@@ -190,7 +190,7 @@ def _tell_words(report: Report) -> Callable[[Sequence[str]], None]:
     def tell(words: Sequence[str]) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= TELL_SECONDS:
+        if words and now - last >= TELL_SECONDS:
             last = now
             report("caption", 0.0, join(words))
 
