@@ -140,8 +140,8 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
         assert scores(answer) == pytest.approx(scores(alone), abs=1e-2)
         assert answer.answer.model is not None
         assert answer.answer.model.captioner == wanted.captioner
-    assert heard  # of videos alone
         assert features_of(answer)["grid"]["network"] == "efficientnet-lite2"
+    assert heard  # of videos alone
 
 
 @pytest.fixture(scope="module")
