@@ -246,7 +246,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         """Computes log-probabilities (S,) of all that is remembered, of the typical picture."""
         ids = F.pad(self.remembered.long(), (0, 1), value=EOS)
         targets = ids.masked_fill((ids == EOS).cumsum(1) > 1, -1)
-        return torch.cat([self.measure_priors(rows) for rows in targets.split(256)])
+        return torch.cat([self.measure_priors(rows) for rows in torch.split(targets, 256)])
 
     def _find_priors(self, tokens: Tensor) -> Tensor:
         """Finds what was measured of captions (R, t) that are remembered; NaN of others."""

@@ -248,10 +248,10 @@ def test_sentences_of_which_the_prior_was_measured_are_judged_as_those_that_are_
     with torch.no_grad():
         memory = measured.encode(labelled_videos()[:1])
         scores = torch.linspace(-3.0, -1.0, len(rows))
-        merits = [each.judge(memory, tokens, scores, PENALTY).merit for each in (measured, reading)]
-        assert torch.allclose(*merits, atol=1e-5)
+        merit, read = (each.judge(memory, tokens, scores, PENALTY).merit for each in (measured, reading))
+        assert torch.allclose(merit, read, atol=1e-5)
         measured.priors.add_(1.0)
-        changed = (measured.judge(memory, tokens, scores, PENALTY).merit - merits[0]).abs() > 1e-6
+        changed = (measured.judge(memory, tokens, scores, PENALTY).merit - merit).abs() > 1e-6
     assert changed.tolist() == [True, True, False, False, False]
 
 
