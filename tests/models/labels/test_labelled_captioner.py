@@ -18,6 +18,7 @@ from models.labels.labelled_captioner import LabelledCaptioner
 from models.likelihood import teacher_force
 from models.vocabulary import EOS, pad_captions
 from tests.models.labels.tiny_labels import ROWS, SENTENCES, label_stream, labelled_videos, tiny_labelled
+from tests.models.parts import find_any
 from tests.models.tiny import SPEC, videos
 from tests.reference.labels import Array, LabelReference, MeaningReference
 
@@ -180,7 +181,7 @@ def test_an_answer_names_what_was_recognised() -> None:
     best = batch.captions(0)[0]
     assert best.confidence is not None
     assert best.attention is not None
-    part = best.attention.find_part(LABELS)
+    part = find_any(best.attention, LABELS)
     assert isinstance(part, MomentsExplanation)
     assert part.caption is not None
     assert part.words is not None
@@ -191,13 +192,13 @@ def test_an_answer_names_what_was_recognised() -> None:
     assert len(part.words) == len(best.words)
     boxed = batch.captions(1)[0].attention
     assert boxed is not None
-    shown = boxed.find_part(LABELS)
+    shown = find_any(boxed, LABELS)
     assert isinstance(shown, MomentsExplanation)
     assert shown.caption is not None
     assert shown.caption[0].box == [0.0, 0.0, 0.5, 0.5]
     without = batch.captions(2)[0].attention
     assert without is not None
-    assert without.find_part(LABELS) is None
+    assert find_any(without, LABELS) is None
 
 
 def test_the_shares_of_a_word_add_up_to_what_is_expected_of_it() -> None:
