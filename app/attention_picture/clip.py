@@ -62,8 +62,9 @@ def _write_mp4(pictures: Sequence[Image.Image], duration: int) -> bytes:
         stream.width, stream.height = pictures[0].size
         stream.pix_fmt = "yuv420p"
         for picture in pictures:
+            frame = av.VideoFrame.from_image(picture)  # type: ignore[no-untyped-call]
             for _ in range(round(duration * RATE / 1000)):
-                container.mux(stream.encode(av.VideoFrame.from_image(picture)))
+                container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return out.getvalue()
 
