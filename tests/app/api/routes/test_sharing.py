@@ -85,7 +85,7 @@ def test_a_clip_shows_each_word_once_and_is_named_after_the_film(
     with av.open(io.BytesIO(answer.content)) as clip:
         stream = clip.streams.video[0]
         assert (stream.codec_context.name, stream.width, stream.height) == ("h264", 1200, 630)
-        assert 3e6 <= (clip.duration or 0) <= 6e6
+        assert 30 <= stream.frames <= 60  # ten a second
     for part in ("attention.png", "captions.vtt", "poster.png"):
         assert "filename=" in api.client.get(f"{location}/{part}").headers["content-disposition"]
 
