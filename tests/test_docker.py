@@ -265,7 +265,7 @@ def _ask_redis(folder: Path) -> str:
         assert time.monotonic() < until
         time.sleep(0.02)
     address = (folder / "REDIS_URL").read_text().strip()
-    assert re.fullmatch(r"redis://:[0-9a-f]{48}@redis:6379/0", address)
+    assert re.fullmatch(r"redis://default:[0-9a-f]{48}@redis:6379/0", address)
     password = address.split(":")[2].partition("@")[0]
     with Redis(unix_socket_path=str(folder / "socket")) as stranger, pytest.raises(AuthenticationError):
         stranger.ping()

@@ -352,6 +352,7 @@ class Jobs:
         *,
         has_gained: bool = False,
         is_at_work: bool | None = None,
+        text: str = "",
     ) -> Pulse:
         """Renews the lease.
 
@@ -363,6 +364,7 @@ class Jobs:
             has_gained: whether this attempt has finished a part after which the next one resumes; it is
                 not counted then, should it end.
             is_at_work: whether a child works on it, or it waits for one; None where that is not told.
+            text: what is written so far, for those who follow the job alone.
 
         Returns:
             ``canceled`` or ``lost`` where the job must stop.
@@ -374,7 +376,7 @@ class Jobs:
                 args=[
                     GROUP, claim.worker, claim.token, self.lease_ms, stage, round(progress, 4),
                     json.dumps(answer) if answer else "", _segments_done(answer), int(has_gained),
-                    "" if is_at_work is None else int(is_at_work),
+                    "" if is_at_work is None else int(is_at_work), text,
                 ],
             )  # fmt: skip
         return pulse

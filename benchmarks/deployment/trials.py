@@ -245,9 +245,8 @@ def everything(deployment: Deployment) -> Iterator[Outcome]:
     )  # fmt: skip
     yield Outcome("image `all`", f"built in {time.monotonic() - began:.0f} s")
     began = time.monotonic()
-    deployment.engine.docker(
-        "run", "--detach", "--name", "reelword-all", "--publish", "18001:8000", "reelword"
-    )
+    ways = ("--name", "reelword-all", "--publish", "18001:8000", "--env-file", ".env")
+    deployment.engine.docker("run", "--detach", *ways, "reelword")
     try:
         service = Service("http://127.0.0.1:18001")
         service.wait_ready(START_SECONDS)

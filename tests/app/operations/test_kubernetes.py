@@ -196,7 +196,7 @@ def test_redis_and_images_are_those_of_compose(documents: list[Document], root: 
     (port,) = service["spec"]["ports"]
     for name in ("api", "worker"):
         variables = {each["name"]: each for each in by_name[name]["env"]}
-        assert variables["REDIS_URL"]["value"] == f"redis://:$(REDIS_PASSWORD)@redis:{port['port']}/0"
+        assert variables["REDIS_URL"]["value"] == f"redis://default:$(REDIS_PASSWORD)@redis:{port['port']}/0"
 
 
 def test_all_have_the_password_of_redis_from_one_secret(documents: list[Document]) -> None:

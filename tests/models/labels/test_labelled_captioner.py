@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from extractors.label import Label
 from models.caption import MomentsExplanation
@@ -234,6 +235,25 @@ def test_a_word_is_of_labels_that_have_it_or_give_most_of_it(
 ) -> None:
     labels = [label("flipping pancake"), label("playing guitar")]
     assert find_origins(word, np.array(weights), np.array(written), labels) == origins
+
+
+def test_sentences_of_which_the_prior_was_measured_are_judged_as_those_that_are_read() -> None:
+    """Also cut ones, longer ones, and one that the captioner wrote itself."""
+    measured, reading = tiny_labelled(seed=3), tiny_labelled(seed=3)
+    with torch.no_grad():
+        measured.priors.copy_(measured.measure_remembered())
+    cut, longer = SENTENCES[1], [*SENTENCES[2], 4, 5, 6, 7]
+    rows = [[*SENTENCES[0], EOS], [*SENTENCES[3], EOS], cut, [5, 6, EOS], [*longer, EOS]]
+    tokens = pad_sequence([torch.tensor(row) for row in rows], True, EOS)
+    tokens[2, len(cut) :] = 8  # has no end
+    with torch.no_grad():
+        memory = measured.encode(labelled_videos()[:1])
+        scores = torch.linspace(-3.0, -1.0, len(rows))
+        merit, read = (each.judge(memory, tokens, scores, PENALTY).merit for each in (measured, reading))
+        assert torch.allclose(merit, read, atol=1e-5)
+        measured.priors.add_(1.0)
+        changed = (measured.judge(memory, tokens, scores, PENALTY).merit - merit).abs() > 1e-6
+    assert changed.tolist() == [True, True, False, False, False]
 
 
 def test_words_of_a_recalled_caption_are_of_the_classes_that_they_were_written_of() -> None:
