@@ -24,10 +24,10 @@ from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
 from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
-from app.jobs.keeping.steady_clock import SteadyClock
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
+from app.steady_clock import SteadyClock
 from extractors.errors import ReelwordError
 
 Pulse = Literal["go", "canceled", "lost"]
