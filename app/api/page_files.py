@@ -69,12 +69,8 @@ def bundle(sources: Mapping[str, str], first: str) -> str:
 
     Modules that are imported while the page runs stay files of their own.
 
-    Args:
-        sources: path → text; imports and exports stand on lines of their own.
-        first: path of the module that is run.
-
-    Returns:
-        The script, without comments; to be served in the folder of ``first``.
+    sources: path → text; imports and exports stand on lines of their own. Returns the script, without
+    comments; to be served in the folder of ``first``.
     """
     written: dict[str, str] = {}
 

@@ -19,7 +19,6 @@ def apply_delta(before: Checkpoint, changes: Checkpoint) -> dict[str, Tensor]:
     """Adds changes to a network's parameters.
 
     Args:
-        before: the parameters that are at hand.
         changes: by the parameter's name int8 of its shape, with NAME.scale, float32 (channels,); or float32
             as it is.
 

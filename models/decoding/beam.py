@@ -124,14 +124,7 @@ def _score_continuations(
 ) -> Tensor:
     """Scores every continuation of R beams; a finished beam's only one is to stay as it is.
 
-    Args:
-        log_probs: (S, V), of the beams that the captioner was asked of.
-        beams: R of them.
-        asked: Which those are.
-        constraints: Forbid words.
-
-    Returns:
-        (R, V) log-probabilities.
+    log_probs: (S, V), of the beams that the captioner was asked of. Returns (R, V) log-probabilities.
     """
     total = beams.total.to(log_probs.dtype)
     open_total = total.masked_fill(beams.finished, -torch.inf)

@@ -22,12 +22,8 @@ class CaptionReader(Protocol):
     def read(self, parts: Sequence[VideoPart], words: NDArray[np.bool_]) -> Array:
         """Computes log-probabilities of words, each after the true words before it.
 
-        Args:
-            parts: P parts of the video, all read in one batch.
-            words: (P, L), which words are in question of each.
-
-        Returns:
-            (P, L) natural logarithms, 0 where ``words`` is False.
+        words: (P, L), which words are in question of each. Returns (P, L) natural logarithms, 0 where
+        ``words`` is False.
         """
         ...
 

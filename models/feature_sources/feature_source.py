@@ -156,12 +156,8 @@ class FeatureSource:
     def choose(self, video: Frames, extractor: WindowExtractor) -> Frames:
         """Gives an extractor the frames that it looks at, also where others had more of them decoded.
 
-        Args:
-            video: All frames that were decoded.
-            extractor: One of ``frame_extractors``; one of windows finds its own among all frames.
-
-        Returns:
-            The frames, in the extractor's size where the set does not spread frames.
+        extractor: one of ``frame_extractors``; one of windows finds its own among all frames. Returns the
+        frames, in the extractor's size where the set does not spread frames.
         """
         footage = (
             video
@@ -229,11 +225,7 @@ StreamSource: TypeAlias = FeatureSource | CombinedFeatureSource
 def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[str, Stream]]:
     """Makes the streams of videos of several captioners; each extractor runs once over all that need it.
 
-    Args:
-        asked: for each video who is to make its streams, and its frames.
-
-    Returns:
-        For each video its streams.
+    asked: for each video who is to make its streams, and its frames. Returns for each video its streams.
     """
     shares = [(part, video) for source, video in asked for part in source.parts]
     streams: list[dict[str, Stream]] = [{} for _ in shares]

@@ -190,13 +190,8 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def recall(self, memory: LabelledMemory, longest: int) -> Tensor | None:
         """Recalls the sentences that fit each video best.
 
-        Args:
-            memory: B videos.
-            longest: Words at most, the end among them.
-
-        Returns:
-            (B·K, t) ids ended by <eos> and padded by -1, those of a video side by side; None where there are
-            none so short.
+        longest: words at most, the end among them. Returns (B·K, t) ids ended by <eos> and padded by -1,
+        those of a video side by side; None where there are none so short.
         """
         tokens = self.remembered.long()
         short = ((tokens != EOS).sum(1) < longest).nonzero().flatten()
@@ -253,13 +248,8 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def find_written(self, tokens: Tensor, classes: Tensor) -> Tensor:
         """Finds which words of a caption that was recalled were written of which classes.
 
-        Args:
-            tokens: (t,) ids of the caption.
-            classes: (L,), places among CLASS_NAMES.
-
-        Returns:
-            bool (t, L), whether a sentence that was written of the class has the word; nowhere in a caption
-            that is not remembered.
+        tokens: (t,) ids of the caption. classes: (L,), places among CLASS_NAMES. Returns bool (t, L), whether
+        a sentence that was written of the class has the word; nowhere in a caption that is not remembered.
         """
         whole = F.pad(tokens, (0, self.remembered.shape[1] - len(tokens)), value=EOS)
         is_recalled = (self.remembered == whole).all(1).any()

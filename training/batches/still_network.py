@@ -48,11 +48,8 @@ class StillNetwork:
     def of_stills(self, pictures: Sequence[NDArray[np.uint8]]) -> dict[str, NDArray[np.float16]]:
         """Extracts features of pictures.
 
-        Args:
-            pictures: B pictures uint8 (H, W, 3), of any sizes.
-
-        Returns:
-            Stream → (B, N, C), zeros where a picture has fewer rows.
+        pictures: B pictures uint8 (H, W, 3), of any sizes. Returns stream → (B, N, C), zeros where a picture
+        has fewer rows.
         """
         extracted = self._extract(pictures)
         return {

@@ -74,12 +74,8 @@ class CaptionSet:
     def require(self, *splits: Split, media: bool = True) -> tuple[VideoItem, ...]:
         """Returns the usable videos of these splits, of all where none is named.
 
-        Args:
-            splits: their names.
-            media: whether a video needs a file; its features may have been made before.
-
-        Raises:
-            NothingToUse: there is none.
+        media: whether a video needs a file; its features may have been made before. Raises NothingToUse:
+        there is none.
         """
         videos = self.usable if media else tuple(video for video in self.videos if video.captions)
         chosen = tuple(video for video in videos if not splits or video.split in splits)

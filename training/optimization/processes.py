@@ -90,9 +90,7 @@ class Processes:
     ) -> Callable[[TrainingBatch, int], Mapping[str, Tensor]]:
         """Makes a function from a batch and a step to losses, whose gradients the processes average.
 
-        Args:
-            network: on its device, the same in all processes.
-            loss: from the network, a batch and the step's number to losses, of which "total" is descended.
+        loss: from the network, a batch and the step's number to losses, of which "total" is descended.
         """
         if self.count == 1:
             return lambda batch, step: loss(network, batch, step)
@@ -123,9 +121,7 @@ class _LossModule(nn.Module):
 def share_mean(mean: Tensor, count: Tensor) -> Tensor:
     """Weighs a mean over ``count`` things so that averaged over the processes it is the mean over all.
 
-    Args:
-        mean: () with gradient.
-        count: (), how many things this process has: words, or samples' words.
+    mean: () with gradient. count: (), how many things this process has: words, or samples' words.
     """
     if not (dist.is_available() and dist.is_initialized()):
         return mean

@@ -38,9 +38,6 @@ class RecipeBook:
             tables: Name → its numbers; one may extend another that stands before it.
             captioners: The only ones that have what they train; none where any has.
 
-        Returns:
-            A new book.
-
         Raises:
             ValidationError: A number is missing, or has no name that a recipe knows.
         """

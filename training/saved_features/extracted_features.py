@@ -129,15 +129,8 @@ class ExtractedFeatures:
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
         """Looks for the videos' features, by their headers.
 
-        Args:
-            videos: Of a set, with or without files.
-            decoder: Not asked: nothing is made here.
-
-        Returns:
-            The videos that lack features, or whose features are damaged or of another file.
-
-        Raises:
-            FeaturesDoNotFit: They have another width or other windows than the set.
+        Returns the videos that lack features, or whose features are damaged or of another file. Raises
+        FeaturesDoNotFit: they have another width or other windows than the set.
         """
         return list_failed(videos, self._check_all)
 

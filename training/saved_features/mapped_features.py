@@ -67,15 +67,8 @@ class MappedFeatures:
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
         """Looks for the videos' features, by their headers.
 
-        Args:
-            videos: Of a set, with or without files.
-            decoder: Not asked: nothing is made here.
-
-        Returns:
-            The videos that lack a stream, or whose file is damaged or has no row.
-
-        Raises:
-            FeaturesDoNotFit: An array has another shape than the map says, or times beyond the video's end.
+        Returns the videos that lack a stream, or whose file is damaged or has no row. Raises
+        FeaturesDoNotFit: an array has another shape than the map says, or times beyond the video's end.
         """
         return list_failed(videos, self._check_all)
 

@@ -44,8 +44,7 @@ class SentenceEncoder:
 
         data: the data folder, by default REELWORD_DATA.
 
-        Raises:
-            WeightsError: the package is not installed, or its file is damaged.
+        Raises WeightsError: the package is not installed, or its file is damaged.
         """
         from tokenizers import Tokenizer
 

@@ -274,13 +274,7 @@ def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
 
 
 def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors | None) -> None:
-    """Joins a new segment to the one before it, or lets that be finished and holds the new one.
-
-    Args:
-        folder: what is known of the film.
-        each: the segment after that.
-        vectors: of its picture and its caption.
-    """
+    """Joins a new segment to the one before it, or lets that be finished and holds the new one."""
     whole = segment_document(each)
     picture, sentence = (None, None) if vectors is None else (vectors.pictures[0], vectors.sentences[0])
     new = JoinedSegment.alone(whole.model_copy(update={"attention": None}), picture, sentence)
