@@ -176,7 +176,7 @@ class VideoExtraction:
             source=source,
             media=extracted.video.media(),
             fps=rate or extracted.video.fps_average,
-            streams=select_streams(name, extracted.streams, self._extractors),
+            streams=_select_streams(name, extracted.streams, self._extractors),
             classes=getattr(self._extractors[name], "classes", None),
         )
 
@@ -223,14 +223,8 @@ def find_extractor_of(stream: str, names: Iterable[str]) -> str | None:
     return max(called, key=len, default=OLDEST if stream in ("frames", "grid") else None)
 
 
-def select_streams(name: str, streams: Mapping[str, Stream], names: Collection[str]) -> dict[str, Stream]:
-    """Selects the streams of one extractor out of those of several.
-
-    Args:
-        name: the extractor.
-        streams: those of all, by name.
-        names: all extractors.
-    """
+def _select_streams(name: str, streams: Mapping[str, Stream], names: Collection[str]) -> dict[str, Stream]:
+    """Selects the streams of one extractor out of those of several."""
     return {each: stream for each, stream in streams.items() if find_extractor_of(each, names) == name}
 
 

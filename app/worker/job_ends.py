@@ -92,7 +92,7 @@ class JobEnds:
             answer = attempt.film.answer_of(answer)
         store_result(self.blobs, attempt.claim.results, attempt.clip.stills, answer.attention)
         whole = attempt.record(attempt.facts.joined_with(answer.answer))
-        record, key = store_large_answer(self.blobs, attempt.claim.results, whole), attempt.clip.feature_key
+        record, key = _store_large_answer(self.blobs, attempt.claim.results, whole), attempt.clip.feature_key
         if self.end_well(attempt, record, key and key[0]):
             self.reuse.keep(attempt.clip, answer)
 
@@ -203,16 +203,10 @@ def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: 
     blobs.write_all(files)
 
 
-def store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """Stores an answer that is too large for Redis as a blob.
 
-    Args:
-        blobs: where files of jobs lie.
-        folder: key that it goes below, the attempt's own.
-        record: all of it.
-
-    Returns:
-        What goes on the record: the answer, or its media facts and the key of the blob.
+    Returns what goes on the record: the answer, or its media facts and the key of the blob.
     """
     text = json.dumps(record)
     if len(text) <= ANSWER_LIMIT:

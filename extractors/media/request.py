@@ -51,13 +51,12 @@ class Video:
         return {**facts, **rounded}
 
 
-def choose_by_windows(
+def _choose_by_windows(
     windows: Sequence[Windows], times: NDArray[np.float64], duration: float, fps: float
 ) -> NDArray[np.int64]:
     """Chooses the frames that any of the windows look at.
 
     Args:
-        windows: ways to cut the video.
         times: float64 (T,), seconds at which the frames are shown, rising.
         duration: seconds of the video.
         fps: frames a second of the video, on average.
@@ -69,7 +68,7 @@ def choose_by_windows(
     return np.unique(find_shown_frames(times, np.concatenate([np.zeros(0), *instants])))
 
 
-def count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> int:
+def _count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> int:
     """Counts the frames that the windows ask for, as far as they ask for a number of them.
 
     Args:
@@ -85,16 +84,10 @@ def count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> 
     return len(np.unique(np.concatenate([np.zeros(0), *instants])))
 
 
-def warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWarning]:
+def _warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWarning]:
     """Warns where fewer frames were taken than asked for though the file has more.
 
-    Args:
-        asked: frames that were wanted.
-        taken: frames that were chosen.
-        available: frames that there are.
-
-    Returns:
-        One warning, or none.
+    Returns one warning, or none.
     """
     if taken >= min(asked, available):
         return []
@@ -115,7 +108,7 @@ class TimeSpan:
     duration: float
 
 
-def select_span(times: NDArray[np.float64], duration: float, part: tuple[float, float] | None) -> TimeSpan:
+def _select_span(times: NDArray[np.float64], duration: float, part: tuple[float, float] | None) -> TimeSpan:
     """Selects the frames that are shown in a part of a file.
 
     Args:
@@ -187,10 +180,10 @@ class DecodeRequest:
         Raises:
             NoFrames: where the file ends before its part begins.
         """
-        span = select_span(times, duration, self.part)
+        span = _select_span(times, duration, self.part)
         if self.windows or self.sampling is None:
             fps = len(times) / duration
-            by_windows = choose_by_windows(self.windows, span.times, span.duration, fps)
+            by_windows = _choose_by_windows(self.windows, span.times, span.duration, fps)
             at_rates = [rate.choose(span.times, span.duration) for rate in self.rates]
             return span.first + np.unique(np.concatenate([by_windows, *at_rates]))
         return span.first + self.sampling.choose(span.times, span.duration)
@@ -208,14 +201,14 @@ class DecodeRequest:
         Returns:
             One warning, or none.
         """
-        fps, span = len(times) / duration, select_span(times, duration, self.part)
+        fps, span = len(times) / duration, _select_span(times, duration, self.part)
         available = len(span.times)
         if self.windows or self.sampling is None:
-            return warn_of_fewer_frames(count_asked_for(self.windows, span.duration, fps), taken, available)
+            return _warn_of_fewer_frames(_count_asked_for(self.windows, span.duration, fps), taken, available)
         instants = len(self.sampling.instants(span.duration))
         if self.sampling.fps is not None and taken > LEAST_OF_A_RATE * min(instants, available):
             return []
-        return warn_of_fewer_frames(instants, taken, available)
+        return _warn_of_fewer_frames(instants, taken, available)
 
     @classmethod
     def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:

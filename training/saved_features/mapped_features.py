@@ -120,7 +120,7 @@ class MappedFeatures:
             values = values.astype(np.float32)
         start, end = self._times(video, name, stream, len(values))
         tensor = torch.from_numpy(np.array(values))  # a copy of its own, in order
-        return Stream(tensor, start, end, describe_spec(name, stream, self._map))
+        return Stream(tensor, start, end, _describe_spec(name, stream, self._map))
 
     def _place(self, video: VideoItem, stream: MappedStream) -> tuple[Path, str | None]:
         key = None if stream.key is None else fill_pattern(stream.key, video, self._names)
@@ -173,13 +173,11 @@ class MappedFeatures:
         return float(frame_rate)
 
 
-def describe_spec(name: str, stream: MappedStream, found: FeatureMap) -> StreamSpec:
+def _describe_spec(name: str, stream: MappedStream, found: FeatureMap) -> StreamSpec:
     """Makes the name tag of a mapped stream: its network, as far as it is told, and its clock.
 
-    Args:
-        name: of the stream, where its network is not told.
-        stream: as the map has it.
-        found: the map, whose frame rate counts for streams without one.
+    name: of the stream, where its network is not told. found: the map, whose frame rate counts for streams
+    without one.
     """
     rate = stream.frame_rate or found.frame_rate
     at = f" at {rate:g} a second" if stream.stride is not None and isinstance(rate, float | int) else ""

@@ -211,7 +211,7 @@ def _open_store_of_start(start: Checkpoint, settings: RunSettings) -> FeatureSto
     if settings.features is not None:
         streams = settings.features.select(start.card)
         return settings.features.open(streams, start.captioner.optional_streams)
-    source = open_feature_source(start, settings.cache, settings.threads, settings.device)
+    source = _open_feature_source(start, settings.cache, settings.threads, settings.device)
     return VideoFeatures(source, settings.cache)
 
 
@@ -265,19 +265,12 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     return run.best
 
 
-def open_feature_source(
+def _open_feature_source(
     checkpoint: Checkpoint, cache: Path, threads: int, device: torch.device = CPU
 ) -> FeatureSource:
     """Opens what makes the captioner's streams.
 
-    Args:
-        checkpoint: of the captioner.
-        cache: where converted networks are kept.
-        threads: of the processor.
-        device: on which its networks compute.
-
-    Raises:
-        StreamMismatch: the captioner was trained on other streams.
+    Raises StreamMismatch: the captioner was trained on other streams.
     """
     stream_set = select_stream_set(checkpoint.card)
     source = FeatureSource(stream_set, str(device), threads=threads, cache=cache)
