@@ -83,10 +83,9 @@ class DerivedExtractor(Protocol):
 AnyExtractor: TypeAlias = Extractor | SoundExtractor | DerivedExtractor
 
 
-class UnknownExtractor(ReelwordError, ValueError):
+class UnknownExtractor(ReelwordError, ValueError, code="unknown_extractor"):
     """Raised where no extractor has that name; the message lists those there are."""
 
-    code = "unknown_extractor"
     hint = "Choose one of those that the message lists."
 
 

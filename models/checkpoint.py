@@ -40,10 +40,9 @@ WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 NetworkT = TypeVar("NetworkT", AnyCaptioner, SemanticEmbedding)
 
 
-class CheckpointError(ReelwordError, ValueError):
+class CheckpointError(ReelwordError, ValueError, code="checkpoint_damaged"):
     """The file is no checkpoint of ours, or is damaged; the message says what to do."""
 
-    code = "checkpoint_damaged"
     hint = "Copy the checkpoint again, or train it again: reelword train."
 
 

@@ -19,10 +19,9 @@ from models.stream_set import Regions, StreamInput, StreamKind, StreamSet
 FRAMES: tuple[StreamKind, ...] = ("picture", "motion")
 
 
-class StreamsDoNotFit(ReelwordError, ValueError):
+class StreamsDoNotFit(ReelwordError, ValueError, code="streams_do_not_fit"):
     """A captioner cannot read a stream set; the message says what it looks for."""
 
-    code = "streams_do_not_fit"
     hint = "Choose another stream set, or another captioner."
 
 

@@ -29,10 +29,9 @@ MADE_BESIDE = {"tuned_pair": "tuned_pair:classes"}
 SAVED = "saved"
 
 
-class UnknownStream(ReelwordError, ValueError):
+class UnknownStream(ReelwordError, ValueError, code="unknown_stream"):
     """A stream set does not make that stream; the message lists those it makes."""
 
-    code = "unknown_stream"
     hint = "Choose one of those that the message lists."
 
 

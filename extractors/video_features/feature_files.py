@@ -31,10 +31,9 @@ from extractors.windows import Windows
 FORMAT = "reelword-features-1"
 
 
-class FeaturesDamaged(ReelwordError, ValueError):
+class FeaturesDamaged(ReelwordError, ValueError, code="features_damaged"):
     """Raised for a file of features that was cut, changed, or written by something else, which it names."""
 
-    code = "features_damaged"
     hint = "Run reelword extract again: it makes damaged features anew."
 
 

@@ -51,10 +51,9 @@ CANDIDATE_COLUMNS = [
 CANDIDATES = 5  #: captions that each member sends into a fusion, or as many as its beam has
 
 
-class VocabulariesDiffer(ReelwordError, ValueError):
+class VocabulariesDiffer(ReelwordError, ValueError, code="vocabularies_differ"):
     """Members whose probabilities were to be averaged know different words; the message says whose."""
 
-    code = "vocabularies_differ"
     hint = "Combine captioners that were trained on one vocabulary, or let fusion choose among them."
 
 

@@ -19,10 +19,9 @@ from models.checkpoint import WEIGHTS, list_checkpoints, read_card, read_vocabul
 FUSION, ENSEMBLE = "fusion", "ensemble"
 
 
-class WrongMembers(ReelwordError, ValueError):
+class WrongMembers(ReelwordError, ValueError, code="wrong_members"):
     """Members that cannot be combined as they were named, or none to combine; the message says why."""
 
-    code = "wrong_members"
     hint = "Name two or more captioners that reelword models lists, of one vocabulary."
 
 

@@ -7,8 +7,8 @@ The rest of the room, in the order in which a decoding goes through it:
 * ``constraints.py`` forbids words, as minus infinity in their scores.
 * ``beam.py`` searches the likeliest captions; ``sampling.py`` takes the likeliest word or draws one at each
   step. Both write rows of ``partial_captions.py``, which finds the attention of a row afterwards.
-* ``reading.py`` reads sentences that a captioner recalls beside those that it writes.
-* ``decode``, below, ranks the rows that were written and makes a ``Hypothesis`` of each that is returned.
+* ``decode``, below, reads what a captioner recalls beside, ranks all rows and makes a ``Hypothesis`` of each
+  that is returned.
 * ``written_captions.py`` turns hypotheses into words with attention on the video's own clock and places.
 
 The search calls three methods of ``Captioner`` and knows nothing of what is behind them. It has no Python
@@ -30,9 +30,10 @@ from models.decoding.constraints import Constraints
 from models.decoding.length_penalty import LengthPenalty
 from models.decoding.options import DecodingOptions
 from models.decoding.partial_captions import PartialCaptions, SearchResult
-from models.decoding.reading import read_captions
 from models.decoding.sampling import sample, search_by_sampling, search_greedily
+from models.likelihood import teacher_force
 from models.memory import Memory, StepAttention
+from models.vocabulary import EOS
 
 __all__ = ["DecodingOptions", "Hypothesis", "decode", "sample"]
 
@@ -102,7 +103,7 @@ def decode(
     recalled = captioner.recall(memory, options.max_length) if options.method == "beam" else None
     if recalled is None:
         return written
-    read = _judge(captioner, memory, read_captions(captioner, memory, recalled), options)
+    read = _judge(captioner, memory, _read_captions(captioner, memory, recalled), options)
     return [_merge(*each, options.num_captions) for each in zip(written, read, strict=True)]
 
 
@@ -183,3 +184,22 @@ def _attention_of(attention: StepAttention, row: int, words: int) -> StepAttenti
         spatial=None if attention.spatial is None else attention.spatial[row, :words],
         extras={name: value[row, :words] for name, value in attention.extras.items()},
     )
+
+
+def _read_captions(captioner: AnyCaptioner, memory: Memory, targets: Tensor) -> SearchResult:
+    """Gives a captioner captions word by word, and keeps how likely each word is and where it looks.
+
+    targets: (R, L) ids, ended by <eos> and padded by -1; the captions of a video side by side. Returns R
+    finished rows with the attention of L steps.
+    """
+    read = teacher_force(captioner, memory, targets)
+    rows = torch.arange(len(targets), device=targets.device)
+    captions = PartialCaptions(
+        tokens=targets.masked_fill(~read.valid, EOS),
+        logprobs=read.log_p,
+        steps=rows.unsqueeze(1).expand_as(targets),
+        total=read.log_p.sum(1),
+        length=read.valid.sum(1).to(read.log_p.dtype),
+        finished=torch.ones_like(rows, dtype=torch.bool),
+    )
+    return SearchResult(captions, read.attentions)

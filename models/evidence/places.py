@@ -12,7 +12,7 @@ from extractors.features import WHOLE, Stream, View
 from extractors.preprocessing.images import Edges, make_even_edges, map_to_picture
 from models.caption import BoxAttention, GridAttention, PlaceWeights
 from models.captioner import Array, as_numpy, rounded
-from models.evidence.restriction import VideoPart, has_places
+from models.evidence.reader import VideoPart, has_places
 
 #: β of places that are read alone, and of those that are hidden, without which little is lost.
 ALONE, HIDDEN = 2.0, 8.0

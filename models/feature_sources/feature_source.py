@@ -10,7 +10,7 @@ from typing import TypeAlias
 from extractors.extractor import AnyExtractor, create
 from extractors.features import Footage, Frames, FrameSize, Stream, StreamSpec
 from extractors.media.request import DecodeRequest
-from extractors.video_features.extractor_group import ExtractorGroup
+from extractors.video_features.extract_videos import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
 from models.stream_set import StreamSet, combine_stream_sets

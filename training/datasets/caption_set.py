@@ -94,9 +94,8 @@ def assemble(
     name: str,
     entries: Iterable[VideoItem],
     file_name: Callable[[str], str],
-    *,
-    expected: Mapping[Split, int] | None = None,
-    annotations: Sequence[Path] = (),
+    expected: Mapping[Split, int],
+    annotations: Sequence[Path],
     notices: Sequence[Notice] = (),
 ) -> CaptionSet:
     """Makes a set of entries as their authors wrote them: cleans captions, joins doubles, reports losses.
@@ -122,7 +121,7 @@ def assemble(
         *_note(MISSING_VIDEO, missing, "{n} captioned {videos} not there, e.g. {first}."),
         *_note("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
     )
-    return CaptionSet(name, tuple(videos), expected or {}, tuple(annotations), all_notices)
+    return CaptionSet(name, tuple(videos), expected, tuple(annotations), all_notices)
 
 
 def _join_entries(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:

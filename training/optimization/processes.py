@@ -30,10 +30,9 @@ SEEDS_APART = 2**40
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
-class NotShared(ReelwordError, ValueError):
+class NotShared(ReelwordError, ValueError, code="not_shared"):
     """This training cannot be shared among processes; the message says why."""
 
-    code = "not_shared"
     hint = "Start it as one process: without torch.distributed.run."
 
 

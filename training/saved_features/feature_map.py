@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from tqdm import tqdm
 
 from extractors.errors import ReelwordError
 from extractors.media.containers.container import PICTURE_SUFFIXES, VIDEO_SUFFIXES
+from extractors.video_features.feature_files import FeaturesDamaged
 from models.stream_set import SAVED, StreamInput, StreamKind, StreamSet
+from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.datasets.files import CLIP
 
@@ -28,11 +31,16 @@ PLACEHOLDERS = ("id", "stem", "number", "split", "name")
 Pattern: TypeAlias = str
 
 
-class FeatureMapDamaged(ReelwordError, ValueError):
+class FeatureMapDamaged(ReelwordError, ValueError, code="feature_map_damaged"):
     """The file that names saved features is not there or has another form; the message says where."""
 
-    code = "feature_map_damaged"
     hint = "docs/data.md, Saved features, has the members of that file."
+
+
+class FeaturesDoNotFit(ReelwordError, ValueError, code="features_do_not_fit"):
+    """Saved features have another width, shape or clock than they should; the message says which."""
+
+    hint = "Correct the map, name another stream set, or make the features again with reelword extract."
 
 
 class MappedStream(BaseModel):
@@ -229,3 +237,29 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise FeatureMapDamaged(f"{path} cannot be read ({error}).") from error
+
+
+def list_failed(videos: Iterable[VideoItem], check: Callable[[VideoItem], None]) -> list[FailedVideo]:
+    """Lists the videos whose features ``check`` misses (FileNotFoundError) or finds damaged, and why."""
+    failed = []
+    for video in tqdm(videos, desc="saved features", unit="video", disable=None):
+        try:
+            check(video)
+        except FileNotFoundError as error:
+            failed.append(FailedVideo(video.id, "features_missing", f"its features are missing: {error}"))
+        except FeaturesDamaged as error:
+            failed.append(FailedVideo(video.id, error.code, str(error)))
+    return failed
+
+
+def check_width(name: str, found: int, wanted: int, asked_by: str) -> None:
+    """Checks a stream's channels.
+
+    Args:
+        name: Of the stream.
+        found: Channels that the features have.
+        wanted: Channels that they should have.
+        asked_by: Who says so, for the error.
+    """
+    if found != wanted:
+        raise FeaturesDoNotFit(f"{name} is {found} wide, and {asked_by} has it {wanted} wide.")

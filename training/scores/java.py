@@ -22,10 +22,9 @@ _VERSION_SECONDS: Final = 30.0
 _JVM_OPTIONS: Final = ("-Xmx2G", "-XX:+UseSerialGC")
 
 
-class JavaError(ReelwordError, RuntimeError):
+class JavaError(ReelwordError, RuntimeError, code="java_error"):
     """No Java runs, or one stopped or fell silent; the text says which, in a sentence."""
 
-    code = "java_error"
     hint = "Install the training group (make setup), which carries a Java, and see that memory is free."
 
 

@@ -38,8 +38,8 @@ from training.optimization.validation import VideoValidation
 from training.precision import CPU, training_precision
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
-from training.saved_features.clock_checks import FeaturesDoNotFit
 from training.saved_features.feature_folder import FeatureFolder
+from training.saved_features.feature_map import FeaturesDoNotFit
 
 #: With fewer videos than this none is set aside.
 ENOUGH = 10

@@ -27,10 +27,9 @@ ENDINGS = {"done": "is canceled.", "asked": "is told to stop.", "lost": "is gone
 REVIVED = ("failed", "canceled")  #: states of jobs that may be put into their queue again
 
 
-class NoSuchJob(ReelwordError):
+class NoSuchJob(ReelwordError, code="no_such_job"):
     """Is raised where there is no job of that name."""
 
-    code = "no_such_job"
     hint = "See them with reelword jobs list."
 
 
