@@ -126,14 +126,10 @@ class VideoExtraction:
                 running.append(todo)
                 yield str(todo.video.file)
 
-        needed = self._with_inputs(names)
+        taken = {*names, *(each for name in names for each in self._tags[name].inputs)}
+        needed = [extractor for name, extractor in self._extractors.items() if name in taken]
         for _, extracted in extract_videos(self._decoders, files(), needed, self._plan.limits):
             yield self._write(running.popleft(), names, extracted)
-
-    def _with_inputs(self, names: Collection[str]) -> list[AnyExtractor]:
-        """Selects the extractors, and those whose streams they take."""
-        needed = {*names, *(each for name in names for each in self._tags[name].inputs)}
-        return [extractor for name, extractor in self._extractors.items() if name in needed]
 
     def _write(
         self, todo: _Todo, names: Collection[str], extracted: ExtractedVideo | Exception
@@ -261,11 +257,10 @@ def _without_padding(stream: Stream) -> Tensor:
 def _list_best(probability: Tensor, classes: Sequence[str] | None) -> str:
     best = torch.topk(probability, min(MOST_PREDICTIONS, len(probability)))
     pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    classes_text = ", ".join(
-        f"{share:.2f} {_name_class(place, classes)}" for share, place in pairs if share > 0
+    named = (
+        (share, f"class {place}" if classes is None else classes[place])
+        for share, place in pairs
+        if share > 0
     )
+    classes_text = ", ".join(f"{share:.2f} {name}" for share, name in named)
     return classes_text or "nothing that it knows"
-
-
-def _name_class(place: int, classes: Sequence[str] | None) -> str:
-    return classes[place] if classes is not None else f"class {place}"

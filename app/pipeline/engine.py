@@ -53,7 +53,16 @@ class Engine:
         self._captioners = LoadedCaptioners(settings, self.device)
         self._requests = self._captioners.requests()
         self._compiled = set[str]()  # captioners whose networks have been used
-        self.info = self._describe()
+        default = self._captioners.captioner_choices.default
+        self.info = EngineInfo(
+            device=self.device,
+            captioners=tuple(self._captioners.infos),
+            request=self._requests.get(default or "", next(iter(self._requests.values()))),
+            requests=self._requests,
+            default=default,
+            feature_identities=self._captioners.feature_identities(),
+            unmeasured=tuple(self._captioners.captioner_choices.names),
+        )
 
     def warm_up(self) -> EngineInfo:
         """Captions a grey video with the default captioner, and returns what the engine can do.
@@ -81,18 +90,6 @@ class Engine:
         options = self.info.resolve(CaptionOptions(captioner=captioner))
         frames = _grey(self.info.request_for(options.choice))
         self.describe_and_caption([frames], [options], ignore_progress)
-
-    def _describe(self) -> EngineInfo:
-        default = self._captioners.captioner_choices.default
-        return EngineInfo(
-            device=self.device,
-            captioners=tuple(self._captioners.infos),
-            request=self._requests.get(default or "", next(iter(self._requests.values()))),
-            requests=self._requests,
-            default=default,
-            feature_identities=self._captioners.feature_identities(),
-            unmeasured=tuple(self._captioners.captioner_choices.names),
-        )
 
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report

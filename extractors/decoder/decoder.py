@@ -223,7 +223,8 @@ class _Child:
         if isinstance(part, FrameChunk):
             self._send(TAKEN)
         elif isinstance(part, StreamEnd):
-            self._finish()
+            os.ftruncate(self.process.shared, 0)
+            self.answered = True
         return part
 
     def _send(self, message: bytes) -> None:
@@ -246,10 +247,6 @@ class _Child:
             raise
         except (ValueError, KeyError, TypeError) as error:
             raise errors.DecoderCrashed(WITHOUT_SENSE) from error
-
-    def _finish(self) -> None:
-        os.ftruncate(self.process.shared, 0)
-        self.answered = True
 
     def _receive(self, deadline: float) -> bytes:
         try:

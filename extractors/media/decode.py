@@ -199,7 +199,8 @@ class _Streamer:
                 return
             # where frames were as promised the reading stopped after the last; this one was read to the end
             promised, self.timeline = self.timeline, settle(self.reading, self._index, self._limits)
-            if turn > 0 and _is_same(promised, self.timeline):
+            same_times = np.array_equal(promised.times, self.timeline.times)
+            if turn > 0 and same_times and promised.duration == self.timeline.duration:
                 return
             pictures = kept.at(self._choose())
             if pictures is not None:
@@ -310,7 +311,3 @@ def _check_duration(timeline: Timeline, limits: Limits) -> None:
         raise errors.TooLong(
             f"The video lasts {timeline.duration:.0f} seconds, and {limits.max_duration:.0f} are allowed."
         )
-
-
-def _is_same(promised: Timeline, found: Timeline) -> bool:
-    return promised.duration == found.duration and np.array_equal(promised.times, found.times)

@@ -51,23 +51,6 @@ class Video:
         return {**facts, **rounded}
 
 
-def _choose_by_windows(
-    windows: Sequence[Windows], times: NDArray[np.float64], duration: float, fps: float
-) -> NDArray[np.int64]:
-    """Chooses the frames that any of the windows look at.
-
-    Args:
-        times: float64 (T,), seconds at which the frames are shown, rising.
-        duration: seconds of the video.
-        fps: frames a second of the video, on average.
-
-    Returns:
-        int64 (N,), positions in ``times``, rising, no doubles.
-    """
-    instants = [each.cut(duration, fps).instants for each in windows]
-    return np.unique(find_shown_frames(times, np.concatenate([np.zeros(0), *instants])))
-
-
 def _count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> int:
     """Counts the frames that the windows ask for, as far as they ask for a number of them.
 
@@ -183,7 +166,8 @@ class DecodeRequest:
         span = _select_span(times, duration, self.part)
         if self.windows or self.sampling is None:
             fps = len(times) / duration
-            by_windows = _choose_by_windows(self.windows, span.times, span.duration, fps)
+            instants = [each.cut(span.duration, fps).instants for each in self.windows]
+            by_windows = np.unique(find_shown_frames(span.times, np.concatenate([np.zeros(0), *instants])))
             at_rates = [rate.choose(span.times, span.duration) for rate in self.rates]
             return span.first + np.unique(np.concatenate([by_windows, *at_rates]))
         return span.first + self.sampling.choose(span.times, span.duration)

@@ -24,7 +24,7 @@ from extractors.extractor import AnyExtractor, DerivedExtractor, SoundExtractor
 from extractors.features import FrameSize, Stream
 from extractors.media.errors import MediaError
 from extractors.media.request import DecodeRequest, Limits, Video
-from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
+from extractors.media.stream_parts import FrameChunk, StreamPart, StreamStart
 from extractors.preprocessing.images import to_device
 from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
 from extractors.windowing.window_extractor import WindowExtractor
@@ -38,21 +38,19 @@ class ExtractorGroup:
         self.sound: list[SoundExtractor] = []
         self.derived: list[DerivedExtractor] = []
         for extractor in extractors:
-            self._place(extractor)
+            if isinstance(extractor, WindowExtractor):
+                self.frames.append(extractor)
+            elif "audio" in extractor.needs:
+                self.sound.append(extractor)  # type: ignore[arg-type]
+            elif "streams" in extractor.needs:
+                self.derived.append(extractor)  # type: ignore[arg-type]
+            else:
+                needs = set(extractor.needs)
+                raise ValueError(f"{extractor.name} cannot be fed by a decoder: it needs {needs}")
         counts = Counter(extractor.name for extractor in extractors)
         twice = [name for name, count in counts.items() if count > 1]
         if twice or not counts:
             raise ValueError(f"extractors given twice: {', '.join(twice)}" if twice else "no extractor given")
-
-    def _place(self, extractor: AnyExtractor) -> None:
-        if isinstance(extractor, WindowExtractor):
-            self.frames.append(extractor)
-        elif "audio" in extractor.needs:
-            self.sound.append(extractor)  # type: ignore[arg-type]
-        elif "streams" in extractor.needs:
-            self.derived.append(extractor)  # type: ignore[arg-type]
-        else:
-            raise ValueError(f"{extractor.name} cannot be fed by a decoder: it needs {set(extractor.needs)}")
 
     def request(self) -> DecodeRequest:
         """Requests every frame that any extractor looks at, in the sizes that they want, and the sound."""
@@ -219,7 +217,9 @@ class _VideoInWork:
                 elif isinstance(part, FrameChunk):
                     self._extract_windows(part)
                 else:
-                    self._end(part)
+                    self._video = part.video
+                    for extractor in self.group.sound:
+                        self._sound.update(extractor.extract(part.audio, part.video.duration))
         except Exception as error:
             self.error = error
             self._forget()
@@ -249,11 +249,6 @@ class _VideoInWork:
                 batcher.add(stack, pending)
             if pending.error is not None:
                 raise pending.error
-
-    def _end(self, end: StreamEnd) -> None:
-        self._video = end.video
-        for extractor in self.group.sound:
-            self._sound.update(extractor.extract(end.audio, end.video.duration))
 
     def _finish(self) -> ExtractedVideo:
         if self.error is not None:

