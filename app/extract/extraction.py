@@ -256,11 +256,8 @@ def _without_padding(stream: Stream) -> Tensor:
 
 def _list_best(probability: Tensor, classes: Sequence[str] | None) -> str:
     best = torch.topk(probability, min(MOST_PREDICTIONS, len(probability)))
-    pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    named = (
-        (share, f"class {place}" if classes is None else classes[place])
-        for share, place in pairs
-        if share > 0
-    )
-    classes_text = ", ".join(f"{share:.2f} {name}" for share, name in named)
+    places = best.indices.tolist()
+    names = [f"class {place}" if classes is None else classes[place] for place in places]
+    pairs = zip(best.values.tolist(), names, strict=True)
+    classes_text = ", ".join(f"{share:.2f} {name}" for share, name in pairs if share > 0)
     return classes_text or "nothing that it knows"

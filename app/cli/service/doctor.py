@@ -86,13 +86,12 @@ def list_settings(settings: Settings) -> list[ShownSetting]:
     return [
         ShownSetting(
             settings.variables(name)[0],
-            _hide_password(str(getattr(settings, name)))
-            if field.repr
-            else "…"[: bool(getattr(settings, name))],
+            _hide_password(str(value)) if field.repr else "…" if value else "",
             str(field.default),
             field.description or "",
         )
         for name, field in Settings.model_fields.items()
+        for value in [getattr(settings, name)]
     ]
 
 

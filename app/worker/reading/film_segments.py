@@ -223,9 +223,8 @@ class _WatchedEngine:
 
         with self._busy():
             answers = self.engine.run(videos, options, set_stage)
-        timings = (
-            None if isinstance(answers[0], JobFailure) else answers[0].answer.timings
-        )  # of the whole batch
+        first = answers[0]
+        timings = None if isinstance(first, JobFailure) else first.answer.timings  # of the whole batch
         if timings is not None:
             self.extract = round(self.extract + (timings.extract or 0.0), 4)
             self.caption = round(self.caption + (timings.caption or 0.0), 4)
