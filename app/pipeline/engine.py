@@ -74,7 +74,6 @@ class Engine:
         return self.info
 
     def measure(self, captioner: str) -> float:
-        """Captions a grey video, and returns the seconds that it took."""
         self._compile(captioner)
         began = time.perf_counter()
         self._caption_grey(captioner)
@@ -94,16 +93,6 @@ class Engine:
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Computes features of all videos together, then captions, together what one captioner writes alike.
-
-        Args:
-            videos: their frames, or the packed streams of an earlier answer.
-            options: one a video; who writes has been chosen in them.
-            report: is called with the progress.
-
-        Returns:
-            For each video its answer, or why it cannot have one.
-        """
         began = time.perf_counter()
         report("extract", 0.0)
         plans = [self._plan(each) for each in options]

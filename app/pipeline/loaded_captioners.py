@@ -96,13 +96,6 @@ class StreamPlan:
         options: DecodingOptions,
         prompt: str | None = None,  # noqa: ARG002 - refused before it comes here
     ) -> list[list[Caption]]:
-        """Writes for each video its best captions, best first.
-
-        Args:
-            videos: together.
-            options: of the search.
-            prompt: none of these captioners takes one.
-        """
         streams = [video.streams for video in videos]
         if isinstance(self.writer, FusedWriter):
             return self.writer.caption_frames([video.frames for video in videos], streams, options)
@@ -133,16 +126,6 @@ class FramePlan:
     def caption(
         self, videos: Sequence[CaptionInputs], options: DecodingOptions, prompt: str | None = None
     ) -> list[list[Caption]]:
-        """Writes for each video its best captions, best first.
-
-        Args:
-            videos: together.
-            options: of the search.
-            prompt: what the captioner is asked, where it takes one.
-
-        Raises:
-            OptionRefused: the prompt cannot be taken.
-        """
         return self.captioner.caption([video.frames for video in videos], options, prompt)
 
     def provenance(self, video: CaptionInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike

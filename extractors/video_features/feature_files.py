@@ -223,7 +223,6 @@ class SafetensorsForm:
         return folder / f"{name}.safetensors"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Writes features as ``FileFormat.write`` says."""
         arrays = collect_arrays(saved.streams)
         with atomic_write(self.main_file(folder, name)) as unfinished:
             save_file(arrays, unfinished, {"reelword": FeatureHeader.of(saved, arrays).to_json()})

@@ -82,7 +82,6 @@ class NpyForm:
         return folder / f"{name}_spec.json"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Writes features as ``FileFormat.write`` says."""
         arrays = to_public_arrays(saved)
         for key, array in arrays.items():
             with atomic_write(folder / f"{name}_{key}.npy") as unfinished, unfinished.open("wb") as file:
@@ -118,7 +117,6 @@ class Hdf5Form:
         return folder / f"{name}.h5"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Writes features as ``FileFormat.write`` says."""
         import h5py
 
         arrays = to_public_arrays(saved)

@@ -110,13 +110,6 @@ class _CheckpointOutput(DecodedOutput):
         return cls(batch.captioner, batch.memory, batch.hypotheses, batch)
 
     def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
-        """Makes a caption of the candidate's hypothesis.
-
-        Args:
-            video: its place among the B.
-            candidate: one that this captioner decoded.
-            with_attention: whether the caption has it.
-        """
         if with_attention:
             return self.batch.caption(video, candidate.hypothesis)
         return self.batch.caption_alone(candidate.hypothesis)

@@ -142,49 +142,25 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         return LabelledMemory(memory.times, writer=memory, seen=seen, labels=read, expected=expected)
 
     def start(self, memory: LabelledMemory, rows_per_video: int) -> State:
-        """Makes the captioner's own state."""
         return self.writer.start(memory.writer, rows_per_video)
 
     def first_word(self, memory: LabelledMemory, rows_per_video: int) -> Tensor:
-        """Makes the captioner's own first word."""
         return self.writer.first_word(memory.writer, rows_per_video)
 
     def step(
         self, state: State, word: Tensor, memory: LabelledMemory
     ) -> tuple[Tensor, State, StepAttention | None]:
-        """Takes the captioner's own step.
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention.
-        """
         return self.writer.step(state, word, memory.writer)
 
     def embed_words(self, words: Tensor) -> Tensor:
-        """Embeds words as the captioner inside does."""
         return self.writer.embed_words(words)
 
     def advance(
         self, state: State, embedded: Tensor, memory: LabelledMemory
     ) -> tuple[Tensor, State, StepAttention | None]:
-        """Takes the captioner's own step without scoring words.
-
-        Args:
-            state: Of ``start``, or of the step before.
-            embedded: (R, E), the words just written.
-            memory: B videos, as this captioner encoded them.
-
-        Returns:
-            What ``score_words`` takes (R, …), the state behind the word, and the attention.
-        """
         return self.writer.advance(state, embedded, memory.writer)
 
     def score_words(self, output: Tensor) -> Tensor:
-        """Scores words as the captioner inside does."""
         return self.writer.score_words(output)
 
     def recall(self, memory: LabelledMemory, longest: int) -> Tensor | None:
@@ -209,17 +185,6 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def judge(
         self, memory: LabelledMemory, tokens: Tensor, scores: Tensor, penalty: LengthDivisor
     ) -> Judgement:
-        """Judges captions by what is expected of one, and by how likely they are of this video and of any.
-
-        Args:
-            memory: B videos.
-            tokens: (R, t) ids of the captions, those of a video side by side.
-            scores: (R,), their log-probabilities over the length penalty.
-            penalty: By which log-probabilities were divided.
-
-        Returns:
-            Their merits, and their confidence where that was fitted.
-        """
         ended = (tokens == EOS).cumsum(1)
         targets = torch.cat([tokens.masked_fill(ended > 1, -1), torch.full_like(tokens[:, :1], -1)], 1)
         forced = teacher_force(self.writer, self._typical_memory(), targets)

@@ -123,11 +123,6 @@ class ExtractedFeatures:
         self._checked: set[str] = set()
 
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
-        """Looks for the videos' features, by their headers.
-
-        Returns the videos that lack features, or whose features are damaged or of another file. Raises
-        FeaturesDoNotFit: they have another width or other windows than the set.
-        """
         return list_failed(videos, self._check_all)
 
     def load(self, video: VideoItem) -> Features:

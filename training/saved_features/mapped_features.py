@@ -67,11 +67,6 @@ class MappedFeatures:
                 _check_clock(each, wanted, stream, found)
 
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
-        """Looks for the videos' features, by their headers.
-
-        Returns the videos that lack a stream, or whose file is damaged or has no row. Raises
-        FeaturesDoNotFit: an array has another shape than the map says, or times beyond the video's end.
-        """
         return list_failed(videos, self._check_all)
 
     def load(self, video: VideoItem) -> Features:
