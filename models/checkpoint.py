@@ -71,21 +71,13 @@ class Speed:
 
 @dataclass(frozen=True)
 class Card:
-    """Holds what a checkpoint says of itself.
+    """Holds what a checkpoint says of itself."""
 
-    Attributes:
-        captioner: The name of its class in the registry.
-        streams: The spec each input must have.
-        scores: Metric → value ×100 by set.
-        training: Recipe, steps, hours, data and the ids trained on.
-        speed: None where it was not measured.
-    """
-
-    captioner: str
-    streams: Mapping[str, StreamSpec]
-    scores: Mapping[str, Any]
-    training: Mapping[str, Any]
-    speed: Speed | None = None
+    captioner: str  #: the name of its class in the registry
+    streams: Mapping[str, StreamSpec]  #: the spec each input must have
+    scores: Mapping[str, Any]  #: metric → value ×100 by set
+    training: Mapping[str, Any]  #: recipe, steps, hours, data and the ids trained on
+    speed: Speed | None = None  #: None where it was not measured
 
 
 @dataclass(frozen=True, eq=False)

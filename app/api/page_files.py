@@ -31,18 +31,12 @@ _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class PageFiles:
-    """Holds the static files.
+    """Holds the static files."""
 
-    Attributes:
-        version: of all of them, the folder that they are served below.
-        page: the HTML, with addresses of that version; its two marks are filled in per request.
-        style_hash: of the styles in it, as a content policy names them.
-        compressed: path below the folder → gzip of the file, of texts; at ``SCRIPT`` all scripts in one.
-    """
-
-    version: str
-    page: str
-    style_hash: str
+    version: str  #: of all of them, the folder that they are served below
+    page: str  #: the HTML, with addresses of that version; its two marks are filled in per request
+    style_hash: str  #: of the styles in it, as a content policy names them
+    #: path below the folder → gzip of the file, of texts; at ``SCRIPT`` all scripts in one
     compressed: dict[str, bytes]
 
     @classmethod

@@ -40,29 +40,21 @@ __all__ = ["DecodingOptions", "Hypothesis", "decode", "sample"]
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """Holds one caption of one video, as ids with scores and attention.
+    """Holds one caption of one video, as ids with scores and attention."""
 
-    Attributes:
-        tokens: Ids without the end token.
-        logprobs: One a token, natural logarithms in the distribution searched (after the temperature, before
-            any constraint).
-        end_logprob: The end token's, None where the caption was cut.
-        score: Their sum over the length penalty.
-        finished: Whether it ended by itself.
-        attention: Tensors (L, …) on the CPU for the L tokens; None where none was asked for.
-        merit: By which its captioner ranks it; the score where it has no other opinion.
-        confidence: How often captions alike are right, in [0, 1]; None where its captioner cannot tell.
-        recalled: Whether it was not searched but recalled, a sentence that was written in advance.
-    """
-
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...]  #: ids without the end token
+    #: one a token, natural logarithms in the distribution searched (after the temperature, before any
+    #: constraint)
     logprobs: tuple[float, ...]
-    end_logprob: float | None
-    score: float
-    finished: bool
+    end_logprob: float | None  #: the end token's, None where the caption was cut
+    score: float  #: their sum over the length penalty
+    finished: bool  #: whether it ended by itself
+    #: tensors (L, …) on the CPU for the L tokens; None where none was asked for
     attention: StepAttention | None
-    merit: float = 0.0
+    merit: float = 0.0  #: by which its captioner ranks it; the score where it has no other opinion
+    #: how often captions alike are right, in [0, 1]; None where its captioner cannot tell
     confidence: float | None = None
+    #: whether it was not searched but recalled, a sentence that was written in advance
     recalled: bool = False
 
 

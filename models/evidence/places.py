@@ -47,23 +47,14 @@ class Places(Protocol):
 
 @dataclass(frozen=True)
 class GridPlaces:
-    """Reads some parts of a grid of cells, and the cells between them by linear interpolation.
+    """Reads some parts of a grid of cells, and the cells between them by linear interpolation."""
 
-    Attributes:
-        rows: Where they begin and the last one ends, in [0, 1] of the picture.
-        columns: The same.
-        view: What they cover.
-        parts: How many are read each way, as far apart as may be.
-        width: The share of the grid that a part has each way; one cell at least.
-        is_hidden: A part is worth what is lost without it; else what it tells alone.
-    """
-
-    rows: Edges
-    columns: Edges
-    view: View = WHOLE
-    parts: int = 4
-    width: float = 0.0
-    is_hidden: bool = False
+    rows: Edges  #: where they begin and the last one ends, in [0, 1] of the picture
+    columns: Edges  #: the same
+    view: View = WHOLE  #: what they cover
+    parts: int = 4  #: how many are read each way, as far apart as may be
+    width: float = 0.0  #: the share of the grid that a part has each way; one cell at least
+    is_hidden: bool = False  #: a part is worth what is lost without it; else what it tells alone
 
     @property
     def sharpness(self) -> float:

@@ -129,19 +129,12 @@ class CaptionReader(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeatureReader:
-    """Reads with a captioner of features.
+    """Reads with a captioner of features."""
 
-    Attributes:
-        captioner: Who wrote the caption.
-        features: The video's streams by name.
-        times: (T, 2) seconds, the moments.
-        tokens: The ids of the words.
-    """
-
-    captioner: AnyCaptioner
-    features: Features
-    times: Array
-    tokens: Sequence[int]
+    captioner: AnyCaptioner  #: who wrote the caption
+    features: Features  #: the video's streams by name
+    times: Array  #: (T, 2) seconds, the moments
+    tokens: Sequence[int]  #: the ids of the words
 
     def read(self, parts: Sequence[VideoPart], words: NDArray[np.bool_]) -> Array:
         """Reads as ``CaptionReader`` says, parts of which words in question come late before the others."""

@@ -63,19 +63,12 @@ class LabelledConfig(BaseModel, Generic[WriterConfigT]):
 
 @dataclass(frozen=True, eq=False)
 class LabelledMemory(Memory):
-    """Holds what is known of B videos.
+    """Holds what is known of B videos."""
 
-    Attributes:
-        writer: The captioner's own memory.
-        seen: v̄ (B, C).
-        labels: As they were read.
-        expected: μ (B, texts).
-    """
-
-    writer: Memory
-    seen: Tensor
-    labels: ReadLabels
-    expected: Tensor
+    writer: Memory  #: the captioner's own memory
+    seen: Tensor  #: v̄ (B, C)
+    labels: ReadLabels  #: as they were read
+    expected: Tensor  #: μ (B, texts)
 
     @property
     def moments(self) -> Tensor:

@@ -44,42 +44,27 @@ class FeaturesDoNotFit(ReelwordError, ValueError, code="features_do_not_fit"):
 
 
 class MappedStream(BaseModel):
-    """Describes where one stream of every video lies, and what its rows are.
-
-    Attributes:
-        file: Pattern below the map's folder; ``.npy``, ``.npz`` or HDF5.
-        key: Pattern of the array in a ``.npz`` or HDF5 file.
-        width: Channels C.
-        axes: What the array's axes are: T time, N regions, H and W of a grid, C channels, 1 an axis of one.
-            By default C, TC or 1TC; with regions NC, TNC or THWC.
-        regions: What the N rows of a step are; none for vectors.
-        count: N of a grid, or the most boxes.
-        kind: Whether single frames, neighbouring frames or sound are described.
-        network: What made it. Captioners refuse features of another network.
-        fps: Rows a second.
-        stride: Frames from one row to the next, at ``frame_rate``.
-        window: Frames that a row covers, by default its stride.
-        frame_rate: Frames a second that strides count, or the pattern of a ``.npy`` file with that number.
-        timestamps: Pattern of a ``.npy`` file with the milliseconds at which rows end.
-        spread: Rows lie evenly over the whole video.
-    """
+    """Describes where one stream of every video lies, and what its rows are."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    file: Pattern
-    key: Pattern | None = None
-    width: int = Field(ge=1)
+    file: Pattern  #: pattern below the map's folder; ``.npy``, ``.npz`` or HDF5.
+    key: Pattern | None = None  #: pattern of the array in a ``.npz`` or HDF5 file.
+    width: int = Field(ge=1)  #: channels C
+    #: what the array's axes are: T time, N regions, H and W of a grid, C channels, 1 an axis of one. By
+    #: default C, TC or 1TC; with regions NC, TNC or THWC.
     axes: str | None = None
-    regions: Literal["none", "grid", "boxes"] = "none"
-    count: int = Field(1, ge=1)
-    kind: StreamKind = "picture"
-    network: str | None = None
-    fps: float | None = Field(None, gt=0)
-    stride: int | None = Field(None, ge=1)
-    window: int | None = Field(None, ge=1)
+    regions: Literal["none", "grid", "boxes"] = "none"  #: what the N rows of a step are; none for vectors
+    count: int = Field(1, ge=1)  #: N of a grid, or the most boxes
+    kind: StreamKind = "picture"  #: whether single frames, neighbouring frames or sound are described
+    network: str | None = None  #: what made it. Captioners refuse features of another network.
+    fps: float | None = Field(None, gt=0)  #: rows a second
+    stride: int | None = Field(None, ge=1)  #: frames from one row to the next, at ``frame_rate``
+    window: int | None = Field(None, ge=1)  #: frames that a row covers, by default its stride
+    #: frames a second that strides count, or the pattern of a ``.npy`` file with that number.
     frame_rate: float | Pattern | None = None
-    timestamps: Pattern | None = None
-    spread: bool = False
+    timestamps: Pattern | None = None  #: pattern of a ``.npy`` file with the milliseconds at which rows end.
+    spread: bool = False  #: rows lie evenly over the whole video
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -108,21 +93,16 @@ class MappedStream(BaseModel):
 
 
 class FeatureMap(BaseModel):
-    """Describes where all streams lie.
-
-    Attributes:
-        streams: By name.
-        frame_rate: For streams that have none of their own.
-        duration: Seconds of every video, or "name" where ids end in ``_<start>_<end>``. Spread rows need it.
-        names: A file beside the map with what these features call each video: JSON ``{id: name}``, or a line
-            ``id name`` each, as MSVD's youtube_mapping.txt has it.
-    """
+    """Describes where all streams lie."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    streams: dict[str, MappedStream] = Field(min_length=1)
-    frame_rate: float | Pattern | None = None
+    streams: dict[str, MappedStream] = Field(min_length=1)  #: by name
+    frame_rate: float | Pattern | None = None  #: for streams that have none of their own
+    #: seconds of every video, or "name" where ids end in ``_<start>_<end>``. Spread rows need it.
     duration: float | Literal["name"] | None = None
+    #: a file beside the map with what these features call each video: JSON ``{id: name}``, or a line ``id
+    #: name`` each, as MSVD's youtube_mapping.txt has it.
     names: str | None = None
 
     @model_validator(mode="after")
