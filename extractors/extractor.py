@@ -188,9 +188,6 @@ def create(
         weights: "seeded" fills the network from a fixed seed, for tests and benchmarks.
         windows: how videos are cut, or what of it differs from the extractor's own way.
 
-    Returns:
-        The extractor.
-
     Raises:
         UnknownExtractor: where there is none of that name.
         WeightsError: where the weights are missing or damaged.

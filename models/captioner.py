@@ -65,9 +65,6 @@ class CaptionSteps:
             weight: By which it was chosen.
             title: What it was chosen as.
             text: What was written from it.
-
-        Returns:
-            The moment with its seconds.
         """
         time = round(float(self.times[row, 0]), 4)
         return ChosenMoment(moment=row, time=time, weight=round(weight, DIGITS), title=title, text=text)

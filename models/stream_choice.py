@@ -58,9 +58,6 @@ class StreamChoice:
             regions: What the rows of a step may be.
             wanted: What the captioner looks for, in words.
 
-        Returns:
-            The stream.
-
         Raises:
             StreamsDoNotFit: There is none.
         """

@@ -69,9 +69,6 @@ class TwoStage(nn.Module, ABC):
             boxes: proposals (K, 4) of each, in its pixels.
             size: height and width of the pictures, in pixels.
             run: the two networks.
-
-        Returns:
-            The regions of each picture, the best first.
         """
 
     def run_trunk(self, x: Tensor) -> tuple[Tensor, ...]:

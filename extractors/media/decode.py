@@ -77,9 +77,6 @@ def decode_here(
         request: which frames; by default eight of them.
         limits: what the file may cost. Of ``memory`` only what the frames take is counted here.
 
-    Returns:
-        The frames, the sound and the decode report.
-
     Raises:
         MediaError: one of its leaves, but none of DecoderError.
     """
@@ -148,9 +145,6 @@ def make_end(
         timeline: the clock of its frames.
         request: says whether the sound is wanted, and how many frames were.
         limits: how much sound may be read.
-
-    Returns:
-        The last part of the stream.
 
     Raises:
         DecodeTimeout, DecodeMemory: where the sound passes a limit.
@@ -289,9 +283,6 @@ def settle(reading: DecodePass, index: PacketIndex, limits: Limits) -> Timeline:
         reading: a pass that read to the file's end.
         index: the file's packets.
         limits: the share of frames that may be lost, and the longest duration.
-
-    Returns:
-        The times of all frames that were shown.
 
     Raises:
         NoFrames, TooDamaged, TooLong: where nothing or too little was shown, or for too long.

@@ -91,9 +91,6 @@ def decode_packets(
         source: the file; its deadline is kept.
         reading: counts what cannot be decoded.
 
-    Returns:
-        All shown frames.
-
     Raises:
         DecodeTimeout, DecodeMemory: where a limit is passed.
     """
@@ -229,9 +226,6 @@ def feed_wanted(
         stream: their track, which decodes each packet before the next is asked for.
         targets: presentation times of the wanted frames.
         shortcuts: those that are exact here.
-
-    Returns:
-        The packets.
     """
     waiting = set(targets)
     for packet in packets:

@@ -76,9 +76,6 @@ def split_into_chunks(
         frames: each in the same sizes; the k-th is shown at ``times[k]``.
         times: float64 (T,), seconds, rising.
         chunk_bytes: of pixels in a chunk at most, but for a chunk of one frame.
-
-    Returns:
-        The chunks, in order.
     """
     waiting: list[Sizes] = []
     begin = 0

@@ -110,9 +110,6 @@ def extract_video(
         extractors: each makes its streams, on one clock.
         limits: what the file may cost.
 
-    Returns:
-        The streams and the decode report.
-
     Raises:
         MediaError: any of its leaves.
         ValueError: where the extractors do not make a whole (see ``ExtractorGroup``).

@@ -270,9 +270,6 @@ def check_arrays(header: FeatureHeader, arrays: Arrays, file: Path) -> Arrays:
         arrays: as they were read.
         file: to be named in the error.
 
-    Returns:
-        The arrays themselves.
-
     Raises:
         FeaturesDamaged: where they are not.
     """

@@ -49,9 +49,6 @@ def make_stream(rows: WindowRows, cut: Cut, spec: StreamSpec, view: View = WHOLE
         cut: the windows; padded ones are masked.
         spec: the name tag of the stream.
         view: the part of the frames that was looked at.
-
-    Returns:
-        The stream.
     """
     real = torch.from_numpy(~cut.padded)
     mask = real if rows.mask is None else rows.mask & real[:, None]

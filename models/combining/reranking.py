@@ -55,9 +55,6 @@ class Candidate:
             relevance: The cosine of caption and video.
             likelihood: Log-probability a word, the mean over all captioners.
             weight: What the likelihood counts against the relevance.
-
-        Returns:
-            The candidate with its merit.
         """
         merit = relevance + weight * (likelihood - TWICE * names_twice(self.words))
         return replace(self, relevance=relevance, likelihood=likelihood, merit=merit)

@@ -14,7 +14,7 @@ from models.vocabulary import EOS
 
 @dataclass(frozen=True, eq=False)
 class PartialCaptions(TensorRows):
-    """Holds what R rows have written in t steps; a finished row continues with end tokens that cost nothing."""
+    """Holds what R rows have written in t steps; a finished row continues with end tokens, free of cost."""
 
     tokens: Tensor  #: (R, t) word ids
     logprobs: Tensor  #: (R, t), without meaning after a row's end
@@ -43,9 +43,6 @@ class PartialCaptions(TensorRows):
             word: (R',) ids.
             logprob: (R',), the words' own log-probabilities.
             total: (R',), the sums with these words.
-
-        Returns:
-            The rows of the next step.
         """
         past = self.select(parent)
         return PartialCaptions(

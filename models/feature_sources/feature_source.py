@@ -266,9 +266,6 @@ def build_feature_source(
         pool: Loads the extractors.
         frames: How many, for sets whose frames are spread over the time; None for their own number.
 
-    Returns:
-        One source for all.
-
     Raises:
         ValueError: Two sets would make the same stream in different ways.
     """

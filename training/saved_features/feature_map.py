@@ -158,9 +158,6 @@ def fill_pattern(pattern: Pattern, video: VideoItem, names: Mapping[str, str]) -
         pattern: With placeholders.
         video: Of a set.
         names: Id → what the features call it.
-
-    Returns:
-        A path or key.
     """
     bare = strip_suffix(video.id)
     number = re.search(r"\d+$", bare)

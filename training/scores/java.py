@@ -47,9 +47,6 @@ class Java:
             text: what the program reads.
             seconds: how long it may take.
 
-        Returns:
-            What it prints.
-
         Raises:
             JavaError: it fails or takes longer.
         """

@@ -51,9 +51,6 @@ def train(
         settings: of the run.
         on_pictures: trains on pictures, where that can be done.
 
-    Returns:
-        The best checkpoint.
-
     Raises:
         NeedsDataSet: the recipe is for pictures, and nothing here trains on them.
         UnreadOption, StartMissing: the recipe does not go with an option, or needs one.

@@ -67,9 +67,6 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
         captions: the videos.
         settings: the run's folder, the features' folder, threads.
 
-    Returns:
-        The best checkpoint's path.
-
     Raises:
         CheckpointError: ``start`` is damaged, or another captioner.
         StreamMismatch: the streams that are made here are others than it was trained on.
@@ -106,9 +103,6 @@ def train_on_videos(
         rule: which words it knows.
         settings: the run's folder, the features' folder, threads.
         config: the captioner's, by default of the demo's widths, with what it reads of the set.
-
-    Returns:
-        The best checkpoint's path.
 
     Raises:
         DataSetError: the set has no video to train on.
@@ -148,9 +142,6 @@ def train_as_paper(
         streams: the name of another stream set than the paper's.
         self_critical: whether the paper's self-critical steps are taken.
 
-    Returns:
-        The best checkpoint's path.
-
     Raises:
         DataSetError: the set is not there.
         UnknownStreamSet: ``streams`` is not known.
@@ -173,9 +164,6 @@ def choose_stream_set(asked: str | None, usual: str, features: FeatureFolder | N
         asked: a set's name, None where the user named none.
         usual: the name of the captioner's own set, or its paper's.
         features: those that were made before; a map's own streams come before the usual set.
-
-    Returns:
-        The set.
 
     Raises:
         UnknownStreamSet: there is no set of that name.

@@ -44,9 +44,6 @@ class CostEstimator:
             options: who writes filled in.
             decoded: its frames, as the captioner would see them.
             seconds: that decoding took.
-
-        Returns:
-            What is known of the video, with the estimate.
         """
         caption = self._caption_seconds(options)
         total = None if caption is None else round(seconds + caption, 3)
