@@ -35,7 +35,7 @@ from training.optimization.rewards import check_rewards
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
 from training.optimization.validation import VideoValidation
-from training.precision import CPU, training_precision
+from training.precision import training_precision
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
 from training.saved_features.feature_folder import FeatureFolder
@@ -199,7 +199,9 @@ def _open_store_of_start(start: Checkpoint, settings: RunSettings) -> FeatureSto
     if settings.features is not None:
         streams = settings.features.select(start.card)
         return settings.features.open(streams, start.captioner.optional_streams)
-    source = _open_feature_source(start, settings.cache, settings.threads, settings.device)
+    streams = select_stream_set(start.card)
+    source = FeatureSource(streams, str(settings.device), threads=settings.threads, cache=settings.cache)
+    check_extractors(start, streams, source.extractors)
     return VideoFeatures(source, settings.cache)
 
 
@@ -251,19 +253,6 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     trainer.train(captioner, keep_start=True)
     train_later_phases(captioner, trainer, run.best_after)
     return run.best
-
-
-def _open_feature_source(
-    checkpoint: Checkpoint, cache: Path, threads: int, device: torch.device = CPU
-) -> FeatureSource:
-    """Opens what makes the captioner's streams.
-
-    Raises StreamMismatch: the captioner was trained on other streams.
-    """
-    stream_set = select_stream_set(checkpoint.card)
-    source = FeatureSource(stream_set, str(device), threads=threads, cache=cache)
-    check_extractors(checkpoint, stream_set, source.extractors)
-    return source
 
 
 def split_videos(name: str, videos: Sequence[CaptionedVideo]) -> VideoSplit:
