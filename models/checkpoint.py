@@ -48,15 +48,11 @@ class CheckpointError(ReelwordError, ValueError, code="checkpoint_damaged"):
 
 @dataclass(frozen=True)
 class Speed:
-    """Holds what one caption costs, measured by ``python -m benchmarks.captioners``.
+    """Holds what one caption costs, measured by ``python -m benchmarks.captioners``."""
 
-    feature_seconds: decoding and features of a 10 s clip. caption_seconds: writing its caption, beam 5.
-    machine: where it was measured.
-    """
-
-    feature_seconds: float
-    caption_seconds: float
-    machine: str
+    feature_seconds: float  #: decoding and features of a 10 s clip
+    caption_seconds: float  #: writing its caption, beam 5
+    machine: str  #: where it was measured
 
     @property
     def seconds(self) -> float:

@@ -52,9 +52,9 @@ class State(TensorRows):
 
 @dataclass(frozen=True, eq=False)
 class Memory(TensorRows):
-    """Holds B encoded videos; the fields of subclasses are tensors (B, …). times: (B, T, 2) seconds."""
+    """Holds B encoded videos; the fields of subclasses are tensors (B, …)."""
 
-    times: Tensor
+    times: Tensor  #: (B, T, 2) seconds
 
     @property
     def size(self) -> int:

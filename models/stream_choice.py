@@ -27,9 +27,9 @@ class StreamsDoNotFit(ReelwordError, ValueError, code="streams_do_not_fit"):
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """Chooses streams of one set by what they show. reader: the captioner, to be named in errors."""
+    """Chooses streams of one set by what they show."""
 
-    reader: str
+    reader: str  #: the captioner, to be named in errors
     streams: StreamSet
 
     def list(self, kinds: Sequence[StreamKind], regions: Sequence[Regions]) -> list[StreamInput]:

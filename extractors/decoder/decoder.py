@@ -183,16 +183,13 @@ class Decoder:
 
 @dataclass
 class _Child:
-    """One decoding process, and how far it is with what it was asked.
-
-    answered: whether it is free again. seconds_left: for the file that it is at, while it is waited for.
-    """
+    """One decoding process, and how far it is with what it was asked."""
 
     process: LinkedProcess
     files: int = 0
     killed: bool = False
-    answered: bool = True
-    seconds_left: float = 0.0
+    answered: bool = True  #: whether it is free again
+    seconds_left: float = 0.0  #: for the file that it is at, while it is waited for
 
     @classmethod
     def start(cls, reader: Reader) -> _Child:

@@ -79,16 +79,11 @@ def _warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaW
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """The frames of one part of a file.
+    """The frames of one part of a file."""
 
-    first: position of the first of them in the file.
-    times: float64 (T,), seconds from the part's start at which they are shown.
-    duration: seconds of the part.
-    """
-
-    first: int
-    times: NDArray[np.float64]
-    duration: float
+    first: int  #: position of the first of them in the file
+    times: NDArray[np.float64]  #: float64 (T,), seconds from the part's start at which they are shown
+    duration: float  #: seconds of the part
 
 
 def _select_span(times: NDArray[np.float64], duration: float, part: tuple[float, float] | None) -> TimeSpan:

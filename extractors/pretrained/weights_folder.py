@@ -25,28 +25,21 @@ FileCheck = Callable[[Path], None]
 
 @dataclass(frozen=True)
 class FoundWeights:
-    """Describes a file that is here and is the right one.
-
-    sha256: of the file. pinned: the whole digest is not published, so that the first one seen is trusted.
-    converted: where a form that is quicker and safer to read is kept, as safetensors.
-    """
+    """Describes a file that is here and is the right one."""
 
     entry: WeightsEntry
     file: Path
-    sha256: str
-    pinned: bool
-    converted: Path
+    sha256: str  #: of the file
+    pinned: bool  #: the whole digest is not published, so that the first one seen is trusted
+    converted: Path  #: where a form that is quicker and safer to read is kept, as safetensors
 
 
 @dataclass(frozen=True)
 class WeightsFolder:
-    """Finds, checks and takes in files of weights.
+    """Finds, checks and takes in files of weights."""
 
-    data: the data folder. manifest: the file that lists what there is.
-    """
-
-    data: Path
-    manifest: Path = MANIFEST
+    data: Path  #: the data folder
+    manifest: Path = MANIFEST  #: the file that lists what there is
 
     @classmethod
     def of(cls, data: Path | None) -> WeightsFolder:

@@ -39,16 +39,13 @@ class FeaturesDamaged(ReelwordError, ValueError, code="features_damaged"):
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Names all that decides the numbers of one extractor, the video apart.
-
-    spec: network, weights, preprocessing, engine, precision. windows: how the video is cut, None for an
-    extractor that has its own way (sound, regions of others' maps). inputs: extractor → spec_hash of those
-    whose streams it takes.
-    """
+    """Names all that decides the numbers of one extractor, the video apart."""
 
     extractor: str
-    spec: StreamSpec
+    spec: StreamSpec  #: network, weights, preprocessing, engine, precision
+    #: how the video is cut, None for an extractor that has its own way (sound, regions of others' maps)
     windows: Windows | None = None
+    #: extractor → spec_hash of those whose streams it takes
     inputs: Mapping[str, str] = field(default_factory=dict)
 
     @property

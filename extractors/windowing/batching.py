@@ -94,15 +94,12 @@ class WindowCutter:
 
 @dataclass(eq=False)
 class PendingRows:
-    """Collects one video's rows from one extractor.
-
-    view: the part of its frames that was looked at. error: why there will be no rows, or None.
-    """
+    """Collects one video's rows from one extractor."""
 
     extractor: BatchedExtractor
     cut: Cut
-    view: View = WHOLE
-    error: Exception | None = None
+    view: View = WHOLE  #: the part of its frames that was looked at
+    error: Exception | None = None  #: why there will be no rows, or None
     _rows: dict[str, WindowRows] = field(default_factory=dict)
     _count: int = 0
 

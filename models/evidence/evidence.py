@@ -42,10 +42,10 @@ NO_PLACE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class _PlacesOfWord:
-    """Holds what was read of a word's moment. weights: (N,), sums to one."""
+    """Holds what was read of a word's moment."""
 
     moment: int
-    weights: Array
+    weights: Array  #: (N,), sums to one
 
 
 def find_evidence(

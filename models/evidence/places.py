@@ -100,13 +100,10 @@ class GridPlaces:
 
 @dataclass(frozen=True, eq=False)
 class BoxPlaces:
-    """Reads one box at a time.
+    """Reads one box at a time."""
 
-    boxes: (T, N, 4), x0 y0 x1 y1 in [0, 1] of the picture. mask: bool (T, N), False for padding.
-    """
-
-    boxes: Array
-    mask: NDArray[np.bool_]
+    boxes: Array  #: (T, N, 4), x0 y0 x1 y1 in [0, 1] of the picture
+    mask: NDArray[np.bool_]  #: bool (T, N), False for padding
     sharpness: float = ALONE
 
     def list_parts(self, moment: int) -> list[VideoPart]:

@@ -24,14 +24,11 @@ from models.likelihood import score_chosen_words
 
 @dataclass(frozen=True)
 class VideoPart:
-    """Is one moment of a video, or one place of that: x0 y0 x1 y1 in [0, 1] of the picture, None for all.
-
-    is_hidden: the place is what is left out, and all of the moment else is there.
-    """
+    """Is one moment of a video, or one place of that: x0 y0 x1 y1 in [0, 1] of the picture, None for all."""
 
     moment: int
     place: View | None = None
-    is_hidden: bool = False
+    is_hidden: bool = False  #: the place is what is left out, and all of the moment else is there
 
 
 def _restrict_to_moment(features: Features, start: float, end: float) -> dict[str, Stream]:

@@ -40,20 +40,16 @@ from models.vocabulary import EOS
 
 
 class MeaningConfig(BaseModel):
-    """Configures what is expected.
-
-    texts: width of sentence vectors. gate: γ. common: α, the weight of m, which is the buffer ``common``.
-    likelihood: λ. prior: δ. confidence: c_0, c_ρ and c_s; None before they were fitted.
-    """
+    """Configures what is expected."""
 
     model_config = ConfigDict(frozen=True)
 
-    texts: int = 384
-    gate: float = 1.5
-    common: float = 0.7
-    likelihood: float = 0.06
-    prior: float = 0.5
-    confidence: tuple[float, float, float] | None = None
+    texts: int = 384  #: width of sentence vectors
+    gate: float = 1.5  #: γ
+    common: float = 0.7  #: α, the weight of m, which is the buffer ``common``
+    likelihood: float = 0.06  #: λ
+    prior: float = 0.5  #: δ
+    confidence: tuple[float, float, float] | None = None  #: c_0, c_ρ and c_s; None before they were fitted
 
 
 @dataclass(frozen=True, eq=False)

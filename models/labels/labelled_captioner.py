@@ -33,17 +33,15 @@ WriterConfigT = TypeVar("WriterConfigT", bound=BaseModel)
 
 
 class RememberedConfig(BaseModel):
-    """Configures the sentences. sentences: how many. words: of each at most, its end among them. classes:
-    pairs of a sentence and a class that it was written of. recalled: of each video. places: regions of the
-    typical picture."""
+    """Configures the sentences."""
 
     model_config = ConfigDict(frozen=True)
 
-    sentences: int = 0
-    words: int = 12
-    classes: int = 0
-    recalled: int = 8
-    places: int = 49
+    sentences: int = 0  #: how many
+    words: int = 12  #: of each at most, its end among them
+    classes: int = 0  #: pairs of a sentence and a class that it was written of
+    recalled: int = 8  #: of each video
+    places: int = 49  #: regions of the typical picture
 
 
 class LabelledConfig(BaseModel, Generic[WriterConfigT]):

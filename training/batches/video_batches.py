@@ -80,10 +80,10 @@ def load_captioned_videos(
 
 @dataclass(frozen=True)
 class VideoInputs:
-    """The streams that a captioner reads. optional: those that a video may lack."""
+    """The streams that a captioner reads."""
 
     streams: tuple[InputStream, ...]
-    optional: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()  #: those that a video may lack
 
     @classmethod
     def for_captioner(cls, captioner: AnyCaptioner) -> VideoInputs:

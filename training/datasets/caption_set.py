@@ -51,16 +51,13 @@ class Notice:
 
 @dataclass(frozen=True)
 class CaptionSet:
-    """A set as it lies on the disk.
-
-    videos: in the annotations' order, those without file or captions included. expected: split → videos that
-    the paper had, as far as it says. annotations: the files that were read.
-    """
+    """A set as it lies on the disk."""
 
     name: str
-    videos: tuple[VideoItem, ...]
+    videos: tuple[VideoItem, ...]  #: in the annotations' order, those without file or captions included
+    #: split → videos that the paper had, as far as it says
     expected: Mapping[Split, int] = field(default_factory=dict)
-    annotations: tuple[Path, ...] = ()
+    annotations: tuple[Path, ...] = ()  #: the files that were read
     notices: tuple[Notice, ...] = ()
 
     def in_split(self, split: Split) -> tuple[VideoItem, ...]:

@@ -28,12 +28,12 @@ Probe: TypeAlias = Callable[[Path], None]
 
 @dataclass(frozen=True)
 class FoundAnnotation:
-    """An annotation file that was looked for. path: None where it is not there."""
+    """An annotation file that was looked for."""
 
     names: tuple[str, ...]
     what: str
     needed: bool
-    path: Path | None
+    path: Path | None  #: None where it is not there
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ class VocabularyRule:
 
 @dataclass(frozen=True)
 class PaperProtocol:
-    """A paper's use of a set. paper: one of the five, or another name. splits: videos of each."""
+    """A paper's use of a set."""
 
-    paper: str
-    splits: Mapping[Split, int]
+    paper: str  #: one of the five, or another name
+    splits: Mapping[Split, int]  #: videos of each
     rule: VocabularyRule
 
 

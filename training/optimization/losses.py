@@ -52,15 +52,11 @@ class CaptionValues:
 
 @dataclass(frozen=True, eq=False)
 class CaptionLoss:
-    """Losses of a batch, each () and a mean over words.
+    """Losses of a batch, each () and a mean over words."""
 
-    cross_entropy: nats. auxiliary: what the captioner adds. shot: nats, -log of the temporal attention on
-    the captioned shot.
-    """
-
-    cross_entropy: Tensor
-    auxiliary: Tensor
-    shot: Tensor
+    cross_entropy: Tensor  #: nats
+    auxiliary: Tensor  #: what the captioner adds
+    shot: Tensor  #: nats, -log of the temporal attention on the captioned shot
 
 
 def caption_loss(

@@ -38,9 +38,9 @@ class NotShared(ReelwordError, ValueError, code="not_shared"):
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that train one network together, seen from one of them. rank: its number, from 0."""
+    """The processes that train one network together, seen from one of them."""
 
-    rank: int = 0
+    rank: int = 0  #: its number, from 0
     count: int = 1
 
     @property

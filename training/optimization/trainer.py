@@ -52,11 +52,11 @@ def list_phase_names(network: TrainedNetwork) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class BestScore:
-    """The score by which weights were kept. metric: its name. where: the phase and step of the run."""
+    """The score by which weights were kept."""
 
-    metric: str
+    metric: str  #: its name
     value: float
-    where: str
+    where: str  #: the phase and step of the run
 
 
 class NotFinite(ReelwordError, ArithmeticError, code="training_not_finite"):

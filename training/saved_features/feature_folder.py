@@ -18,13 +18,11 @@ from training.saved_features.mapped_features import MappedFeatures
 
 @dataclass(frozen=True)
 class FeatureFolder:
-    """A folder of saved features.
+    """A folder of saved features."""
 
-    folder: where they lie. map: the file that names them, by default features.yaml or features.json there,
-    where there is one; without one the folder is what ``extract`` wrote.
-    """
-
-    folder: Path
+    folder: Path  #: where they lie
+    #: the file that names them, by default features.yaml or features.json there, where there is one; without
+    #: one the folder is what ``extract`` wrote
     map: Path | None = None
 
     @cached_property

@@ -50,11 +50,11 @@ NAMED = 8
 
 @dataclass(frozen=True, eq=False)
 class VideoSplit:
-    """Videos to train on, and those that decide which weights are kept. held_out_are: which, in words."""
+    """Videos to train on, and those that decide which weights are kept."""
 
     train: Sequence[CaptionedVideo]
     held_out: Sequence[CaptionedVideo]
-    held_out_are: str
+    held_out_are: str  #: which, in words
 
 
 def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, settings: RunSettings) -> Path:
