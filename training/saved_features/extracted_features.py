@@ -23,12 +23,8 @@ from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.feature_map import FeaturesDoNotFit, check_width, list_failed, strip_suffix
 
-#: End of a file's name → the form that such files are in.
-FORMS: dict[str, type[FileFormat]] = {
-    ".safetensors": SafetensorsForm,
-    "_spec.json": NpyForm,
-    ".h5": Hdf5Form,
-}
+#: The forms that files may be in.
+FORMS: tuple[type[FileFormat], ...] = (SafetensorsForm, NpyForm, Hdf5Form)
 
 
 class ExtractorFolder:
@@ -168,10 +164,9 @@ class ExtractedFeatures:
 
 def _find_files(folder: Path) -> Iterator[tuple[str, FileFormat]]:
     """Finds the features in a folder: name of the video, with slashes, and the form of its file."""
-    for ending, form in FORMS.items():
-        file_format = form()
-        for file in sorted(folder.rglob(f"*{ending}")):
-            yield file.relative_to(folder).as_posix().removesuffix(ending), file_format
+    for file_format in (form() for form in FORMS):
+        for file in sorted(folder.rglob(f"*{file_format.ending}")):
+            yield file.relative_to(folder).as_posix().removesuffix(file_format.ending), file_format
 
 
 def _check_windows(asked: StreamInput, streams: StreamSet, windows: Windows | None) -> None:
