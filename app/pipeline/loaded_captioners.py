@@ -54,6 +54,7 @@ from models.feature_sources.feature_source import (
     ExtractorPool,
     StreamSource,
     build_feature_source,
+    complete_sampling,
     describe_spread,
 )
 from models.feature_sources.stream_checks import (
@@ -107,8 +108,9 @@ class StreamPlan:
         The frames that each pretrained member was shown stand under "frames/NAME".
         """
         specs = {name: video.streams[name].spec for name in self.writer.streams if name in video.streams}
+        samplings = self.feature_source.samplings
         used = {
-            name: {**asdict(spec), "sampling": self.feature_source.describe_sampling(name, spec)}
+            name: {**asdict(spec), "sampling": complete_sampling(spec.sampling, samplings[name])}
             for name, spec in specs.items()
         }
         members = self.writer.pretrained if isinstance(self.writer, FusedWriter) else {}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from extractors.extractor import AnyExtractor, create
-from extractors.features import Footage, Frames, FrameSize, Stream, StreamSpec
+from extractors.features import Footage, Frames, FrameSize, Stream
 from extractors.media.request import DecodeRequest
 from extractors.video_features.extract_videos import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor
@@ -114,9 +114,10 @@ class FeatureSource:
             return None
         return describe_spread(self._spread.count)
 
-    def describe_sampling(self, stream: str, spec: StreamSpec) -> str:  # noqa: ARG002 - all are of one set
-        """Describes how a stream's frames were chosen. spec: its name tag."""
-        return complete_sampling(spec.sampling, self.sampling)
+    @property
+    def samplings(self) -> Mapping[str, str | None]:
+        """How the frames of each stream are chosen."""
+        return dict.fromkeys(self.wanted.streams, self.sampling)
 
     @property
     def _spread(self) -> Sampling | None:
@@ -193,9 +194,10 @@ class CombinedFeatureSource:
         text = "\n".join(source.identity for source in self._sources)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def describe_sampling(self, stream: str, spec: StreamSpec) -> str:
-        """Describes how a stream's frames were chosen. spec: its name tag."""
-        return complete_sampling(spec.sampling, self._owner[stream].sampling)
+    @property
+    def samplings(self) -> Mapping[str, str | None]:
+        """How the frames of each stream are chosen."""
+        return {stream: source.sampling for stream, source in self._owner.items()}
 
     @property
     def parts(self) -> Sequence[FeatureSource]:
