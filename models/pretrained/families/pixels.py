@@ -32,12 +32,7 @@ class PixelCaptioner(PretrainedCaptioner[EncodedT]):
     ) -> None:
         """Takes over a loaded model.
 
-        Args:
-            info: What its folder holds.
-            model: Of ``model_class``.
-            tokenizer: The model's.
-            pixels: Makes pixels of frames; kept as ``pixels``.
-            settings: As it was loaded.
+        model: of ``model_class``. pixels: makes pixels of frames; kept as ``pixels``.
         """
         super().__init__(info, model, tokenizer, settings.attention)
         self.pixels, self._settings = pixels, settings
