@@ -40,7 +40,7 @@ FADE = 2.0  #: seconds between these two at most
 
 @dataclass(frozen=True, eq=False)
 class JudgedFrame:
-    """"""
+    """Holds a frame that was shown."""
 
     time: float  #: seconds of the film
     pixels: NDArray[np.uint8]  #: uint8 (H, W, 3), RGB

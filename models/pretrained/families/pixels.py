@@ -32,7 +32,12 @@ class PixelCaptioner(PretrainedCaptioner[EncodedT]):
     ) -> None:
         """Takes over a loaded model.
 
-        model: of ``model_class``. pixels: makes pixels of frames; kept as ``pixels``.
+        Args:
+            info: What its folder holds.
+            model: Of ``model_class``.
+            tokenizer: The model's.
+            pixels: Makes pixels of frames; kept as ``pixels``.
+            settings: As it was loaded.
         """
         super().__init__(info, model, tokenizer, settings.attention)
         self.pixels, self._settings = pixels, settings
