@@ -22,8 +22,7 @@ from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
 from models.captioner import AnyCaptioner, Captioner, CaptionSteps, Judgement, LengthDivisor
 from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
-from models.labels.classes import LABELS, LABELS_INPUT
-from models.labels.expected_meaning import ExpectedMeaning, MeaningConfig, ReadLabels
+from models.labels.expected_meaning import LABELS, LABELS_INPUT, ExpectedMeaning, MeaningConfig, ReadLabels
 from models.labels.explanation import explain_labels
 from models.likelihood import teacher_force
 from models.memory import Memory, State, StepAttention

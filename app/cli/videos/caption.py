@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.model_options import FieldsOf, change_options
+from app.cli.model_options import FieldsOf, Streams, change_options, settings_with
 from app.cli.server import ServerChoice
-from app.cli.streams import Streams, settings_with
 from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.errors import UsageError
 from app.extract.inputs import InputVideo, find_videos
