@@ -53,7 +53,7 @@ COMMANDS = {
     "evaluate": ("training.evaluate", "Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with intervals."),
     "plot": ("training.plot", "Draw loss and held-out CIDEr-D of training runs by step, in one picture."),
     "data": ("training.data", "Say what of a captioned set is there, and what is missing."),
-    "completion": ("completion", 'Print what makes bash complete: eval "$(reelword completion)".'),
+    "completion": ("main", 'Print what makes bash complete: eval "$(reelword completion)".'),
 }  # fmt: skip
 
 
