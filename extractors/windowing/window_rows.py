@@ -1,4 +1,4 @@
-"""Holds the rows that an extractor makes of windows, and makes a stream of them."""
+"""Holds the rows that an extractor makes of windows."""
 
 from __future__ import annotations
 

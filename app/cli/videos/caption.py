@@ -67,7 +67,7 @@ def _caption_whole(
 def _caption_by_segments(
     videos: list[InputVideo], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
 ) -> int:
-    from app.cli.videos.segments import caption_films
+    from app.cli.videos.local_captions import caption_films
     from app.segments.loading import load_film_captioner, segment_options
 
     segments = segment_options(cut.segments or "auto", cut.shortest, cut.longest)
