@@ -39,8 +39,8 @@ class StillNetwork:
         single = show_frames(streams.select([each.stream for each in built]), most=1)
         self._source = FeatureSource(replace(single, spread=1), str(device))
         # off a grey picture, since that of a derived stream is made with it
-        (streams,) = self._extract([np.full((SIDE, SIDE, 3), 128, np.uint8)])
-        self.spec = streams[next(iter(self.shapes))].spec
+        (grey,) = self._extract([np.full((SIDE, SIDE, 3), 128, np.uint8)])
+        self.spec = grey[next(iter(self.shapes))].spec
 
     def of_stills(self, pictures: Sequence[NDArray[np.uint8]]) -> dict[str, NDArray[np.float16]]:
         """Extracts features of pictures.
