@@ -116,7 +116,7 @@ class FeatureSource:
 
     @property
     def samplings(self) -> Mapping[str, str | None]:
-        """How the frames of each stream are chosen."""
+        """Describes for each stream how its frames are chosen."""
         return dict.fromkeys(self.wanted.streams, self.sampling)
 
     @property
@@ -196,7 +196,7 @@ class CombinedFeatureSource:
 
     @property
     def samplings(self) -> Mapping[str, str | None]:
-        """How the frames of each stream are chosen."""
+        """Describes for each stream how its frames are chosen."""
         return {stream: source.sampling for stream, source in self._owner.items()}
 
     @property
