@@ -68,9 +68,9 @@ def _answer_requests(engine: CaptionEngine, parent: ParentLink, interruption: In
     """Answers requests from the pipe, one after the other; an unexpected error is an answer too."""
     link = parent.link
 
-    def report(stage: Stage, share: float) -> None:
+    def report(stage: Stage, share: float, text: str = "") -> None:
         with interruption.allow(allowed=False):
-            link.send(("progress", (stage, share)))
+            link.send(("progress", (stage, share, text)))
 
     while True:
         try:
