@@ -55,7 +55,16 @@ class Engine:
         self._captioners = LoadedCaptioners(settings, self.device)
         self._requests = self._captioners.requests()
         self._compiled = set[str]()  # captioners whose networks have been used
-        self.info = self._describe()
+        default = self._captioners.captioner_choices.default
+        self.info = EngineInfo(
+            device=self.device,
+            captioners=tuple(self._captioners.infos),
+            request=self._requests.get(default or "", next(iter(self._requests.values()))),
+            requests=self._requests,
+            default=default,
+            feature_identities=self._captioners.feature_identities(),
+            unmeasured=tuple(self._captioners.captioner_choices.names),
+        )
 
     def warm_up(self) -> EngineInfo:
         """Captions a grey video with the default captioner, and returns what the engine can do.
@@ -67,7 +76,6 @@ class Engine:
         return self.info
 
     def measure(self, captioner: str) -> float:
-        """Captions a grey video, and returns the seconds that it took."""
         self._compile(captioner)
         began = time.perf_counter()
         self._caption_grey(captioner)
@@ -84,31 +92,9 @@ class Engine:
         frames = _grey(self.info.request_for(options.choice))
         self.describe_and_caption([frames], [options], ignore_progress)
 
-    def _describe(self) -> EngineInfo:
-        default = self._captioners.captioner_choices.default
-        return EngineInfo(
-            device=self.device,
-            captioners=tuple(self._captioners.infos),
-            request=self._requests.get(default or "", next(iter(self._requests.values()))),
-            requests=self._requests,
-            default=default,
-            feature_identities=self._captioners.feature_identities(),
-            unmeasured=tuple(self._captioners.captioner_choices.names),
-        )
-
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Computes features of all videos together, then captions, together what one captioner writes alike.
-
-        Args:
-            videos: their frames, or the packed streams of an earlier answer.
-            options: one a video; who writes has been chosen in them.
-            report: is called with the progress.
-
-        Returns:
-            For each video its answer, or why it cannot have one.
-        """
         began = time.perf_counter()
         report("extract", 0.0)
         plans = [self._plan(each) for each in options]
