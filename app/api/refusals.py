@@ -45,6 +45,11 @@ class NotMultipart(RequestError, code="not_multipart", status=415):
     )
 
 
+class BodyEncoded(RequestError, code="body_encoded", status=415):
+    title = "The body is compressed"
+    hint = "Send it without Content-Encoding, as it is: videos are compressed already."
+
+
 class MalformedForm(RequestError, code="malformed_form"):
     title = "The form cannot be read"
     hint = "Send the form again; if it happens again, the client builds its multipart body wrongly."
@@ -282,6 +287,11 @@ class RequestStalled(RequestError, code="request_stalled", status=408):
     hint = "Send the request again over a connection that holds."
 
 
+class RequestCutOff(RequestError, code="request_cut_off"):
+    title = "The request ended before its body was complete"
+    hint = "Send all of it; Content-Length says how many bytes the body has."
+
+
 class TooManyConnections(RequestError, code="too_many_connections", status=503):
     title = "Too many clients are connected"
     hint = "Send the request again later."
@@ -342,6 +352,7 @@ OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
     BodyTooLarge,
     HeadersTooLarge,
     RequestStalled,
+    RequestCutOff,
     TooManyConnections,
     InvalidRequest,
     InternalError,
@@ -352,6 +363,7 @@ OF_SUBMISSIONS: tuple[type[ServiceError], ...] = (
     MalformedJson,
     UploadStalled,
     NotMultipart,
+    BodyEncoded,
     OptionInQuery,
     UnknownField,
     InvalidOption,

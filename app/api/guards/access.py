@@ -28,6 +28,7 @@ from app.access.keys import ApiKey
 from app.access.rates import RateState
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller
+from app.api.guards.forwarding import PREFIX, path_of
 from app.api.receiving.upload import UNLIMITED
 from app.errors import ServiceError
 from app.settings import EVERYWHERE, Settings
@@ -36,7 +37,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 COOKIE = "reelword_session"
 SESSION_LENGTH = 64  #: hexadecimal digits
 #: Headers that proxies add: who asks is then not on this machine, or may not be.
-BY_A_PROXY = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "forwarded", "via")
+BY_A_PROXY = (
+    "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", PREFIX, "x-real-ip", "forwarded", "via",
+)  # fmt: skip
 READING = ("GET", "HEAD", "OPTIONS")
 #: What needs no key: whether the service lives, the page, its documentation, and signing in.
 OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
@@ -115,7 +118,7 @@ class CheckAccess:
             raise refusals.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
         if not self._needs_key:
             return None
-        need = what_it_needs(scope["method"], scope["path"], is_metrics_open=self._is_metrics_open)
+        need = what_it_needs(scope["method"], path_of(scope), is_metrics_open=self._is_metrics_open)
         if need == "nothing":
             return None
         key = await find_key(self._service, headers)

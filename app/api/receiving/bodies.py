@@ -41,6 +41,7 @@ from app.api.receiving.upload import (
 
 FORM_NAMES = ("video", *REQUEST_FIELDS)
 RAW = ("application/octet-stream",)
+PLAIN_CODINGS = {"", "identity", "chunked"}
 RAW_KINDS = ("video/", "image/")
 #: The parameter ``filename*``: its character set and its escaped value (RFC 6266 4.3, RFC 8187).
 EXTENDED_NAME = re.compile(r"filename\*\s*=\s*\"?(utf-8|iso-8859-1)'[^']*'([^\";\s]*)", re.IGNORECASE)
@@ -84,8 +85,11 @@ class CaptionForm:
 def kind_of(headers: Mapping[str, str]) -> str:
     """Reads the kind of a body from its content type: ``FORM``, ``JSON`` or, of a video, any other.
 
-    Raises NotMultipart for one that is not taken.
+    Raises NotMultipart for one that is not taken, BodyEncoded for one that is compressed.
     """
+    codings = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding"))
+    if coded := {coding.strip().lower() for coding in codings.split(",")} - PLAIN_CODINGS:
+        raise refusals.BodyEncoded(f"Its coding is {min(coded)[:64]}.")
     content_type = headers.get("content-type") or ""
     kind = content_type.partition(";")[0].strip().lower()
     if kind in (FORM, JSON, *RAW) or kind.startswith(RAW_KINDS):
