@@ -40,14 +40,9 @@ class RequestError(ServiceError, code="request_error", status=400):
 class NotMultipart(RequestError, code="not_multipart", status=415):
     title = "The body is of a kind that is not taken"
     hint = (
-        "Send the file as the form field video: curl -F video=@clip.mp4 …, or as the body with its content "
-        "type: -H 'Content-Type: video/mp4' --data-binary @clip.mp4."
+        "Send the file as it is, as the form field video: curl -F video=@clip.mp4 …, or as the body with its "
+        "content type: -H 'Content-Type: video/mp4' --data-binary @clip.mp4."
     )
-
-
-class BodyEncoded(RequestError, code="body_encoded", status=415):
-    title = "The body is compressed"
-    hint = "Send it without Content-Encoding, as it is: videos are compressed already."
 
 
 class MalformedForm(RequestError, code="malformed_form"):
@@ -363,7 +358,6 @@ OF_SUBMISSIONS: tuple[type[ServiceError], ...] = (
     MalformedJson,
     UploadStalled,
     NotMultipart,
-    BodyEncoded,
     OptionInQuery,
     UnknownField,
     InvalidOption,

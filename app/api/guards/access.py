@@ -10,6 +10,7 @@ other methods write. A route that is added later is locked from its first day.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -19,7 +20,6 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -88,7 +88,7 @@ class CheckAccess:
         self._is_open_by_default = settings.is_open_by_default
         self._logged: set[str] = set()  # codes of refusals
         self._named = [_bracketed(name) for name in settings.host_names]
-        self._trusted = TrustedHostMiddleware(_accept, trusted_hosts(settings), www_redirect=False)
+        self._trusted = trusted_hosts(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -110,7 +110,7 @@ class CheckAccess:
         Raises what says that it may not be answered, and QueueUnavailable.
         """
         headers = Headers(scope=scope)
-        if not await self._is_trusted(scope, headers):
+        if not self._is_trusted(headers):
             raise self._logged_once(refusals.HostNotAllowed(_host_detail(headers)))
         if self._is_open_by_default and (passed := [name for name in BY_A_PROXY if name in headers]):
             raise self._logged_once(refusals.ProxyNotNamed(f"The request has the header {passed[0]}."))
@@ -144,15 +144,14 @@ class CheckAccess:
         refusal = RequestBodyLimitMiddleware(problems.response(error, scope["path"]), UNLIMITED)
         await refusal(scope, receive, send)
 
-    async def _is_trusted(self, scope: Scope, headers: Headers) -> bool:
-        """Asks Starlette, which decides; its answer, which is no problem document, goes nowhere."""
-        refusals: list[Message] = []
-
-        async def refuse(message: Message) -> None:
-            refusals.append(message)
-
-        await self._trusted(scope, _no_body, refuse)
-        return not refusals and len(headers.getlist("host")) == 1
+    def _is_trusted(self, headers: Headers) -> bool:
+        """Checks the one Host of a request, its port aside; names may be ``*`` or begin with ``*.``."""
+        hosts = headers.getlist("host")
+        host = re.sub(r":\d*$", "", hosts[0].lower()) if len(hosts) == 1 else None
+        return host is not None and any(
+            name in ("*", host) or (name.startswith("*.") and host.endswith(name[1:]))
+            for name in self._trusted
+        )
 
     def _is_same_origin(self, headers: Headers) -> bool:
         """Checks the Origin.
@@ -190,14 +189,6 @@ def allow_origins(app: Starlette, settings: Settings) -> None:
             expose_headers=CORS_EXPOSED,
             max_age=CORS_SECONDS,
         )
-
-
-async def _accept(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """Stands for the application behind Starlette's check: sends nothing, which then means trust."""
-
-
-async def _no_body() -> Message:
-    return {"type": "http.disconnect"}
 
 
 def _host_detail(headers: Headers) -> str:

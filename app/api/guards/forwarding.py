@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.setting_types import ROOT_PATTERN
@@ -18,24 +18,22 @@ from app.settings import Settings
 PREFIX = "x-forwarded-prefix"
 
 
-class ForwardedHeaders:
+class ForwardedHeaders(ProxyHeadersMiddleware):
     """Believes proxies that are trusted (ASGI middleware, the outermost: it sees who is connected)."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        inner: Any = app  # uvicorn has types of its own for the same
-        self._uvicorn = ProxyHeadersMiddleware(inner, settings.proxies)
+    def __init__(self, app: Any, settings: Settings) -> None:  # uvicorn has types of its own for ASGI's
+        super().__init__(app, settings.proxies)
         self._root = settings.root_path
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             scope = _below(self._forwarded(scope) or self._root, scope)
-        inner: Any = (scope, receive, send)
-        await self._uvicorn(*inner)
+        await super().__call__(scope, receive, send)
 
     def _forwarded(self, scope: Scope) -> str:
         """Returns the path that trusted proxies have stripped, the first one's first; empty for none."""
         address = scope["client"][0] if scope.get("client") else None
-        if address not in self._uvicorn.trusted_hosts:
+        if address not in self.trusted_hosts:
             return ""
         lines = ",".join(Headers(scope=scope).getlist(PREFIX))
         prefixes = [prefix.strip().rstrip("/") for prefix in lines.split(",")]
