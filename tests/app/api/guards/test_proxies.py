@@ -63,7 +63,7 @@ def proxied(api: LiveApi, added: bytes, path: bytes = b"", stripped: bytes = b""
         headers = {"Connection": "close", "Host": "localhost"}
         try:
             with httpx.Client(
-                base_url=f"http://127.0.0.1:{proxy.server_address[1]}", headers=headers
+                base_url=f"http://127.0.0.1:{proxy.server_address[1]}", headers=headers, timeout=60
             ) as client:
                 yield client
         finally:
