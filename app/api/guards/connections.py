@@ -106,10 +106,16 @@ class LimitedProtocol(HttpToolsProtocol):
                 )
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Returns whether a client that sends no more has answers to come, for which the connection stays."""
-        if self._is_in_request and not self.pipeline and not self.cycle.response_started:
+        """Returns whether a client that sends no more has answers to come, for which the connection stays.
+
+        One that does so in the middle of an answer without a length, as events have, has left.
+        """
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and self._is_in_request and not (self.pipeline or cycle.response_started):
             self._refuse(refusals.RequestCutOff())
-        is_due = self.cycle is not None and not (self._is_in_request or self.cycle.response_complete)
+        is_due = not (
+            cycle is None or self._is_in_request or cycle.response_complete or cycle.chunked_encoding
+        )
         if is_due:
             self.cycle.keep_alive = False
             self._end_in(PROBE_SECONDS, partial(self._probe, PROBE_SECONDS))

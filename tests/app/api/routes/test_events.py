@@ -90,10 +90,13 @@ def test_a_job_is_followed_to_its_end(api: LiveApi, jobs: Jobs, worker: Scripted
 
 
 @pytest.mark.parametrize("path", ["/events", "", "/attention.png"])
-def test_a_client_of_http_1_0_gets_no_chunks(api: LiveApi, worker: ScriptedWorker, path: str) -> None:
+def test_a_client_of_http_1_0_that_closes_its_side_gets_no_chunks(
+    api: LiveApi, worker: ScriptedWorker, path: str
+) -> None:
     location = finished(api, worker)
     with socket.create_connection(("127.0.0.1", api.port), timeout=20) as client:
         client.sendall(f"GET {location}{path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        client.shutdown(socket.SHUT_WR)
         answer = b"".join(iter(partial(client.recv, 65536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"\r\ntransfer-encoding" not in head.lower()
