@@ -40,7 +40,7 @@ from app.api.receiving.upload import (
 
 FORM_NAMES = ("video", *REQUEST_FIELDS)
 RAW = ("application/octet-stream",)
-PLAIN_CODINGS = {"", "identity", "chunked"}
+PLAIN_CODINGS = {"", "identity", "chunked"}  #: of content and transfer, that leave bytes as they are
 RAW_KINDS = ("video/", "image/")
 #: The parameter ``filename*``: its character set and its escaped value (RFC 6266 4.3, RFC 8187).
 EXTENDED_NAME = re.compile(r"filename\*\s*=\s*\"?(utf-8|iso-8859-1)'[^']*'([^\";\s]*)", re.IGNORECASE)
