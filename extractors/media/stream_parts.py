@@ -33,10 +33,12 @@ class StreamStart:
     """The clock of the frames that follow.
 
     duration: seconds, the last frame's stay included. fps: frames of the file a second, on average.
+    first_picture: seconds on the clock of players at which the first frame is shown.
     """
 
     duration: float
     fps: float
+    first_picture: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
