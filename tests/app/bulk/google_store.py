@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -74,7 +74,7 @@ def _handler(store: GoogleStore) -> type[BaseHTTPRequestHandler]:
             else:
                 self._answer(store.describe(name))
 
-        def _answer(self, document: dict[str, object] | dict[str, str], status: int = 200) -> None:
+        def _answer(self, document: Mapping[str, object], status: int = 200) -> None:
             self._send(json.dumps(document).encode(), status)
 
         def _send(self, data: bytes, status: int = 200) -> None:

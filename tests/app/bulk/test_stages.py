@@ -125,7 +125,12 @@ def test_what_has_its_row_is_not_read_again_unless_size_or_time_are_others(
     assert done.has("/b.mp4", row["sha256"])
     assert not done.is_unchanged("/b.mp4", row["stamp"])
     digests: list[Path] = []
-    monkeypatch.setattr(stages, "sha256_of", lambda path: digests.append(path) or row["sha256"])
+
+    def digest(path: Path) -> str:
+        digests.append(path)
+        return str(row["sha256"])
+
+    monkeypatch.setattr(stages, "sha256_of", digest)
     again = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", done)
     assert again({"path": os.fsencode(file)}) == []
     assert digests == []

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from app.documents.job import Answer
@@ -429,7 +430,7 @@ def test_bars_are_left_out_for_the_captioner_and_maps_are_of_the_whole_frame(
     settings: Settings, engine: Engine, tmp_path: Path, bars: Literal["leave_out", "keep"]
 ) -> None:
     def in_wide_frame(index: int, width: int, height: int) -> Picture:
-        return put_in_bars(quarters(index, 90, height)[None], height, width)[0]
+        return np.asarray(put_in_bars(quarters(index, 90, height)[None], height, width)[0])
 
     wide = write_video(tmp_path / "wide.mp4", frames=20, width=284, height=160, painter=in_wide_frame)
     (outcome,) = caption_videos([wide], CaptionOptions(bars=bars, explanation="both"), settings, engine)

@@ -146,14 +146,14 @@ def test_a_still_may_bear_a_pictures_name(tmp_path: Path) -> None:
 def test_a_track_of_two_descriptions_has_the_first_one_s_shape(
     tmp_path: Path, codec: str, first: Shape, second: Shape, shown: tuple[int, int]
 ) -> None:
-    films = [
+    one, other = (
         write_video(
             tmp_path / f"{number}.mp4", width=size[0], height=size[1], codec=codec,
             sample_aspect=None if aspect is None else Fraction(aspect), options=QUIET.get(codec),
         )
         for number, (size, aspect) in enumerate((first, second))
-    ]  # fmt: skip
-    video = decode_here(add_description(*films, tmp_path / "joined.mp4")).video
+    )  # fmt: skip
+    video = decode_here(add_description(one, other, tmp_path / "joined.mp4")).video
     assert (video.width, video.height, video.frames) == (*shown, 30)
 
 

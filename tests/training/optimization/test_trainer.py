@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from lab.pictures.picture_batches import TrainingItem
 from lab.pictures.validation import PictureValidation
 from tests.training.killed_training import RECIPE, SAVED_EVERY, STEPS, captioner, refine, trainer
 from training.optimization import trainer as optimization_trainer
@@ -129,7 +130,9 @@ def test_only_gains_are_kept(corpus: Path, tmp_path: Path, monkeypatch: pytest.M
 def test_where_cider_cannot_be_computed_weights_are_kept_by_likelihood(corpus: Path, tmp_path: Path) -> None:
     """One item was set aside: CIDEr-D of it is 0 whatever is written."""
     tiny = trainer(corpus, tmp_path / "run")
-    alone = replace(tiny, validation=PictureValidation(tiny.validation.items[:1], tiny.validation.options))
+    (item, *_), options = tiny.validation.items, tiny.validation.options
+    assert isinstance(item, TrainingItem)
+    alone = replace(tiny, validation=PictureValidation([item], options))
     kept: list[BestScore] = []
     object.__setattr__(alone, "save_best", lambda _, best: kept.append(best))
     learned = captioner(alone)
