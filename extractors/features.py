@@ -33,14 +33,11 @@ PILLOW: Mapping[Filter, Image.Resampling] = {
 
 @dataclass(frozen=True)
 class Resizing:
-    """Declares an extractor's resizing of whole pictures; resizing twice is resizing once.
+    """Declares an extractor's resizing of whole pictures; resizing twice is resizing once."""
 
-    target: pixels of the shorter side, the aspect ratio kept; or (rows, columns), into which the whole is
-    squashed. longest: a limit of the longer side, as detectors have it: sizes are then rounded and not cut to
-    whole numbers.
-    """
-
+    #: pixels of the shorter side, the aspect ratio kept; or (rows, columns), into which the whole is squashed
     target: int | tuple[int, int]
+    #: a limit of the longer side, as detectors have it: sizes are then rounded and not cut to whole numbers
     longest: int | None = None
     filter: Filter = "bilinear"
 
@@ -65,14 +62,12 @@ class Resizing:
 
 @dataclass(frozen=True)
 class FrameSize:
-    """A size of frames by how they are made.
+    """A size of frames by how they are made."""
 
-    short_side: pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as
-    stored. resizing: what the extractor does to whole frames first, None where it does nothing or frames that
-    the decoder made smaller are small enough.
-    """
-
+    #: pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as stored
     short_side: int | None = None
+    #: what the extractor does to whole frames first, None where it does nothing or frames that the decoder
+    #: made smaller are small enough
     resizing: Resizing | None = None
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -206,26 +201,20 @@ Features: TypeAlias = Mapping[str, Stream]
 
 @dataclass(frozen=True, eq=False)
 class Audio:
-    """Mono sound on the video's clock: sample 0 belongs to the first shown frame.
+    """Mono sound on the video's clock: sample 0 belongs to the first shown frame."""
 
-    samples: float32 (N,), in [-1, 1]. rate: samples a second.
-    """
-
-    samples: NDArray[np.float32]
-    rate: int
+    samples: NDArray[np.float32]  #: float32 (N,), in [-1, 1]
+    rate: int  #: samples a second
 
 
 @dataclass(frozen=True, eq=False)
 class Footage(Frames):
-    """Frames with the sound that goes with them; None where there is none, or none was asked for.
-
-    sized: the frames uint8 (T, H, W, 3) in the sizes that were asked for beside that of ``pixels``.
-    shown: which of the frames a visitor is shown, None for all.
-    """
+    """Frames with the sound that goes with them; None where there is none, or none was asked for."""
 
     sound: Audio | None = None
+    #: the frames uint8 (T, H, W, 3) in the sizes that were asked for beside that of ``pixels``
     sized: Mapping[FrameSize, NDArray[np.uint8]] = field(default_factory=dict)
-    shown: Sampling | None = None
+    shown: Sampling | None = None  #: which of the frames a visitor is shown, None for all
 
     @property
     def shown_frames(self) -> Frames:

@@ -104,9 +104,6 @@ def collate_inputs(
         device: Where the batches are to lie.
         optional: Names of streams that a video may lack; its rows are masked then.
 
-    Returns:
-        One batch a stream, of all videos.
-
     Raises:
         KeyError: A video lacks a stream that is not optional.
     """

@@ -20,7 +20,7 @@ from app.errors import JobFailure
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
 from extractors.decoder.decoder import Decoder
-from extractors.features import Footage, Frames
+from extractors.features import Frames
 from extractors.media.errors import NoFrames
 from extractors.media.request import Decoded, DecodeRequest, Limits, Video, cut_clip
 from extractors.shots.held_frames import most_typical
@@ -144,7 +144,8 @@ class _FilmReader:
             part = (each.segment.start, each.segment.end)
             decoded = self.second.decode(self.path, replace(self.request, part=part), self.limits)
             footage = cut_clip(decoded.footage, *part)
-            yield replace(each, footage=footage, picture=_nearest(footage, each.segment))
+            away = np.abs(footage.pts + each.segment.start - each.segment.representative)
+            yield replace(each, footage=footage, picture=int(away.argmin()))
         return ended.value
 
 
@@ -206,8 +207,3 @@ def _whole(decoded: Decoded) -> SegmentFrames:
     picture = most_typical(footage.pixels)
     segment = Segment(0.0, video.duration, float(footage.pts[picture]))
     return SegmentFrames(segment, footage, picture, video.duration, video.first_picture)
-
-
-def _nearest(footage: Footage, segment: Segment) -> int:
-    """Finds the frame that is nearest to the representative one."""
-    return int(np.abs(footage.pts + segment.start - segment.representative).argmin())

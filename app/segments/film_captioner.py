@@ -13,9 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.documents.job import Media, Model, Note
 from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
 from app.errors import UsageError
@@ -65,7 +62,8 @@ class FilmCaptioner:
                 with Decoder(self.settings.decoder) as decoder:
                     self._caption_rest(film, journal, decoder, show)
             assert journal.end is not None
-            return self._document(film, journal, journal.end)
+            segments = self._joined(journal)
+            return FilmDocument(file=write_path(film), segments=segments, **dict(journal.end))
 
     @cached_property
     def space(self) -> SemanticSpace | None:
@@ -100,11 +98,9 @@ class FilmCaptioner:
             model = each.answer.answer.model
             finished = KnownSegment(segment_document(each), first_picture=each.first_picture)
             show(finished.on_players_clock)  # before the first one waits for the networks of the embedding
-            journal.append(replace(finished, picture=self._picture(each)))
+            picture = None if self.space is None else self.space.pictures([each.picture])[0]
+            journal.append(replace(finished, picture=picture))
         journal.finish(self._end(film, journal, decoder, captions.value, model))
-
-    def _picture(self, each: SegmentCaption) -> NDArray[np.float32] | None:
-        return None if self.space is None else self.space.pictures([each.picture])[0]
 
     def _end(
         self, film: Path, journal: FilmJournal, decoder: Decoder, video: Video, model: Model | None
@@ -118,16 +114,6 @@ class FilmCaptioner:
             warnings=[Note(**asdict(warning)) for warning in video.warnings],
             model=model,
             summary=summary,
-        )
-
-    def _document(self, film: Path, journal: FilmJournal, end: FilmEnd) -> FilmDocument:
-        return FilmDocument(
-            file=write_path(film),
-            media=end.media,
-            warnings=end.warnings,
-            summary=end.summary,
-            segments=self._joined(journal),
-            model=end.model,
         )
 
     def _joined(self, journal: FilmJournal) -> list[SegmentDocument]:

@@ -86,7 +86,7 @@ class Probe:
 def probe_media(source: MediaSource, index: PacketIndex) -> Probe:
     """Opens the file and decodes one frame. Raises NoFrames, TooManyPixels and what opening raises."""
     with source.open() as (container, stream):
-        frame = decode_first_frame(source, container, stream, index)
+        frame = _decode_first_frame(source, container, stream, index)
         check_pixels(frame.width, frame.height, source.max_pixels)
         time_base = stream.time_base or Fraction(1)
         still = container.format.name in STILL_FORMATS
@@ -149,23 +149,13 @@ def _read_frame_count(source: MediaSource, container: InputContainer, stream: Vi
     return min(frames, listed or frames) or None
 
 
-def decode_first_frame(
+def _decode_first_frame(
     source: MediaSource, container: InputContainer, stream: VideoStream, index: PacketIndex
 ) -> VideoFrame:
     """Decodes the first shown frame, and where the index names it no other.
 
-    Args:
-        source: the file; its deadline is kept.
-        container: the file, just opened.
-        stream: its picture track.
-        index: the file's packets.
-
-    Returns:
-        The frame.
-
-    Raises:
-        NoFrames: where nothing decodes.
-        DecodeTimeout, DecodeMemory: where a limit is passed.
+    source: the file; its deadline is kept. Raises NoFrames: where nothing decodes; DecodeTimeout,
+    DecodeMemory: where a limit is passed.
     """
     reading, name = DecodePass(), container.format.name
     if index.trusted and index.pts and find_shortcuts(stream.codec_context.name, index).drains:
@@ -174,7 +164,7 @@ def decode_first_frame(
         if frame is not None and frame.pts == index.pts[0]:
             return frame
         with source.open() as (container, stream):
-            return decode_first_frame(source, container, stream, replace(index, trusted=False))
+            return _decode_first_frame(source, container, stream, replace(index, trusted=False))
     frame = next(decode_packets(read_packets(container, stream), name, source, reading), None)
     if frame is None:
         raise errors.NoFrames(_explain_no_frame(reading.lost))

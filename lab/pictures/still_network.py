@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from extractors.features import Frames, Stream, StreamSpec
+from extractors.features import Frames, Stream
 from models.feature_sources.feature_source import FeatureSource
 from models.stream_set import StreamSet
 from training.evaluation.evaluated_captioner import show_frames
@@ -37,21 +37,15 @@ class StillNetwork:
         self.shapes: Mapping[str, tuple[int, int]] = {each.stream: (each.count, each.width) for each in built}
         single = show_frames(streams.select([each.stream for each in built]), most=1)
         self._source = FeatureSource(replace(single, spread=1), str(device))
-        self.spec = self._find_spec()
-
-    def _find_spec(self) -> StreamSpec:
-        """Takes the name tag off a grey picture: that of a derived stream is made with it."""
-        (streams,) = self._extract([np.full((SIDE, SIDE, 3), 128, np.uint8)])
-        return streams[next(iter(self.shapes))].spec
+        # off a grey picture, since that of a derived stream is made with it
+        (grey,) = self._extract([np.full((SIDE, SIDE, 3), 128, np.uint8)])
+        self.spec = grey[next(iter(self.shapes))].spec
 
     def of_stills(self, pictures: Sequence[NDArray[np.uint8]]) -> dict[str, NDArray[np.float16]]:
         """Extracts features of pictures.
 
-        Args:
-            pictures: B pictures uint8 (H, W, 3), of any sizes.
-
-        Returns:
-            Stream → (B, N, C), zeros where a picture has fewer rows.
+        pictures: B pictures uint8 (H, W, 3), of any sizes. Returns stream → (B, N, C), zeros where a picture
+        has fewer rows.
         """
         extracted = self._extract(pictures)
         return {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from extractors.features import View
 from models.captioner import Array
-from models.evidence.restriction import VideoPart
+from models.evidence.reader import VideoPart
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.words import TokenWords
 

@@ -36,17 +36,15 @@ Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
 
 
-class PretrainedNotScored(UnknownCaptioner):
+class PretrainedNotScored(UnknownCaptioner, code="pretrained_not_scored"):
     """An installed pretrained captioner: what is scored reads features, and it reads frames."""
 
-    code = "pretrained_not_scored"
     hint = "Judge it by eye with python -m lab judge."
 
 
-class WrongSearch(ReelwordError, ValueError):
+class WrongSearch(ReelwordError, ValueError, code="wrong_search"):
     """An option of the search that cannot be, or that who writes does not have; the message names it."""
 
-    code = "wrong_search"
     hint = "docs/models.md lists what each option may be."
 
 

@@ -28,10 +28,10 @@ FIELDS = (
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """``folder`` holds last.pt, log.csv and best.safetensors. device: of the networks that are trained."""
+    """``folder`` holds last.pt, log.csv and best.safetensors."""
 
     folder: Path
-    device: torch.device = CPU
+    device: torch.device = CPU  #: of the networks that are trained
 
     @property
     def best(self) -> Path:

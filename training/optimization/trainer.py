@@ -21,7 +21,6 @@ from models.captioner import AnyCaptioner, Captioner
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.loading import BatchLoader, find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches
-from training.optimization.caption_values import CaptionValues
 from training.optimization.learner import (
     Learner,
     NetworkT,
@@ -29,7 +28,7 @@ from training.optimization.learner import (
     adapt_to_rewards,
     build_learner,
 )
-from training.optimization.losses import supervised_loss
+from training.optimization.losses import CaptionValues, supervised_loss
 from training.optimization.processes import ALONE, Processes
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
@@ -55,17 +54,16 @@ def list_phase_names(network: TrainedNetwork) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class BestScore:
-    """The score by which weights were kept. metric: its name. where: the phase and step of the run."""
+    """The score by which weights were kept."""
 
-    metric: str
+    metric: str  #: its name
     value: float
-    where: str
+    where: str  #: the phase and step of the run
 
 
-class NotFinite(ReelwordError, ArithmeticError):
+class NotFinite(ReelwordError, ArithmeticError, code="training_not_finite"):
     """A loss or the weights became infinite or no number: no step after it can learn."""
 
-    code = "training_not_finite"
     hint = (
         "Train with a lower learning rate, or look for numbers that are none among the features; the run "
         "continues from its last validation."

@@ -44,9 +44,6 @@ class CostEstimator:
             options: who writes filled in.
             decoded: its frames, as the captioner would see them.
             seconds: that decoding took.
-
-        Returns:
-            What is known of the video, with the estimate.
         """
         caption = self._caption_seconds(options)
         total = None if caption is None else round(seconds + caption, 3)
@@ -60,7 +57,8 @@ class CostEstimator:
         cut = SegmentOptions.parse(options.segments or "shots")
         each = min(cut.seconds or SHOT_SECONDS, duration)
         segments = max(1, math.ceil(duration / each))
-        frames = len(self._timed(self._part(options, each), path)[0].frames)
+        part = replace(self.engine.request_for(options.choice), part=(0.0, each))
+        frames = len(self._timed(part, path)[0].frames)
         caption = self._caption_seconds(options)
         seconds = None
         if caption is not None:
@@ -68,9 +66,6 @@ class CostEstimator:
         estimate = Estimate(seconds=seconds, frames=frames * segments, segments=segments)
         facts = media_answer(probed, probing, options)
         return facts.model_copy(update={"sampled": None, "estimate": estimate})
-
-    def _part(self, options: CaptionOptions, seconds: float) -> DecodeRequest:
-        return replace(self.engine.request_for(options.choice), part=(0.0, seconds))
 
     def _decode_seconds(self, path: Path, duration: float) -> float:
         """Estimates how long reading all frames takes, as its first seconds do."""
