@@ -52,6 +52,9 @@ class Media(Document):
     first_picture: float | None = Field(None, description="When the first frame is shown, as players count.")
     width: int | None = None
     height: int | None = None
+    picture: tuple[float, float, float, float] | None = Field(
+        None, description="What was captioned, bars left out: x0 y0 x1 y1 in [0, 1]; null for all of it."
+    )
     rotation: int | None = Field(None, description="Degrees that a player turns the stored picture by.")
     fps: float | None = Field(None, description="Nominal, what the container claims.")
     fps_average: float | None = Field(None, description="`frames` over `duration`.")
@@ -131,6 +134,7 @@ class Answer(Document):
         """Adds what has been found since."""
         parts = [part.timings.model_dump(exclude_unset=True) for part in (self, later) if part.timings]
         members = {name: getattr(later, name) for name in later.model_fields_set}
+        members["warnings"] = [*self.warnings, *later.warnings]
         timings = Timings(**{name: seconds for part in parts for name, seconds in part.items()})
         return self.model_copy(update={**members, "timings": timings})
 

@@ -81,11 +81,8 @@ def _say_retention(settings: Settings) -> str:
 def _tags(title: str, description: str, picture: str = "", address: str = "") -> str:
     """Writes what a browser's tab and a chat's preview show (Open Graph, https://ogp.me).
 
-    Args:
-        title: of the page.
-        description: a sentence about it.
-        picture: the address of a picture of 1200 × 630; empty for none.
-        address: the page's own, without what is beside the film; empty for none.
+    picture: the address of a picture of 1200 × 630; empty for none. address: the page's own, without what is
+    beside the film; empty for none.
     """
     named = {
         "og:title": title,
