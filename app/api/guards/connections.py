@@ -243,7 +243,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._deadline = None
 
 
-async def _send_unchunked(cycle: RequestResponseCycle, send: Send, message: Any) -> None:
+async def _send_unchunked(cycle: RequestResponseCycle, send: Any, message: Any) -> None:
     """Sends an answer as it is to a client of HTTP/1.0, which knows no chunks: the connection ends it."""
     cycle.chunked_encoding, cycle.expected_content_length = False, len(message.get("body", b""))
     await send(message)
