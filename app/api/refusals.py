@@ -40,8 +40,8 @@ class RequestError(ServiceError, code="request_error", status=400):
 class NotMultipart(RequestError, code="not_multipart", status=415):
     title = "The body is of a kind that is not taken"
     hint = (
-        "Send the file as the form field video: curl -F video=@clip.mp4 …, or as the body with its content "
-        "type: -H 'Content-Type: video/mp4' --data-binary @clip.mp4."
+        "Send the file as it is, as the form field video: curl -F video=@clip.mp4 …, or as the body with its "
+        "content type: -H 'Content-Type: video/mp4' --data-binary @clip.mp4."
     )
 
 
@@ -282,6 +282,11 @@ class RequestStalled(RequestError, code="request_stalled", status=408):
     hint = "Send the request again over a connection that holds."
 
 
+class RequestCutOff(RequestError, code="request_cut_off"):
+    title = "The request ended before its body was complete"
+    hint = "Send all of it; Content-Length says how many bytes the body has."
+
+
 class TooManyConnections(RequestError, code="too_many_connections", status=503):
     title = "Too many clients are connected"
     hint = "Send the request again later."
@@ -316,6 +321,12 @@ class SearchUnanswered(RequestError, code="search_unanswered", status=503):
     retry_after = 5
 
 
+class ClipKindMissing(RequestError, code="clip_kind_missing", status=501):
+    title = "The server writes no clips of this kind"
+    hint = "Ask for clip.webp or clip.gif."
+    operator_hint = "MP4 needs PyAV beside the API: pip install av."
+
+
 class StorageFull(RequestError, code="storage_full", status=507):
     title = "The server has no room for the video"
     hint = "Send the video again later."
@@ -342,6 +353,7 @@ OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
     BodyTooLarge,
     HeadersTooLarge,
     RequestStalled,
+    RequestCutOff,
     TooManyConnections,
     InvalidRequest,
     InternalError,

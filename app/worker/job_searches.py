@@ -81,17 +81,18 @@ class JobSearches:
             self._searches.answer(search, FoundMoments(moments=ranked).model_dump_json())
 
     def _search(self, search: Search) -> list[FoundMoment]:
-        moments = list(moments_of_jobs(self._jobs, self._blobs, search.owner, MOST_JOBS))
+        every = moments_of_jobs(self._jobs, self._blobs, search.owner, MOST_JOBS)
+        moments = [each for each in every if search.jobs is None or each.job in search.jobs]
         try:
             space = self._space if moments and self._space.learn([search.words]) else None
             ranked = search_jobs(search.words, moments, space, search.count)
         except (EngineDied, EngineRaised) as error:
             log.warning("a search compares words alone", reason=str(error))
             ranked = search_jobs(search.words, moments, None, search.count)
-        return [_describe(each) for each in ranked]
+        return [_describe(each, search.root) for each in ranked]
 
 
-def _describe(ranked: Found) -> FoundMoment:
+def _describe(ranked: Found, root: str) -> FoundMoment:
     moment = ranked.moment
     return FoundMoment(
         job=moment.job or "",
@@ -101,5 +102,5 @@ def _describe(ranked: Found) -> FoundMoment:
         representative=moment.time,
         caption=moment.caption,
         fit=round(ranked.fit, 4),
-        picture=moment.address or "",
+        picture=root + (moment.address or ""),
     )

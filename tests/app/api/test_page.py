@@ -111,7 +111,8 @@ class Node {
   append(...parts) { this.children.push(...parts); }
   toString() { return this.own + this.children.join(""); }
 }
-globalThis.document = { createElement: (tag) => new Node(tag) };
+const home = { pathname: "/" };
+globalThis.document = { createElement: (tag) => new Node(tag), getElementById: () => home };
 """
 
 
@@ -273,7 +274,7 @@ def test_the_scripts_ask_for_routes_that_exist(api: LiveApi) -> None:
     server = SCRIPTS["jobs/server.js"]
     called = set(re.findall(r'"(/(?:caption|models|session))"', server))
     for script in SCRIPTS.values():
-        rests = re.findall(r"jobPath\((?:job\.)?id(?:, [`\"](/[^`\"]*)[`\"])?\)", script)
+        rests = re.findall(r"(?:jobPath|pathOf)\((?:job\.)?id(?:, [`\"](/[^`\"]*)[`\"])?\)", script)
         called |= {"/jobs/*" + re.sub(r"\$\{[^}]*\}", "*", rest) for rest in rests}
     routes = {re.sub(r"\{[^}]*\}", "*", path) for path in documented}
     assert {
@@ -317,6 +318,10 @@ def test_static_files_are_compressed_and_kept_for_good_by_their_version(api: Liv
     plain = api.client.get(f"/static/{FILES.version}/page.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in plain.headers
     assert plain.text == kept.text
+    for path in ("/", "/models"):
+        tag = api.client.get(path).headers["etag"]
+        again = api.client.get(path, headers={"If-None-Match": tag})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     other = api.client.get("/static/0123456789abcdef/page.js")
     assert other.headers["cache-control"] == "no-cache"
 

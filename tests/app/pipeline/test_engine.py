@@ -7,28 +7,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from app.documents.job import Answer
 from app.errors import CaptionerUnknown, EngineStartFailed
+from app.jobs.job import Stage
 from app.jobs.options import CaptionerChoice, CaptionOptions
+from app.pipeline import engine as engine_module
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
+from app.pipeline.engine_protocol import EngineAnswer, ignore_progress, media_answer
 from app.settings import Settings
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames, Stream
 from extractors.media.decode import Sampling, decode_here
+from extractors.media.errors import WarningCode
 from extractors.pretrained import load
 from extractors.pretrained.errors import WeightsMissing
 from extractors.windowing.window_extractor import WindowExtractor
-from models.caption import AttentionDocument
+from models.caption import AttentionDocument, Caption, GridAttention
 from models.feature_sources.stream_checks import StreamMismatch
 from tests.app.captioners import demo, motion, write_captioner
-from tests.media import write_video
+from tests.extractors.moving import moving, put_in_bars
+from tests.media import Picture, quarters, write_video
 
 #: Numbers are told with five digits behind the point, and the last one may be rounded the other way.
 TOLD = 1.001e-5
@@ -111,6 +116,20 @@ def test_attention_is_left_out_where_nobody_wants_it(
     assert outcome.attention is None
 
 
+def test_a_caption_without_a_word_is_warned_of_beside_what_the_file_lacks(
+    settings: Settings, engine: Engine, clips: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_write", lambda *_: [[Caption(text="", score=0.0, words=[])]])
+    (outcome,) = caption_videos([clips[0]], CaptionOptions(), settings, engine)
+    assert outcome.answer.caption == ""
+    assert [each.code for each in outcome.answer.warnings] == ["empty_caption"]
+    decoded = decode_here(clips[0], engine.info.request)
+    warned = replace(decoded.video, warnings=(WarningCode.STILL_IMAGE.warn(),))
+    facts = media_answer(replace(decoded, video=warned), 0.0, CaptionOptions())
+    codes = [each.code for each in facts.joined_with(outcome.answer).warnings]
+    assert codes == ["still_image", "empty_caption"]
+
+
 def test_without_an_embedding_nothing_is_embedded(engine: Engine, clips: list[Path]) -> None:
     still = decode_here(clips[0], engine.info.request).frames
     assert engine.embed([still], ["a dog runs"]) is None
@@ -124,9 +143,15 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
         CaptionOptions(captioner="other", beam_size=2, max_length=5),
         CaptionOptions(captioner="stats"),
     ]
-    together = engine.describe_and_caption(videos, options, lambda stage, share: None)
+    heard: list[str] = []
+
+    def hear(stage: Stage, share: float, text: str = "") -> None:
+        heard.extend([text] if text else [])
+
+    together = engine.describe_and_caption(videos, options, hear)
+    assert heard == []
     for video, wanted, answer in zip(videos, options, together, strict=True):
-        (alone,) = engine.describe_and_caption([video], [wanted], lambda stage, share: None)
+        (alone,) = engine.describe_and_caption([video], [wanted], hear)
         assert isinstance(answer, EngineAnswer)
         assert isinstance(alone, EngineAnswer)
         assert answer.answer.caption == alone.answer.caption
@@ -134,6 +159,7 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
         assert answer.answer.model is not None
         assert answer.answer.model.captioner == wanted.captioner
         assert features_of(answer)["grid"]["network"] == "efficientnet-lite2"
+    assert heard  # of videos alone
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +240,7 @@ def test_what_is_drawn_for_a_video_follows_from_its_seed_alone(engine: Engine, c
 def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
     video = decode_here(clips[0], engine.info.request).footage
     options = [of("nobody"), of("stats")]
-    first, second = engine.describe_and_caption([video, video], options, lambda stage, share: None)
+    first, second = engine.describe_and_caption([video, video], options, ignore_progress)
     assert isinstance(first, CaptionerUnknown)
     assert "other, stats" in str(first)
     assert isinstance(second, EngineAnswer)
@@ -223,7 +249,7 @@ def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path])
 def test_an_engine_chooses_nobody(engine: Engine, clips: list[Path]) -> None:
     """Who writes has been chosen before: by the API, or by ``resolve`` where the record has no choice."""
     video = decode_here(clips[0], engine.info.request).footage
-    (answer,) = engine.describe_and_caption([video], [CaptionOptions()], lambda stage, share: None)
+    (answer,) = engine.describe_and_caption([video], [CaptionOptions()], ignore_progress)
     assert isinstance(answer, CaptionerUnknown)
     assert engine.info.resolve(CaptionOptions()) == of("stats")
     assert engine.info.resolve(of("nobody")) == of("nobody")
@@ -288,7 +314,7 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
     names = ["pictures", "motion", "pictures", "nobody"]
     videos = [decode_here(clips[1], mixed.info.request_for(of(name).choice)).footage for name in names]
     options = [CaptionOptions(captioner=name) for name in names]
-    answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
+    answers = mixed.describe_and_caption(videos, options, ignore_progress)
     assert ran == [("efficientnet-lite2", 2), ("i3d_rgb", 1)]
     assert isinstance(answers[3], CaptionerUnknown)
     features = [features_of(answer) for answer in answers[:3] if isinstance(answer, EngineAnswer)]
@@ -366,14 +392,15 @@ def test_kept_streams_answer_bit_by_bit_as_frames_do(
 ) -> None:
     """Also those of another captioner that shares its streams."""
     video = decode_here(clips[1], engine.info.request).footage
-    (first,) = engine.describe_and_caption([video], [of("stats")], lambda stage, share: None)
+    video = replace(video, pixels=put_in_bars(video.pixels, 64, 128))
+    (first,) = engine.describe_and_caption([video], [of("stats")], ignore_progress)
     assert isinstance(first, EngineAnswer)
     assert first.pack_streams is not None
     packed = first.pack_streams()
     assert packed is not None
     options = CaptionOptions(captioner=captioner, num_captions=3)
-    (from_frames,) = engine.describe_and_caption([video], [options], lambda stage, share: None)
-    (from_streams,) = engine.describe_and_caption([packed], [options], lambda stage, share: None)
+    (from_frames,) = engine.describe_and_caption([video], [options], ignore_progress)
+    (from_streams,) = engine.describe_and_caption([packed], [options], ignore_progress)
     assert isinstance(from_frames, EngineAnswer)
     assert isinstance(from_streams, EngineAnswer)
     without_times = {"timings": None}
@@ -387,11 +414,12 @@ def test_kept_streams_answer_bit_by_bit_as_frames_do(
 
 def test_captioners_with_the_same_streams_have_one_basis(engine: Engine) -> None:
     info = engine.info
-    stats, other = (info.feature_basis(CaptionerChoice(name)) for name in ("stats", "other"))
+    stats, other = (info.feature_basis(of(name)) for name in ("stats", "other"))
     assert stats is not None
-    assert stats == other == info.feature_basis(CaptionerChoice("ensemble", ("stats", "other")))
-    assert info.feature_basis(CaptionerChoice("nobody")) is None
-    assert info.feature_basis(None) is None
+    assert stats == other == info.feature_basis(CaptionOptions(captioner="ensemble", members="stats,other"))
+    assert stats != info.feature_basis(CaptionOptions(captioner="stats", bars="keep"))
+    assert info.feature_basis(of("nobody")) is None
+    assert info.feature_basis(CaptionOptions()) is None
 
 
 @pytest.mark.parametrize("changed", ["device", "request", "feature_identities"])
@@ -402,4 +430,37 @@ def test_whatever_decides_the_streams_changes_the_basis(engine: Engine, changed:
         "request": {"requests": {"stats": replace(info.request_for(choice), short_side=128)}},
         "feature_identities": {"feature_identities": {"stats": "0" * 32}},
     }
-    assert replace(info, **others[changed]).feature_basis(choice) != info.feature_basis(choice)
+    assert replace(info, **others[changed]).feature_basis(of("stats")) != info.feature_basis(of("stats"))
+
+
+@pytest.mark.parametrize("bars", ["leave_out", "keep"])
+def test_bars_are_left_out_for_the_captioner_and_maps_are_of_the_whole_frame(
+    settings: Settings, engine: Engine, tmp_path: Path, bars: Literal["leave_out", "keep"]
+) -> None:
+    def in_wide_frame(index: int, width: int, height: int) -> Picture:
+        return np.asarray(put_in_bars(quarters(index, 90, height)[None], height, width)[0])
+
+    wide = write_video(tmp_path / "wide.mp4", frames=20, width=284, height=160, painter=in_wide_frame)
+    (outcome,) = caption_videos([wide], CaptionOptions(bars=bars, explanation="both"), settings, engine)
+    assert outcome.answer.media is not None
+    picture = (0.0, 0.0, 1.0, 1.0) if bars == "keep" else (97 / 284, 0.0, 187 / 284, 1.0)
+    assert (outcome.answer.media.picture or (0, 0, 1, 1)) == pytest.approx(picture, abs=0.01)
+    assert ("bars_left_out" in [each.code for each in outcome.answer.warnings]) == (bars == "leave_out")
+    assert outcome.attention is not None
+    document = AttentionDocument.model_validate_json(outcome.attention)
+    for spatial in (document.spatial, document.shown.spatial):
+        assert isinstance(spatial, GridAttention)
+        rows, columns = spatial.edges()
+        view = (columns[0], rows[0], columns[-1], rows[-1])
+        assert view == pytest.approx(picture, abs=0.01)
+        assert view == pytest.approx(spatial.view, abs=1e-4)
+
+
+def test_what_lies_in_bars_is_captioned_as_it_is_alone(engine: Engine) -> None:
+    alone = moving(20, 160, 90)
+    wide = replace(alone, pixels=put_in_bars(alone.pixels, 160, 284))
+    (of_alone, of_wide) = engine.describe_and_caption([alone, wide], [of("stats")] * 2, ignore_progress)
+    assert isinstance(of_alone, EngineAnswer)
+    assert isinstance(of_wide, EngineAnswer)
+    assert of_wide.answer.caption == of_alone.answer.caption
+    assert scores(of_wide) == pytest.approx(scores(of_alone), abs=1e-3)

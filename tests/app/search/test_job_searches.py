@@ -73,6 +73,7 @@ def test_a_moment_is_found_by_what_its_caption_means(
     with answering(server, keys, jobs, settings, engine):
         answer = api.client.get("/search", params={"q": " a puppy ", "limit": 5})
         nothing = api.client.get("/search", params={"q": "a red car"})
+        his = api.client.get("/search", params={"q": "a puppy", "job": [HIS, "c" * 32]})
         engine.dies = True
         by_words = api.client.get("/search", params={"q": "dog", "limit": 1})
     assert answer.status_code == 200
@@ -80,6 +81,7 @@ def test_a_moment_is_found_by_what_its_caption_means(
     assert [each["job"] for each in moments] == [HIS, MINE]
     assert moments[0]["source"] == f"{HIS}.mp4 {HIS}"
     assert api.client.get(moments[0]["picture"]).headers["Content-Type"] == "image/jpeg"
+    assert [each["job"] for each in his.json()["moments"]] == [HIS]
     assert nothing.json() == {"moments": []}
     assert [each["caption"] for each in by_words.json()["moments"]] == ["a dog runs"]
 
@@ -89,8 +91,9 @@ def test_a_search_of_one_owner_sees_no_other_ones_jobs(
     server: redis.Redis, keys: Keys, jobs: Jobs, settings: Settings, engine: Embedding
 ) -> None:
     with answering(server, keys, jobs, settings, engine):
-        answer = Searches(server, keys).ask("a dog", 5, "ann", 20)
+        answer = Searches(server, keys).ask("a dog", 5, "ann", 20, root="/reel")
     assert answer is not None
+    assert '"picture":"/reel/jobs/' in answer
     assert MINE in answer
     assert HIS not in answer
 
