@@ -38,8 +38,8 @@ EVERYWHERE = ("0.0.0.0", "::", "")
 BEATS_OF_A_LEASE = 3
 MOST_DECODERS = 4  #: of a worker where no setting says how many
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
-#: Files of secrets as containers get them, each named as the variable whose value it holds.
-SECRETS = Path("/run/secrets")
+#: Folders of secrets in containers, each file named as the variable that it holds; the latter goes first.
+SECRETS = (Path("/run/reelword"), Path("/run/secrets"))
 
 
 class Settings(BaseSettings):
@@ -51,7 +51,7 @@ class Settings(BaseSettings):
         extra="ignore",
         populate_by_name=True,
         env_ignore_empty=True,
-        secrets_dir=SECRETS if SECRETS.is_dir() else None,
+        secrets_dir=[folder for folder in SECRETS if folder.is_dir()],
     )
 
     # where things are

@@ -33,10 +33,13 @@ RUN python -m compileall -q .
 FROM ${PYTHON} AS api
 ARG VERSION=0.1.0
 ARG REVISION=""
+# the address of the repository that it is built from
+ARG SOURCE=""
 LABEL org.opencontainers.image.title="Reelword: API" \
       org.opencontainers.image.description="Takes videos, tells of jobs, shows the page" \
       org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}"
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}"
 # The data folder is made here so that a named volume mounted on it belongs to the same user.
 RUN groupadd --gid 10001 reelword \
     && useradd --uid 10001 --gid reelword --no-create-home --home-dir /data reelword \

@@ -236,10 +236,6 @@ class AttentionDocument(WordMaps):
         """Leaves out what documents have that were kept before extras were parts: one member a captioner."""
         return [] if isinstance(value, dict) else value
 
-    def find_part(self, name: str) -> ExplanationPart | None:
-        """Finds a part by its name."""
-        return next((part for part in self.extras if part.name == name), None)
-
     @property
     def shown(self) -> Self:
         """The document with evidence, where there is some, in the place of attention: what is drawn."""

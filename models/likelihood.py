@@ -43,7 +43,7 @@ def teacher_force(
         Log-probabilities with gradient, and the attention of each step.
     """
     valid, log_p, attentions = targets >= 0, [], []
-    for i, (log_probs, word, attention) in enumerate(_steps(captioner, memory, targets, next_word)):
+    for i, (log_probs, word, attention) in enumerate(walk(captioner, memory, targets, next_word)):
         log_p.append(log_probs.gather(1, word.unsqueeze(1)).squeeze(1) * valid[:, i])
         attentions.append(attention)
     return CaptionLikelihoods(torch.stack(log_p, 1), valid, attentions)
@@ -88,27 +88,7 @@ def _count_needed(chosen: Tensor) -> list[int]:
     return [count for count in counts if count]
 
 
-@torch.no_grad()
-def predict_top_words(
-    captioner: AnyCaptioner, memory: Memory, targets: Tensor, kept: int
-) -> torch.return_types.topk:
-    """Finds the most probable words at every place of given captions.
-
-    Args:
-        captioner: Predicts the words, and is given the true ones.
-        memory: B videos, as that captioner encoded them.
-        targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side.
-        kept: How many words a place.
-
-    Returns:
-        Probabilities and ids, both (R, L, ``kept``), the most probable first.
-    """
-    tops = [log_probs.exp().topk(kept, dim=1) for log_probs, _, _ in _steps(captioner, memory, targets)]
-    values, indices = zip(*tops, strict=True)
-    return torch.return_types.topk((torch.stack(values, 1), torch.stack(indices, 1)))
-
-
-def _steps(
+def walk(
     captioner: AnyCaptioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
 ) -> Iterator[tuple[Tensor, Tensor, StepAttention | None]]:
     """Yields log-probabilities (R, V), the true words (R,) and the attention at every place of targets."""
@@ -127,7 +107,7 @@ def _steps(
 def _forced_steps(
     captioner: AnyCaptioner, memory: Memory, state: State, words: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, StepAttention | None]]:
-    """Yields as ``_steps`` does where all words (R, 1 + L) are known, the first before the caption: what no
+    """Yields as ``walk`` does where all words (R, 1 + L) are known, the first before the caption: what no
     state changes is computed once for all steps, before them or after."""
     outputs, attentions = [], []
     for embedded in captioner.embed_words(words[:, :-1]).unbind(1):

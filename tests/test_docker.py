@@ -17,10 +17,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from redis import AuthenticationError, Redis
 from ruamel.yaml import YAML
 
 from app import __version__
-from app.settings import Settings
+from app.serve.embedded_redis import find_server
+from app.settings import SECRETS, Settings
 
 DOCKERFILES = ("api.Dockerfile", "worker.Dockerfile")
 #: Settings that are not the containers' operators' to choose, or not by their plain names.
@@ -29,8 +31,8 @@ FIXED = {"REELWORD_DATA", "REELWORD_HOST", "REELWORD_PORT", "PORT", "REELWORD_RE
          "REELWORD_CACHE", "REELWORD_URL", "REELWORD_KEY"}  # fmt: skip
 FETCHING = ("api", "worker", "worker-gpu")  #: services that ask hosts outside: videos by URL, webhooks
 #: Folders that images make for the user that writes them: a volume elsewhere would belong to root.
-WRITABLE = {"redis": "/data", "api": "/data", "worker": "/data", "worker-gpu": "/data",
-            "prometheus": "/prometheus", "grafana": "/var/lib/grafana"}  # fmt: skip
+WRITABLE = {"redis": ["/data", "/var/tmp"], "api": ["/data"], "worker": ["/data"], "worker-gpu": ["/data"],
+            "prometheus": ["/prometheus"], "grafana": ["/var/lib/grafana"]}  # fmt: skip
 
 
 def _compose(root: Path) -> dict[str, Any]:
@@ -60,9 +62,15 @@ def _ignored(path: str, rules: list[str]) -> bool:
     return ignored
 
 
+def _redis_options(root: Path) -> dict[str, str]:
+    """What compose's Redis is started with, beside the script that starts it and its name."""
+    words = _compose(root)["services"]["redis"]["command"]
+    return dict(zip(words[4::2], words[5::2], strict=True))
+
+
 def test_compose_s_redis_refuses_writes_before_it_is_killed(root: Path) -> None:
     redis = _compose(root)["services"]["redis"]
-    options = dict(zip(redis["command"][1::2], redis["command"][2::2], strict=True))
+    options = _redis_options(root)
     assert options["--maxmemory-policy"] == "noeviction"
     limit = redis["deploy"]["resources"]["limits"]["memory"]
     assert limit.endswith("M")
@@ -118,7 +126,7 @@ def test_downloads_are_kept_and_code_is_compiled(root: Path, name: str) -> None:
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_images_say_what_they_are(root: Path, name: str) -> None:
     text = (root / "docker" / name).read_text()
-    for label in ("title", "description", "version", "revision"):
+    for label in ("title", "description", "version", "revision", "source"):
         assert f"org.opencontainers.image.{label}=" in text
     assert f"ARG VERSION={__version__}\n" in text
     assert "# syntax=" not in text, "a registry would be asked before each build"
@@ -196,8 +204,7 @@ def test_services_restart_are_read_only_and_have_limits(root: Path) -> None:
 
 def test_accepted_jobs_are_on_disk(root: Path) -> None:
     services = _compose(root)["services"]
-    words = services["redis"]["command"]
-    settings = dict(zip(words[1::2], words[2::2], strict=True))
+    settings = _redis_options(root)
     assert settings["--appendonly"] == "yes"
     assert settings["--appendfsync"] == "always"
     assert settings["--maxmemory-policy"] == "noeviction"
@@ -224,9 +231,47 @@ def test_volumes_are_mounted_where_their_writer_may_write(root: Path) -> None:
     compose = _compose(root)
     for name, service in compose["services"].items():
         mounts = [volume.split(":") for volume in service["volumes"]]
-        named = [place for source, place, *_ in mounts if source in compose["volumes"]]
-        assert named == [WRITABLE[name]]
-        assert all(mode == ["ro"] for source, _, *mode in mounts if source not in compose["volumes"])
+        written = [(source, place) for source, place, *mode in mounts if mode != ["ro"]]
+        assert [place for _, place in written] == WRITABLE[name]
+        assert {source for source, _ in written} <= set(compose["volumes"])
+
+
+def test_redis_makes_a_password_once_and_lets_nobody_in_without_it(root: Path, tmp_path: Path) -> None:
+    """Runs the script of compose as it is, but for folders and port."""
+    redis = _compose(root)["services"]["redis"]
+    shell, flag, script, *_ = redis["command"]
+    script = script.replace("$$", "$").replace("/var/tmp", str(tmp_path)).replace("/data", str(tmp_path))
+    (tmp_path / "valkey-server").symlink_to(find_server())
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    options = ["--port", "0", "--unixsocket", str(tmp_path / "socket")]
+    addresses = []
+    for _ in range(2):
+        with subprocess.Popen([shell, flag, script, "redis", *options], env={"PATH": path}) as server:
+            try:
+                addresses.append(_ask_redis(tmp_path))
+            finally:
+                server.terminate()
+    assert addresses[0] == addresses[1], "made once"
+    assert oct((tmp_path / "redis.conf").stat().st_mode)[-3:] == "600"
+    (volume,) = [each for each in redis["volumes"] if each.endswith(":/var/tmp")]
+    for name in FETCHING:
+        assert f"{volume.partition(':')[0]}:{SECRETS[0]}:ro" in _compose(root)["services"][name]["volumes"]
+
+
+def _ask_redis(folder: Path) -> str:
+    """Waits for the server, asks it without and with its password, and returns the address that has it."""
+    until = time.monotonic() + 60
+    while not (folder / "socket").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    address = (folder / "REDIS_URL").read_text().strip()
+    assert re.fullmatch(r"redis://default:[0-9a-f]{48}@redis:6379/0", address)
+    password = address.split(":")[2].partition("@")[0]
+    with Redis(unix_socket_path=str(folder / "socket")) as stranger, pytest.raises(AuthenticationError):
+        stranger.ping()
+    with Redis(unix_socket_path=str(folder / "socket"), password=password) as friend:
+        assert friend.ping()
+    return address
 
 
 def test_no_limit_is_above_what_a_small_machine_has(root: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 
 from fastapi import Request
 from starlette.responses import Response
@@ -20,9 +21,12 @@ def answer_compressed(
         headers: that the answer has besides.
 
     Returns:
-        The answer, with ``Vary``; plain where gzip is not taken.
+        The answer, with ``Vary`` and ``ETag``; plain where gzip is not taken, 304 where the client has it.
     """
-    headers = {**(headers or {}), "Vary": "Accept-Encoding"}
+    tag = f'W/"{hashlib.sha256(data).hexdigest()[:32]}"'
+    headers = {**(headers or {}), "Vary": "Accept-Encoding", "ETag": tag}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(None, 304, headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(data, headers={**headers, "Content-Encoding": "gzip"}, media_type=kind)
     return Response(gzip.decompress(data), headers=headers, media_type=kind)

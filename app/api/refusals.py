@@ -316,6 +316,12 @@ class SearchUnanswered(RequestError, code="search_unanswered", status=503):
     retry_after = 5
 
 
+class ClipKindMissing(RequestError, code="clip_kind_missing", status=501):
+    title = "The server writes no clips of this kind"
+    hint = "Ask for clip.webp or clip.gif."
+    operator_hint = "MP4 needs PyAV beside the API: pip install av."
+
+
 class StorageFull(RequestError, code="storage_full", status=507):
     title = "The server has no room for the video"
     hint = "Send the video again later."

@@ -26,6 +26,7 @@ class StateEvent(Document):
     estimated_seconds: float | None = Field(None, description="Until it starts. Null where nothing is known.")
     workers: int | None = Field(None, description="Of a job that waits: live workers that can run it.")
     cancel_requested: bool = Field(False, description="It runs and has been told to stop.")
+    text: str | None = Field(None, description="The best words so far, while a lone caption is written.")
 
 
 class SegmentEvent(JobSegment):

@@ -1,6 +1,6 @@
 """Decides which addresses may be asked: http and https, and no host of the operator's own network.
 
-Names are checked by what they resolve to, and checked again at the moment of connecting
+Names are checked by what they resolve to, and what was checked is connected to
 (app/fetching/guarded_client.py): a name may resolve to something else by then.
 """
 
@@ -22,8 +22,8 @@ LONGEST = 2048  #: characters of an address
 NAT64 = IPv6Network("64:ff9b::/96")  #: carries an IPv4 address in its last 32 bits
 GLOBAL_IPV6 = IPv6Network("2000::/3")  #: all that is given out; what else routes is a network's own affair
 #: Not public, whatever the standard library of this Python has: Azure's agent, protocol assignments (Oracle's
-#: metadata among them), and translation prefixes of a network's own.
-INSIDE = [ip_network(each) for each in ("168.63.129.16", "192.0.0.0/24", "64:ff9b:1::/48")]
+#: metadata among them), translation prefixes of a network's own, and documentation.
+INSIDE = [ip_network(each) for each in ("168.63.129.16", "192.0.0.0/24", "64:ff9b:1::/48", "3fff::/20")]
 
 
 def read_web_address(text: str) -> httpx.URL:
@@ -76,12 +76,15 @@ class AllowedHosts:
         is_named = _plain(host) in self._names or any(address in network for network in self._networks)
         return is_named or is_public(address)
 
-    def refused(self, host: str, port: int) -> IpAddress | None:
-        """Resolves a host, numbers in any spelling included, and finds the first address that is refused.
+    def resolve(self, host: str, port: int) -> Sequence[IpAddress]:
+        """Lists the addresses of a host, numbers in any spelling included.
 
-        Raises OSError where it does not resolve.
+        Raises OSError where it does not resolve, or one of its addresses is not allowed.
         """
-        return next((each for each in resolve(host, port) if not self.allows(host, each)), None)
+        addresses = resolve(host, port)
+        if refused := next((each for each in addresses if not self.allows(host, each)), None):
+            raise PermissionError(f"{host} resolves to {refused}")
+        return addresses
 
 
 def resolve(host: str, port: int) -> Sequence[IpAddress]:

@@ -1,6 +1,6 @@
 """Fetches a video from an address to a file on disk, within limits of size and time.
 
-    check the host → connect → redirect (five at most, each checked) → stream to disk
+    resolve and check the host → connect → redirect (five at most, each checked) → stream to disk
 
 What breaks off is tried again; what a server refuses is not. Memory stays flat.
 """
@@ -19,7 +19,6 @@ from typing import BinaryIO
 
 import anyio
 import httpx
-from httpx_secure import SSRFProtectionError
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from app.errors import (
@@ -32,7 +31,7 @@ from app.errors import (
     WorkerFault,
 )
 from app.fetching.addresses import AllowedHosts, read_web_address
-from app.fetching.guarded_client import find_refused, guarded_client
+from app.fetching.guarded_client import HostRefused, guarded_client
 
 REDIRECTS = 5
 TRIES = 3
@@ -69,7 +68,8 @@ async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[flo
         report: takes the share that has come, where the server announces the size.
 
     Raises:
-        UrlNotAllowed: the address, or one that it leads to, is of a kind or in a network that is refused.
+        UrlNotAllowed: the address, or one that it leads to, is of a kind or in a network that is refused, or
+            its host is not there.
         UrlNotFound, UrlRefused: the server answers so.
         UrlTooLarge, UrlTimeout: a limit is passed.
         UrlUnreachable: three tries met no server, or one that broke off.
@@ -78,7 +78,7 @@ async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[flo
     retrying = AsyncRetrying(
         stop=stop_after_attempt(TRIES),
         wait=wait_random_exponential(multiplier=0.5, max=LONGEST_PAUSE),
-        retry=retry_if_exception_type(UrlUnreachable),
+        retry=retry_if_exception_type((UrlUnreachable, HostRefused)),
         reraise=True,
         sleep=anyio.sleep,
     )
@@ -88,6 +88,11 @@ async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[flo
                 return await retrying(_Fetch(client, file, limits, report).run, url)
     except TimeoutError as error:
         raise UrlTimeout(f"The video did not come within {limits.seconds:g} seconds.") from error
+    except HostRefused as error:
+        host = error.request.url.host
+        raise UrlNotAllowed(
+            f"The host {host} is not there, or lies in a network that videos are not fetched from."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ class _Fetch:
     async def _response(self, url: str) -> AsyncIterator[httpx.Response]:
         """Follows redirects by hand, since each address is checked before it is connected to."""
         for _ in range(REDIRECTS + 1):
-            checked = await self._check(url)
+            checked = _read_url(url)
             async with self.client.stream(
                 "GET", checked, headers={"Accept-Encoding": "identity"}
             ) as response:
@@ -118,20 +123,6 @@ class _Fetch:
                     return
                 url = str(checked.join(response.headers["location"]))
         raise UrlNotAllowed(f"The address leads to more than {REDIRECTS} others.")
-
-    async def _check(self, text: str) -> httpx.URL:
-        """Raises UrlNotAllowed, UrlUnreachable."""
-        try:
-            url = read_web_address(text)
-        except ValueError as error:
-            raise UrlNotAllowed(f"The address cannot be fetched: {error}.") from error
-        try:
-            refused = await find_refused(url, self.limits.hosts)
-        except (OSError, TimeoutError) as error:
-            raise UrlUnreachable(f"The host {url.host} is not known.") from error
-        if refused is not None:
-            raise _inside(url.host)
-        return url
 
     async def _write(self, response: httpx.Response) -> int:
         announced = _announced(response)
@@ -168,8 +159,8 @@ def _named_errors() -> Iterator[None]:
     """Names what httpx and the disk raise."""
     try:
         yield
-    except SSRFProtectionError as error:
-        raise _inside(error.hostname) from error
+    except HostRefused:
+        raise
     except httpx.ConnectTimeout as error:
         raise UrlUnreachable("The server of the video takes no connection in time.") from error
     except httpx.TimeoutException as error:
@@ -182,8 +173,12 @@ def _named_errors() -> Iterator[None]:
         raise WorkerFault("The disk that videos are fetched to is full.") from error
 
 
-def _inside(host: str) -> UrlNotAllowed:
-    return UrlNotAllowed(f"The host {host} is in a network that videos are not fetched from.")
+def _read_url(text: str) -> httpx.URL:
+    """Raises UrlNotAllowed."""
+    try:
+        return read_web_address(text)
+    except ValueError as error:
+        raise UrlNotAllowed(f"The address cannot be fetched: {error}.") from error
 
 
 def _check_status(response: httpx.Response) -> None:

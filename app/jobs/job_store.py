@@ -27,6 +27,7 @@ from app.jobs.job_index import JobIndex
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
+from app.steady_clock import SteadyClock
 from extractors.errors import ReelwordError
 
 Pulse = Literal["go", "canceled", "lost"]
@@ -105,7 +106,7 @@ class Jobs:
     max_kept: int = 10_000  #: jobs that are kept of one owner
 
     def __post_init__(self) -> None:
-        self._is_warned = False
+        self._is_warned, self._clock = False, SteadyClock()
         self.dead = DeadLetters(self.server, self.keys.dead)
         self.index = JobIndex(self.server, self.keys)
         self._submit, self._claim, self._beat, self._finish, self._bury, self._requeue = (
@@ -351,6 +352,7 @@ class Jobs:
         *,
         has_gained: bool = False,
         is_at_work: bool | None = None,
+        text: str = "",
     ) -> Pulse:
         """Renews the lease.
 
@@ -362,6 +364,7 @@ class Jobs:
             has_gained: whether this attempt has finished a part after which the next one resumes; it is
                 not counted then, should it end.
             is_at_work: whether a child works on it, or it waits for one; None where that is not told.
+            text: what is written so far, for those who follow the job alone.
 
         Returns:
             ``canceled`` or ``lost`` where the job must stop.
@@ -373,7 +376,7 @@ class Jobs:
                 args=[
                     GROUP, claim.worker, claim.token, self.lease_ms, stage, round(progress, 4),
                     json.dumps(answer) if answer else "", _segments_done(answer), int(has_gained),
-                    "" if is_at_work is None else int(is_at_work),
+                    "" if is_at_work is None else int(is_at_work), text,
                 ],
             )  # fmt: skip
         return pulse
@@ -424,12 +427,18 @@ class Jobs:
                 self.server.zrem(self.keys.expiry, job_id)
         return is_done
 
+    def now(self) -> float:
+        """Returns seconds since 1970 by Redis's clock, no more of them than have passed. For expiry."""
+        with unavailable_if_away():
+            seconds, millionths = self.server.time()
+        return self._clock.read(seconds + millionths / 1e6)
+
     def due(self, limit: int = 100) -> list[str]:
         """Lists the ids of jobs whose results have been kept long enough."""
+        now = self.now()
         with unavailable_if_away():
             if self.server.type(self.keys.expiry) != "zset":  # the next job that ends makes it anew
                 return []
-            now = self.server.time()[0]
             ids: Any = self.server.zrange(self.keys.expiry, "-inf", now, byscore=True, offset=0, num=limit)
         return list(ids)
 

@@ -7,7 +7,7 @@ decoder reads the frames, and ``Engine``, below, in a process of its own, does t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -33,11 +33,13 @@ from extractors.media.request import DecodeRequest
 from extractors.video_features.packed_streams import count_bytes, pack_streams, unpack_streams
 from extractors.windows import Sampling
 from models.caption import Caption, ScoredCaption
+from models.decoding.written_captions import join
 from models.feature_sources.feature_source import extract_together
 from models.pretrained.errors import OptionRefused
 from models.video_category import add_category
 
 LARGEST_STREAMS = 256 * 2**20  #: bytes of one video's streams that are packed to be kept
+TELL_SECONDS = 0.1  #: between two reports of what is written so far
 
 
 class Engine:
@@ -120,6 +122,8 @@ class Engine:
                 batch: Sequence[EngineAnswer | JobFailure] = [plan] * len(places)
             else:
                 of_each = [options[place] for place in places]
+                if len(videos) == 1:
+                    of_each = [of_each[0].heard_by(_tell_words(report))]
                 batch = self._caption(plan, [inputs[place] for place in places], of_each, timings)
             answers.update(zip(places, batch, strict=True))
         return [answers[place] for place in range(len(videos))]
@@ -177,6 +181,20 @@ class Engine:
             options=options.model_dump(),
             version=__version__,
         )
+
+
+def _tell_words(report: Report) -> Callable[[Sequence[str]], None]:
+    """Reports what is written so far, not more often than people read."""
+    last = -TELL_SECONDS
+
+    def tell(words: Sequence[str]) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if words and now - last >= TELL_SECONDS:
+            last = now
+            report("caption", 0.0, join(words))
+
+    return tell
 
 
 def _extract(

@@ -6,7 +6,7 @@ import json
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,8 +110,10 @@ def media_answer(decoded: Decoded, decode_seconds: float) -> Answer:
     )
 
 
-Report: TypeAlias = Callable[[Stage, float], None]
-"""Called with the stage that runs and the share of it that is done."""
+class Report(Protocol):
+    """Is called with the stage that runs, the share of it that is done, and what is written so far."""
+
+    def __call__(self, stage: Stage, share: float, text: str = "") -> None: ...
 
 
 class CaptionEngine(Protocol):
@@ -159,5 +161,5 @@ def load_engine(settings: Settings) -> CaptionEngine:
     return engine
 
 
-def ignore_progress(stage: Stage, share: float) -> None:
+def ignore_progress(stage: Stage, share: float, text: str = "") -> None:
     """Ignores progress that is not shown."""

@@ -28,6 +28,7 @@ class Search(BaseModel):
     words: str
     count: int  #: moments at most
     owner: str | None = None  #: whose jobs alone; None for all
+    jobs: list[str] | None = None  #: that alone are searched; None for all
     until: float  #: seconds since 1970; then nobody waits for it
 
 
@@ -37,7 +38,9 @@ class Searches:
     def __init__(self, server: redis.Redis, keys: Keys) -> None:
         self._server, self._keys = server, keys
 
-    def ask(self, words: str, count: int, owner: str | None, seconds: float) -> str | None:
+    def ask(
+        self, words: str, count: int, owner: str | None, seconds: float, jobs: list[str] | None = None
+    ) -> str | None:
         """Waits for a worker's answer, as long as ``seconds``; None where none has come.
 
         Args:
@@ -45,9 +48,10 @@ class Searches:
             count: moments at most.
             owner: whose jobs alone are searched; None for all.
             seconds: that an answer may take.
+            jobs: ids of those that alone are searched; None for all.
         """
         until = time.time() + seconds
-        search = Search(id=uuid.uuid4().hex, words=words, count=count, owner=owner, until=until)
+        search = Search(id=uuid.uuid4().hex, words=words, count=count, owner=owner, jobs=jobs, until=until)
         entry, answers = search.model_dump_json(), self._keys.search_answer(search.id)
         with unavailable_if_away():
             self._server.rpush(self._keys.searches, entry)

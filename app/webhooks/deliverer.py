@@ -94,8 +94,8 @@ class Deliverer:
     async def _run(self) -> None:
         while True:
             try:
-                for ended in await self.store.ended(BLOCK_MS):
-                    await self._make_delivery(ended)
+                ends = await self.store.ended(BLOCK_MS)
+                await asyncio.gather(*(self._make_delivery(ended) for ended in ends))
                 await self._begin_due()
                 self._trouble = ""
             except Exception as error:

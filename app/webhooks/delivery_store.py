@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from app.documents.deliveries import AttemptDocument, DeliveryDocument, DeliveryState
 from app.documents.job import rfc3339
+from app.errors import RecordUnreadable
 from app.jobs.job import Job, Keys
 from app.jobs.redis_client import unavailable_if_away
 from app.webhooks.messages import Message
@@ -161,7 +162,7 @@ class DeliveryStore:
             return bool(await self._settle(keys=keys, args=args))
 
     async def deliveries(self, job_id: str) -> list[DeliveryDocument]:
-        """Returns the delivery of a job's end; empty where there is none."""
+        """Returns the delivery of a job's end; empty where there is none. Raises RecordUnreadable."""
         keys = self._keys
         with unavailable_if_away():
             async with self._server.pipeline(transaction=True) as pipe:
@@ -169,7 +170,10 @@ class DeliveryStore:
                 pipe.lrange(keys.delivery_attempts(job_id), 0, -1)
                 pipe.zscore(keys.deliveries, job_id)
                 kept, attempts, due = await pipe.execute()
-        return [_document(kept, attempts, due)] if kept else []
+        try:
+            return [_document(kept, attempts, due)] if kept else []
+        except (KeyError, ValueError) as error:  # a later version wrote it
+            raise RecordUnreadable(f"The delivery of job {job_id} cannot be read.") from error
 
     async def close(self) -> None:
         await self._server.aclose()

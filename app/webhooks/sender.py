@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 import anyio
 import httpx
-import structlog
-from httpx_secure import SSRFProtectionError
 
 from app.fetching.addresses import AllowedHosts, read_web_address
-from app.fetching.guarded_client import find_refused, guarded_client
+from app.fetching.guarded_client import HostRefused, guarded_client
 from app.webhooks.messages import signed_headers
 
-log = structlog.get_logger(__name__)
 SECONDS = 15.0  #: for a whole attempt
+HIDDEN = "not sent: the host is not there, or lies in a private network"
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Sender:
     """Sends signed requests to hosts that are allowed. Redirects are not followed, answers not read."""
 
     def __init__(self, secrets: Sequence[str], hosts: AllowedHosts) -> None:
-        self._secrets, self._hosts = secrets, hosts
+        self._secrets = secrets
         self._client = guarded_client(hosts, SECONDS)
 
     async def send(self, url: str, message_id: str, body: str, secret: str | None = None) -> SendResult:
@@ -60,15 +57,12 @@ class Sender:
         headers = signed_headers([secret] if secret else self._secrets, message_id, body, time.time())
         try:
             with anyio.fail_after(SECONDS):
-                if (refused := await find_refused(read_web_address(url), self._hosts)) is not None:
-                    return _refused(began, str(refused))
-                request = self._client.build_request("POST", url, content=body, headers=headers)
+                to = read_web_address(url)
+                request = self._client.build_request("POST", to, content=body, headers=headers)
                 response = await self._client.send(request, stream=True)
                 await response.aclose()
-        except SSRFProtectionError:
-            return _refused(began, "by the client")
-        except socket.gaierror as error:
-            return replace(_refused(began, str(error)), is_final=False)
+        except HostRefused:  # tried again as what is not there is, or its attempts would tell which it is
+            return SendResult(_since(began), error=HIDDEN)
         except TimeoutError:
             return SendResult(_since(began), error=f"no answer within {SECONDS:g} seconds")
         except (httpx.HTTPError, OSError, ValueError) as error:
@@ -98,16 +92,6 @@ def read_retry_after(text: str, now: float) -> float | None:
         return max(0.0, parsedate_to_datetime(text).timestamp() - now)
     except (ValueError, TypeError):
         return None
-
-
-def _refused(began: float, reason: str) -> SendResult:
-    """Says the same of a private network's host and of one that does not exist, and the log which it is.
-
-    What names resolve to in the operator's own network is none of a key's business.
-    """
-    log.info("webhook not sent", why=reason)
-    error = "not sent: the host is not there, or lies in a private network"
-    return SendResult(_since(began), error=error, is_final=True)
 
 
 def _since(began: float) -> float:

@@ -180,9 +180,8 @@ class Attempt:
     turn: Turn = field(init=False)
 
     def __post_init__(self) -> None:
-        job = self.claim.job
-        self.kept = kept_by(job.answer) if "segments" in job.answer else None
-        self.turn = Turn(job.attempt)
+        self.kept = kept_by(self.claim.job.answer)
+        self.turn = Turn(self.claim.job.attempt)
 
     @property
     def owner(self) -> str:

@@ -35,6 +35,8 @@ class FeatureReuse:
     def key_of(self, job: Job, options: CaptionOptions, engine: EngineInfo) -> tuple[str, str] | None:
         """Names a video's features by the file's digest and all else; None where there are none to be kept.
 
+        Its owner is part of it: else a key would learn by its job's timings that another has sent the file.
+
         Args:
             job: whose file it is.
             options: the job's, with who writes filled in.
@@ -47,7 +49,8 @@ class FeatureReuse:
         if basis is None:
             return None
         sha256 = job.submission.sha256 or self._digest(job)
-        return None if sha256 is None else (sha256, f"{self._decoder}\n{basis}")
+        owner = job.submission.owner or ""
+        return None if sha256 is None else (sha256, f"{owner}\n{self._decoder}\n{basis}")
 
     def find(self, job: Job, options: CaptionOptions, key: tuple[str, str]) -> KeptFeatures | None:
         """Finds the features of a job's video, with what else is known of it.

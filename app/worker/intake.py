@@ -27,6 +27,7 @@ from app.worker.job_runner import JobRunner
 MOST_FETCHES = 16  #: videos that are fetched side by side
 FETCHES_OF_ONE = 4  #: the same of one key; jobs without a key share all
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  #: seconds between looks for more while there is work
+FULL_PAUSE = 0.1  #: seconds between looks for other owners' jobs while hands are full
 #: Seconds without a job before captioners are measured: that may convert networks first, which takes as long,
 #: and the first jobs after a start are not to wait for it.
 QUIET_SECONDS = 10.0
@@ -103,7 +104,7 @@ class Intake:
         room = self._room(is_idle)
         if room == 0:
             if not self._squeeze():
-                hand.wait_for_move(moves, LONGEST_PAUSE)
+                hand.wait_for_move(moves, FULL_PAUSE)
         elif self._begin(self.queue.take(room, is_ahead=not is_idle, without=self._left_out())):
             self._pause, self._worked_at = SHORTEST_PAUSE, time.monotonic()
         elif not is_idle:

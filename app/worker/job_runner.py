@@ -181,9 +181,11 @@ class JobRunner:
     def _ask(self, batch: Sequence[Attempt]) -> Sequence[EngineAnswer | JobFailure] | JobFailure:
         """Has the engine caption a batch; returns the answer to each, or what has gone wrong with all."""
 
-        def report(stage: Stage, share: float) -> None:
+        def report(stage: Stage, share: float, text: str = "") -> None:
             for attempt in batch:
                 attempt.set_stage(stage, share)
+            if text and len(batch) == 1:
+                self.watch.beat(batch[0], text)
 
         self.engine.start()
         report("extract", 0.0)

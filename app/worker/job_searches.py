@@ -81,7 +81,8 @@ class JobSearches:
             self._searches.answer(search, FoundMoments(moments=ranked).model_dump_json())
 
     def _search(self, search: Search) -> list[FoundMoment]:
-        moments = list(moments_of_jobs(self._jobs, self._blobs, search.owner, MOST_JOBS))
+        every = moments_of_jobs(self._jobs, self._blobs, search.owner, MOST_JOBS)
+        moments = [each for each in every if search.jobs is None or each.job in search.jobs]
         try:
             space = self._space if moments and self._space.learn([search.words]) else None
             ranked = search_jobs(search.words, moments, space, search.count)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Literal
 
@@ -105,7 +105,8 @@ class JobsInHand:
     def _by_turns(self, place: Place, most: int) -> list[Attempt]:
         """Takes up to ``most`` of those that wait there and may share a batch, or be the only ones taken.
 
-        The owner goes first whose last turn is longest ago, and of one owner who came first.
+        The owner goes first whose last turn is longest ago, and of one owner who came first. Beside the only
+        one of an owner no other has two: a batch is answered as a whole, and a lone clip waits for all of it.
         """
         taken: list[Attempt] = []
         if len(self._turn_of) > MOST_OWNERS:
@@ -115,6 +116,10 @@ class JobsInHand:
             if not waiting:
                 break
             attempt = min(waiting, key=lambda each: self._turn_of.get((place, each.owner), 0))
+            counts = Counter(each.owner for each in taken)
+            lone = {owner for owner, count in counts.items() if count == 1} - {each.owner for each in waiting}
+            if attempt.owner in counts and lone:
+                break
             self._turns += 1
             self._turn_of[place, attempt.owner] = self._turns
             self._waiting[place].remove(attempt)

@@ -152,12 +152,14 @@ class Watchdog:
         with self._guard:
             self._held = {other: reported for other, reported in self._held.items() if other is not attempt}
 
-    def beat(self, attempt: Attempt) -> None:
-        """Records at once how far an attempt is, rather than with the next beat, where Redis answers."""
+    def beat(self, attempt: Attempt, text: str = "") -> None:
+        """Records at once how far an attempt is, rather than with the next beat, where Redis answers; tells
+        those who follow it what is written so far.
+        """
         with self._guard:
             try:
                 if not attempt.stopped:
-                    self._beat(attempt)
+                    self._beat(attempt, text)
             except QueueUnavailable as error:
                 log.warning("no beat: redis is away", reason=str(error))
 
@@ -186,7 +188,7 @@ class Watchdog:
             for attempt in [attempt for attempt in self._held if not attempt.stopped]:
                 self._beat(attempt)
 
-    def _beat(self, attempt: Attempt) -> None:
+    def _beat(self, attempt: Attempt, text: str = "") -> None:
         current, reported = (attempt.facts, attempt.kept), self._held.get(attempt, (NO_FACTS, None))
         # by identity: facts are replaced, never changed, and writing the answer at every beat would be dear
         news = None if current[0] is reported[0] and current[1] is reported[1] else attempt.record()
@@ -198,6 +200,7 @@ class Watchdog:
             news,
             has_gained=has_gained,
             is_at_work=attempt.is_at_work,
+            text=text,
         )
         if pulse == "go":
             if attempt in self._held:

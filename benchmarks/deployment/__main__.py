@@ -120,7 +120,7 @@ def prepare(folder: Path, options: argparse.Namespace, stack: ExitStack) -> Depl
     gateway = engine.docker("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
     stack.enter_context(packages.serve(gateway))
     with (checkout / ".env").open("a") as file:
-        file.write(f"TORCH_INDEX={packages.torch_index}\n")
+        file.write(f"TORCH_INDEX={packages.torch_index}\nIMAGE_REVISION={read_revision()}\n")
     provide_base_images(engine, bootstrap, packages.pip_settings)
     return Deployment(engine, Service(f"http://127.0.0.1:{PORT}"), trials.read_version(checkout), [])
 
@@ -133,6 +133,12 @@ def copy_checkout(place: Path) -> Path:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, place / name)
     return place
+
+
+def read_revision() -> str:
+    """Reads the commit that is checked out."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return head.stdout.strip()
 
 
 def bring_down(engine: Engine) -> None:

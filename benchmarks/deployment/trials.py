@@ -18,6 +18,8 @@ START_SECONDS = 900.0  #: a first start on a busy machine, which converts networ
 JOB_SECONDS = 300.0
 WORKERS = 2
 JOBS = 10  #: of a trial with many
+REVISION_LENGTH = 40  #: hexadecimal digits of a commit
+BOX = "from extractors.decoder.box import enter_box; print(*enter_box())"
 FILMS = "films"  #: the container that a video is fetched from
 #: Tells how a scrape went, from inside, where Prometheus is reached.
 TARGETS = """
@@ -75,9 +77,6 @@ class Deployment:
         described: dict[str, Any] = json.loads(self.engine.docker("inspect", container))[0]
         return described
 
-    def ask_redis(self, *command: str) -> str:
-        return self.engine.compose("exec", "-T", "redis", "valkey-cli", *command)
-
 
 def build(deployment: Deployment) -> Iterator[Outcome]:
     """The images of compose and the one with all in it, built as they are."""
@@ -102,6 +101,13 @@ def start(deployment: Deployment) -> Iterator[Outcome]:
         for service in ("redis", "api", "worker")
     }
     yield Outcome("users", json.dumps(users), "0" not in users.values())
+    refused = deployment.engine.compose("exec", "-T", "redis", "valkey-cli", "ping")
+    yield Outcome("Redis without its password", refused, refused.startswith("NOAUTH"))
+    lacking = deployment.engine.compose("exec", "-T", "worker", "python", "-c", BOX) or "nothing"
+    yield Outcome("layers that the decoder's box lacks in a worker", lacking, lacking == "nothing")
+    labels = deployment.inspect(deployment.container("api"))["Config"]["Labels"]
+    revision = labels["org.opencontainers.image.revision"]
+    yield Outcome("revision in the labels", revision, len(revision) == REVISION_LENGTH)
 
 
 def keys(deployment: Deployment) -> Iterator[Outcome]:
@@ -130,7 +136,7 @@ def clip(deployment: Deployment) -> Iterator[Outcome]:
 
 def url(deployment: Deployment) -> Iterator[Outcome]:
     """A video that the worker fetches, from a container on the outer network."""
-    films = f"{deployment.engine.checkout}/app/api/static:/films:ro"
+    films = f"{(deployment.engine.checkout / CLIP).parent}:/films:ro"
     serve = ("python", "-m", "http.server", "8080", "--directory", "/films")
     image = f"reelword-api:{deployment.version}"
     network = ("--network", "reelword_outside", "--volume", films)
@@ -239,9 +245,8 @@ def everything(deployment: Deployment) -> Iterator[Outcome]:
     )  # fmt: skip
     yield Outcome("image `all`", f"built in {time.monotonic() - began:.0f} s")
     began = time.monotonic()
-    deployment.engine.docker(
-        "run", "--detach", "--name", "reelword-all", "--publish", "18001:8000", "reelword"
-    )
+    ways = ("--name", "reelword-all", "--publish", "18001:8000", "--env-file", ".env")
+    deployment.engine.docker("run", "--detach", *ways, "reelword")
     try:
         service = Service("http://127.0.0.1:18001")
         service.wait_ready(START_SECONDS)

@@ -2,11 +2,12 @@
 
     no new privileges   a program that is run gains nothing by being setuid
     limits              few open files; seconds of processors, with each request
-    Landlock            nothing is written, made or removed in any folder; no TCP; no signal to others
+    Landlock            nothing is written, made or removed, and nothing read but files of the system and of
+                        Python: a media file comes as a descriptor; no TCP; no signal to others
     seccomp             no sockets, no programs, no other processes, and no look into one
 
-Who takes over a native decoder by a hostile file can then neither speak to Redis nor start anything; what
-the user may read can still be read. Each layer is the kernel's: what it lacks is named, and the rest holds.
+Who takes over a native decoder by a hostile file can then neither speak to Redis nor start anything, nor
+read another upload. Each layer is the kernel's: what it lacks is named, and the rest holds.
 Linux's own documents have the numbers: landlock(7), seccomp(2), each processor's table of system calls.
 """
 
@@ -18,6 +19,7 @@ import os
 import platform
 import resource
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -25,10 +27,13 @@ OPEN_FILES = 256
 SPARE_SECONDS = 10  #: of processors, that reading a file may take beside its time
 
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
-LANDLOCK_CREATE, LANDLOCK_RESTRICT, LANDLOCK_VERSION = 444, 446, 1
-#: Rights of files by the version of Landlock that knows them first: to run, write, remove and make any kind
-#: of file; to move one between folders; to cut one; to control a device. Reading is not among them.
-FILE_RIGHTS: Mapping[int, int] = {1: 0b1_1111_1111_0011, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, LANDLOCK_VERSION = 444, 445, 446, 1
+#: Rights of files by the version of Landlock that knows them first: to run, write, read, list, remove and
+#: make any kind of file; to move one between folders; to cut one; to control a device.
+FILE_RIGHTS: Mapping[int, int] = {1: 0b1_1111_1111_1111, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
+READING, BENEATH = 0b1100, 1  #: rights that are granted, of all that lies beneath a folder
+#: What the system's libraries read; where Python and its packages lie comes to it.
+READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/proc/self", "/dev/null", "/dev/urandom")
 TCP_RIGHTS, TCP_SINCE = 0b11, 4
 SCOPES, SCOPES_SINCE = 0b11, 6  #: sockets without a file, and signals, of processes outside
 
@@ -95,9 +100,29 @@ def _enter_landlock() -> None:
         attributes += struct.pack("<Q", SCOPES)
     ruleset = _call("syscall", LANDLOCK_CREATE, attributes, len(attributes), 0)
     try:
+        for place in {*READABLE, sys.prefix, sys.base_prefix, *_package_folders()}:
+            _allow_reading(ruleset, place)
         _call("syscall", LANDLOCK_RESTRICT, ruleset, 0)
     finally:
         os.close(ruleset)
+
+
+def _package_folders() -> list[str]:
+    """Lists the folders of packages that are in use, some of whose modules are loaded with the first file."""
+    packages = [module for name, module in sys.modules.items() if "." not in name]
+    return [folder for package in packages for folder in getattr(package, "__path__", ())]
+
+
+def _allow_reading(ruleset: int, place: str) -> None:
+    try:
+        folder = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    except OSError:  # it is not there
+        return
+    rights = READING if os.path.isdir(place) else READING & ~0b1000
+    try:
+        _call("syscall", LANDLOCK_ADD, ruleset, BENEATH, struct.pack("=Qi", rights, folder), 0)
+    finally:
+        os.close(folder)
 
 
 def _enter_seccomp() -> None:

@@ -12,6 +12,7 @@ import resource
 import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
 from typing import TypeAlias
 
 from extractors.child_process import join_parent
@@ -27,10 +28,11 @@ from extractors.decoder.messages import (
 )
 from extractors.media import errors
 from extractors.media.decode import stream_here
+from extractors.media.media_file import HandedFile, MediaFile
 from extractors.media.request import DecodeRequest, Limits
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart
 
-StreamFile: TypeAlias = Callable[[str, DecodeRequest, Limits], Iterator[StreamPart]]
+StreamFile: TypeAlias = Callable[[MediaFile, DecodeRequest, Limits], Iterator[StreamPart]]
 
 
 def main() -> None:
@@ -42,18 +44,20 @@ def main() -> None:
     link.send_bytes(" ".join([READY, *enter_box()]).encode())
     while True:
         try:
-            path, request, limits = unpack_request(link.recv_bytes(LONGEST_MESSAGE))
+            request, limits = unpack_request(link.recv_bytes(LONGEST_MESSAGE))
+            file = HandedFile(recv_handle(link))
         except (EOFError, OSError):
             return
         _limit_memory(address_space + limits.memory)
         limit_processor_seconds(limits.seconds)
         try:
-            _send_parts(stream_file(path, request, limits), link, _Slots(link, shared, request.chunk_bytes))
+            _send_parts(stream_file(file, request, limits), link, _Slots(link, shared, request.chunk_bytes))
         except Exception as error:  # our own mistake: it is named, and a fresh process continues
             where = traceback.extract_tb(error.__traceback__)[-1]
             message = f"The decoder failed with {type(error).__name__} in {where.name}, line {where.lineno}."
             link.send_bytes(pack_error(errors.DecoderFault(message)))
             return
+        os.close(file.descriptor)
 
 
 def _load_reader(name: str) -> StreamFile:

@@ -15,12 +15,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from multiprocessing.reduction import send_handle
 from typing import Literal, Self
 
 from extractors.child_process import DISCARDED, LinkedProcess
 from extractors.decoder.messages import LONGEST_MESSAGE, READY, TAKEN, pack_request, unpack_part
 from extractors.errors import PackageMissing
 from extractors.media import errors
+from extractors.media.media_file import open_descriptor
 from extractors.media.request import Decoded, DecodeRequest, Limits
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, collect_stream
 
@@ -117,13 +119,17 @@ class Decoder:
 
         Raises:
             DecoderError: where no child can be started.
+            MissingFile, EmptyFile: where there is nothing to read.
             MediaError: by the iterator, any of its leaves.
         """
         limits = limits or Limits()
-        message = pack_request(os.path.abspath(path), request, limits)
         with self._turn:
             child = self._ready_child()
-            child.begin(message, limits)
+            file = open_descriptor(path)
+            try:
+                child.begin(pack_request(request, limits), file, limits)
+            finally:
+                os.close(file)
         return self._parts(child, limits)
 
     def _parts(self, child: _Child, limits: Limits) -> Generator[StreamPart]:
@@ -212,11 +218,15 @@ class _Child:
         _tell_lacking(message.decode(errors="replace").removeprefix(READY).strip())
         self.answered = True
 
-    def begin(self, message: bytes, limits: Limits) -> None:
+    def begin(self, message: bytes, file: int, limits: Limits) -> None:
         self.answered = False
         self.files += 1
         self.seconds_left = limits.seconds + GRACE_SECONDS
         self._send(message)
+        try:
+            send_handle(self.process.link, file, self.process.pid)
+        except OSError:
+            raise self._gone() from None
 
     def next_part(self, limits: Limits) -> StreamPart:
         part = self._unpack(self._receive_in_time(), limits)

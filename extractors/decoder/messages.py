@@ -4,7 +4,7 @@ JSON and not pickle, because the child reads hostile files: whatever it has beco
 values but cannot make its parent run code.
 
 Chunk k of a stream lies in slot k mod SLOTS of the file; the parent says TAKEN when it has copied one, and
-the child waits for that before it uses the slot again.
+the child waits for that before it uses the slot again. Behind each request comes a descriptor of its file.
 """
 
 from __future__ import annotations
@@ -31,25 +31,23 @@ TAKEN = b"taken"
 READY = "ready"  # the child's first word; behind it the layers of its box that the kernel lacks
 
 
-def pack_request(path: str, request: DecodeRequest, limits: Limits) -> bytes:
+def pack_request(request: DecodeRequest, limits: Limits) -> bytes:
     """Writes down what the child is to decode.
 
     Args:
-        path: of the file, absolute.
         request: which frames, in which sizes.
         limits: what the file may cost.
 
     Returns:
         The message, for ``unpack_request``.
     """
-    # a path is bytes to the system: surrogates stand for those that are no UTF-8, and JSON escapes them
-    return json.dumps({"path": path, "request": asdict(request), "limits": asdict(limits)}).encode()
+    return json.dumps({"request": asdict(request), "limits": asdict(limits)}).encode()
 
 
-def unpack_request(message: bytes) -> tuple[str, DecodeRequest, Limits]:
+def unpack_request(message: bytes) -> tuple[DecodeRequest, Limits]:
     """Reads what ``pack_request`` wrote."""
     content = json.loads(message)
-    return content["path"], _parse_request(content["request"]), Limits(**content["limits"])
+    return _parse_request(content["request"]), Limits(**content["limits"])
 
 
 def _parse_request(asked: dict[str, Any]) -> DecodeRequest:

@@ -17,7 +17,6 @@ time.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -40,6 +39,7 @@ from extractors.media.frame_reader import (
     read_in_order,
     share_read_by_jumps,
 )
+from extractors.media.media_file import MediaFile
 from extractors.media.probe import Probe, make_report, probe_media
 from extractors.media.request import Decoded, DecodeRequest, Limits
 from extractors.media.stills.picture_format import is_picture
@@ -68,7 +68,7 @@ KEPT_BYTES = 32 << 20
 
 
 def decode_here(
-    path: str | os.PathLike[str], request: DecodeRequest | None = None, limits: Limits | None = None
+    path: MediaFile, request: DecodeRequest | None = None, limits: Limits | None = None
 ) -> Decoded:
     """Decodes in this process, all frames at once; services use ``Decoder.decode``.
 
@@ -88,7 +88,7 @@ def decode_here(
 
 
 def stream_here(
-    path: str | os.PathLike[str], request: DecodeRequest, limits: Limits | None = None
+    path: MediaFile, request: DecodeRequest, limits: Limits | None = None
 ) -> Iterator[StreamPart]:
     """Decodes in this process, as the parts are asked for; services use ``Decoder.stream``.
 
@@ -117,7 +117,7 @@ def stream_here(
     yield make_end(source, probe, index, streamer.reading, streamer.timeline, request, limits)
 
 
-def examine(path: str | os.PathLike[str], limits: Limits) -> tuple[MediaSource, PacketIndex, Probe]:
+def examine(path: MediaFile, limits: Limits) -> tuple[MediaSource, PacketIndex, Probe]:
     """Learns what can be known of a file before its frames are chosen."""
     source = MediaSource(path, limits.pixels, time.monotonic() + limits.seconds)
     index = read_index(path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline)

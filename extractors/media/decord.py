@@ -8,7 +8,6 @@ PyAV, and the answer says so.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from extractors.media.decode import examine, make_end, stream_here
 from extractors.media.display import Display
 from extractors.media.errors import WarningCode
 from extractors.media.frame_reader import DecodePass, MediaSource
+from extractors.media.media_file import MediaFile, open_bytes
 from extractors.media.probe import Probe
 from extractors.media.request import DecodeRequest, Limits
 from extractors.media.stills.picture_format import is_picture
@@ -29,9 +29,7 @@ from extractors.media.timeline import timeline_of_index
 LONGEST_SECONDS = 120.0
 
 
-def stream_with_decord(
-    path: str | os.PathLike[str], request: DecodeRequest, limits: Limits
-) -> Iterator[StreamPart]:
+def stream_with_decord(path: MediaFile, request: DecodeRequest, limits: Limits) -> Iterator[StreamPart]:
     """Decodes with decord where it may read the file, else with PyAV and a warning ``reader_fallback``.
 
     Args:
@@ -103,9 +101,10 @@ def _pixels(
     decord.logging.set_level(decord.logging.QUIET)
     height, width, _ = display.shape
     try:
-        reader = decord.VideoReader(os.fspath(source.path), width=width, height=height, num_threads=1)
+        with open_bytes(source.path) as file:
+            reader = decord.VideoReader(file, width=width, height=height, num_threads=1)
         if len(reader) != count:
             return None
         return np.asarray(reader.get_batch(positions).asnumpy(), np.uint8)
-    except (decord.DECORDError, RuntimeError):
+    except (decord.DECORDError, RuntimeError, MemoryError):
         return None

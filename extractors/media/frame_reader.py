@@ -7,7 +7,6 @@ error.
 
 from __future__ import annotations
 
-import os
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -26,6 +25,7 @@ from av.video.stream import VideoStream
 from extractors.media import errors
 from extractors.media.containers.container import has_room, open_media, read_packets, select_picture_stream
 from extractors.media.containers.packet_index import UNTIMED, PacketIndex, is_cut_off
+from extractors.media.media_file import MediaFile
 
 Picture = TypeVar("Picture")
 Paint: TypeAlias = Callable[[VideoFrame], Picture]
@@ -49,7 +49,7 @@ class MediaSource:
     reader waiting.
     """
 
-    path: str | os.PathLike[str]
+    path: MediaFile
     max_pixels: int
     deadline: float
 

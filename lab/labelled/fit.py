@@ -280,6 +280,7 @@ def fit_captioner(
         meaning.common.copy_(targets.mean(0) @ directions)
         captioner.typical.copy_(frames.typical)
         captioner.lengths.copy_(meaning.measure_lengths(captioner.remembered.long()))
+        captioner.priors.copy_(captioner.eval().measure_remembered())
     return captioner
 
 

@@ -16,13 +16,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from tqdm import tqdm
 
 from extractors.files import atomic_write
 from lab.pictures.pseudo_video import Pictures, sample_whole, stack_samples
 from models.captioner import AnyCaptioner
 from models.inputs import order_inputs
-from models.likelihood import predict_top_words
+from models.likelihood import walk
+from models.memory import Memory
 from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
 from training.batches.training_batch import TeacherTargets
@@ -127,12 +129,32 @@ def _compute_distributions(
         batches = move_to(stack_samples(samples, precision), device)
         with torch.inference_mode(), autocast(precision, device):
             memory = teacher.encode_batches(order_inputs(teacher, batches))
-            top = predict_top_words(
+            top = _predict_top_words(
                 teacher, memory, move_to(targets, device), min(KEPT, len(teacher.vocabulary))
             )
         is_caption = torch.tensor([i < len(captions) for _, _, captions in items for i in range(most)])
         valid = (targets >= 0) & is_caption.unsqueeze(1)
         yield top.indices.cpu()[valid].numpy(), top.values.float().cpu()[valid].numpy()
+
+
+@torch.no_grad()
+def _predict_top_words(
+    captioner: AnyCaptioner, memory: Memory, targets: Tensor, kept: int
+) -> torch.return_types.topk:
+    """Finds the most probable words at every place of given captions.
+
+    Args:
+        captioner: Predicts the words, and is given the true ones.
+        memory: B videos, as that captioner encoded them.
+        targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side.
+        kept: How many words a place.
+
+    Returns:
+        Probabilities and ids, both (R, L, ``kept``), the most probable first.
+    """
+    tops = [log_probs.exp().topk(kept, dim=1) for log_probs, _, _ in walk(captioner, memory, targets)]
+    values, indices = zip(*tops, strict=True)
+    return torch.return_types.topk((torch.stack(values, 1), torch.stack(indices, 1)))
 
 
 def _group_items(reading: TeacherReading) -> list[list[tuple[str, Pictures, Sequence[Sequence[int]]]]]:

@@ -63,6 +63,9 @@ def search_beams(
         parent, word = chosen.parent.flatten(), chosen.word.flatten()
         place = open_beams.find_places(parent)
         beams = beams.append(parent, place, word, log_probs[place, word], chosen.total.flatten())
+        if options.listener is not None:
+            score = LengthPenalty.parse(options.length_penalty).score(beams.total, beams.length)
+            options.listener(captioner.vocabulary.decode(beams.ids_of(int(score.argmax()))))
         settled = _find_settled(beams, memory.size, options)
         if bool(settled.all()):
             break

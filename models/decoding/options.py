@@ -7,7 +7,7 @@ imports no torch, as the API's image carries it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import eq
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -81,8 +81,21 @@ class DecodingOptions(BaseModel):
         "What tells that: what each word needs (evidence), or where the captioner looked (attention).",
     )
 
+    #: Is called with the best words so far at each step of a beam; no option, and never stored.
+    _listener: Callable[[Sequence[str]], None] | None = None
+
+    @property
+    def listener(self) -> Callable[[Sequence[str]], None] | None:
+        return self._listener
+
+    def heard_by(self, listener: Callable[[Sequence[str]], None]) -> Self:
+        """Returns the same search, of one video, whose best words so far are told as they are written."""
+        heard = self.model_copy()
+        heard._listener = listener
+        return heard
+
     def changed(self, **changes: Any) -> Self:
-        """Returns the same search with some options changed. Raises ValidationError."""
+        """Returns the same search with some options changed, unheard. Raises ValidationError."""
         return type(self)(**{**dict(self), **changes})
 
     @field_validator("length_penalty")

@@ -90,6 +90,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     remembered: Tensor
     written_of: Tensor
     lengths: Tensor
+    priors: Tensor
     typical: Tensor
 
     def __init__(self, config: LabelledConfig[Any], vocabulary: Vocabulary) -> None:
@@ -104,6 +105,8 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         pairs = torch.zeros(sizes.classes, 2, dtype=torch.int16)
         self.register_buffer("written_of", pairs, persistent=sizes.classes > 0)
         self.register_buffer("lengths", torch.ones(sizes.sentences))  # |Σ u_w| of each
+        # log-probability of each of the typical picture; NaN where none was measured, then each judging does
+        self.register_buffer("priors", torch.full((sizes.sentences,), torch.nan))
         self.register_buffer("typical", torch.zeros(sizes.places, first.width))  # a picture of no video
 
     @property
@@ -227,9 +230,37 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         """
         ended = (tokens == EOS).cumsum(1)
         targets = torch.cat([tokens.masked_fill(ended > 1, -1), torch.full_like(tokens[:, :1], -1)], 1)
-        forced = teacher_force(self.writer, self._typical_memory(), targets)
-        priors = forced.log_p.sum(1) / penalty.divisor(forced.valid.sum(1).clamp(min=1).float())
-        return self.meaning.judge(memory.expected, tokens, scores, priors)
+        priors = self._find_priors(tokens)
+        new = priors.isnan()
+        if new.any():
+            priors[new] = self.measure_priors(targets[new])
+        words = (targets >= 0).sum(1).clamp(min=1).float()
+        return self.meaning.judge(memory.expected, tokens, scores, priors / penalty.divisor(words))
+
+    def measure_priors(self, targets: Tensor) -> Tensor:
+        """Computes log-probabilities (R,) of captions (R, t), padded by -1, of the typical picture."""
+        return teacher_force(self.writer, self._typical_memory(), targets).log_p.sum(1).float()
+
+    @torch.inference_mode()
+    def measure_remembered(self) -> Tensor:
+        """Computes log-probabilities (S,) of all that is remembered, of the typical picture."""
+        ids = F.pad(self.remembered.long(), (0, 1), value=EOS)
+        targets = ids.masked_fill((ids == EOS).cumsum(1) > 1, -1)
+        return torch.cat([self.measure_priors(rows) for rows in torch.split(targets, 256)])
+
+    def _find_priors(self, tokens: Tensor) -> Tensor:
+        """Finds what was measured of captions (R, t) that are remembered; NaN of others."""
+        row, place = self._match_remembered(tokens).nonzero().unbind(1)
+        priors = self.priors.new_full((len(tokens),), torch.nan)
+        priors[row] = self.priors[place]
+        return priors
+
+    def _match_remembered(self, tokens: Tensor) -> Tensor:
+        """Compares captions (R, t), ended by <eos> or not at all, with S that are remembered: bool (R, S)."""
+        width = self.remembered.shape[1]
+        ids = F.pad(tokens, (0, max(0, width - tokens.shape[1])), value=EOS)
+        is_whole = (tokens[:, -1:] == EOS) & (ids[:, width:] == EOS).all(1, keepdim=True)
+        return (ids[:, None, :width] == self.remembered).all(2) & is_whole
 
     def _typical_memory(self) -> Memory:
         """Encodes the typical picture as one moment; other streams than the first are empty."""
@@ -261,8 +292,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
             bool (t, L), whether a sentence that was written of the class has the word; nowhere in a caption
             that is not remembered.
         """
-        whole = F.pad(tokens, (0, self.remembered.shape[1] - len(tokens)), value=EOS)
-        is_recalled = (self.remembered == whole).all(1).any()
+        is_recalled = self._match_remembered(F.pad(tokens, (0, 1), value=EOS).unsqueeze(0)).any()
         sentence, of = self.written_of.long().unbind(1)
         columns = [torch.isin(tokens, self.remembered[sentence[of == each]]) for each in classes]
         empty = torch.zeros(len(tokens), 0, dtype=torch.bool, device=tokens.device)

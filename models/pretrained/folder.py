@@ -127,6 +127,8 @@ def _family(folder: Path, config: Mapping[str, Any]) -> tuple[Family, str]:
     if kind not in FAMILIES:
         raise UnknownArchitecture(f"{folder} is a {kind}; opened here are {', '.join(FAMILIES)}.")
     architectures = config.get("architectures") or [FAMILIES[kind][1]]
+    if not isinstance(architectures, list):
+        raise PretrainedDamaged(f"config.json of {folder} has no list of architectures.")
     if FAMILIES[kind][1] not in architectures:
         raise UnknownArchitecture(
             f"{folder} is a {architectures[0]}; of {kind}, {FAMILIES[kind][1]} writes captions."

@@ -7,6 +7,7 @@ a file must be (sha256 of large files, git's blob id of small ones), every byte 
 from __future__ import annotations
 
 import errno
+import resource
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ READ = (".json", ".txt", ".model", ".jinja", ".safetensors")
 WEIGHTS = ".safetensors"
 CARD = "README.md"
 MARGIN = 256 << 20  #: bytes of the disk that stay free
+MOST_FILES = 200  #: of a captioner
 TIMEOUT = 20.0  #: seconds for an answer about a repository
 
 
@@ -67,7 +69,7 @@ def wanted_files(names: Iterable[str], origin: str) -> list[str]:
     """Returns the files that a captioner is read from: configuration, tokenizer, processor and safetensors.
 
     Sub-folders are left out, and shards follow from their index. Raises NotACaptioner where there is no
-    config.json or no weights, PickledWeightsOnly where there are no safetensors.
+    config.json, no weights or far too much else, PickledWeightsOnly where there are no safetensors.
     """
     top = [name for name in names if "/" not in name and not name.startswith(".")]
     if "config.json" not in top:
@@ -78,16 +80,28 @@ def wanted_files(names: Iterable[str], origin: str) -> list[str]:
                 f"{origin} has its weights as pickles alone, which can run code when loaded."
             )
         raise NotACaptioner(f"{origin} has no weights.")
-    return sorted(name for name in top if name == CARD or name.endswith(READ))
+    read = sorted(name for name in top if name == CARD or name.endswith(READ))
+    if len(read) > MOST_FILES:
+        raise NotACaptioner(f"{origin} has {len(read)} files to be read, and {MOST_FILES} are the most.")
+    return read
 
 
 def copy_folder(source: Path, target: Path) -> None:
     """Copies the files of a captioner from a folder. Raises PretrainedError, OSError."""
     names = wanted_files((file.name for file in source.iterdir() if file.is_file()), str(source))
+    if outside := [name for name in names if not _is_within(source.resolve(), source / name)]:
+        raise NotACaptioner(f"{outside[0]} of {source} is a link to a file outside of it.")
     _check_room(sum((source / name).stat().st_size for name in names), target)
     _clear_others(target, names)
     for name in names:
         shutil.copyfile(source / name, target / name)
+
+
+def _is_within(folder: Path, file: Path) -> bool:
+    """Returns whether a file lies in a folder, or is one of a hub's cache, whose links lead to its blobs."""
+    target = file.resolve()
+    blobs = folder.parent.parent / "blobs"
+    return target.parent == folder or (folder.parent.name == "snapshots" and target.parent == blobs)
 
 
 def download(repository: str, revision: str | None, target: Path, *, endpoint: str | None = None) -> str:
@@ -122,7 +136,7 @@ def download(repository: str, revision: str | None, target: Path, *, endpoint: s
 
 def _download_file(repository: str, commit: str, file: Published, target: Path, endpoint: str | None) -> None:
     """Raises PretrainedError. A file that is not the one that was published does not stay."""
-    with _named_errors(repository):
+    with _named_errors(repository), _no_file_above(file.bytes + MARGIN):
         hf_hub_download(
             repository, file.name, revision=commit, local_dir=target, endpoint=endpoint, etag_timeout=TIMEOUT
         )
@@ -133,6 +147,17 @@ def _download_file(repository: str, commit: str, file: Published, target: Path, 
         raise
 
 
+@contextmanager
+def _no_file_above(size: int) -> Iterator[None]:
+    """Fails what is written beyond ``size`` bytes of a file, with EFBIG: a server may send without an end."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size if hard < 0 else min(size, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def _published(info: ModelInfo) -> Iterator[Published]:
     for each in info.siblings or ():
         yield Published(
@@ -141,7 +166,7 @@ def _published(info: ModelInfo) -> Iterator[Published]:
 
 
 def _size(file: RepoSibling) -> int:
-    return (file.size if file.lfs is None else file.lfs.size) or 0
+    return max(0, (file.size if file.lfs is None else file.lfs.size) or 0)
 
 
 def _clear_others(folder: Path, names: Sequence[str]) -> None:
@@ -174,6 +199,8 @@ def _named_errors(repository: str) -> Iterator[None]:
     except (LocalEntryNotFoundError, HTTPError) as error:
         raise HubUnreachable(f"The download of {repository} broke off: {type(error).__name__}.") from error
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise FilesDiffer(f"A file of {repository} is larger than its repository publishes.") from error
         if error.errno == errno.ENOSPC:
             raise DiskTooSmall(f"The disk is full, and {repository} is not whole.") from error
         raise HubUnreachable(f"The download of {repository} broke off: {error}.") from error

@@ -49,7 +49,7 @@ class Obedient:
         for frames, wanted in zip(videos, options, strict=True):
             obey(self._command(wanted.captioner or "echo", frames))
             answers.append(self._answer(frames, wanted, len(videos)))
-        report("caption", 0.5)
+        report("caption", 0.5, "of colours")
         return answers
 
     def _command(self, command: str, frames: Frames) -> str:

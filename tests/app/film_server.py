@@ -11,7 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class FilmServer:
-    """Serves ``film`` at /clip.mp4. asked: the paths that were asked for, in their order.
+    """Serves ``film`` at /clip.mp4. asked, hosts: the paths that were asked for, in their order,
+    and by which Host.
 
     ``/redirect?to=URL`` leads on; ``/status/404`` answers so; ``/flaky`` breaks off twice and then serves;
     ``/cut`` always breaks off; ``/endless`` announces no length and never ends; ``/slow`` drips; ``/silent``
@@ -19,7 +20,7 @@ class FilmServer:
     """
 
     def __init__(self, film: bytes) -> None:
-        self.film, self.asked = film, list[str]()
+        self.film, self.asked, self.hosts = film, list[str](), list[str]()
         self.is_open = True
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -42,6 +43,7 @@ class FilmServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 films.asked.append(self.path)
+                films.hosts.append(self.headers["Host"])
                 films.answer(self)
 
             def log_message(self, *_: object) -> None:

@@ -14,7 +14,7 @@ from app.attention_picture.render import draw_attention_picture
 from app.errors import CaptionerUnknown, EmbeddingMissing, EngineStartFailed, InvalidMembers, JobFailure
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer
+from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
 from app.settings import Settings
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 from extractors.features import Footage, Frames, Stream
@@ -62,7 +62,7 @@ def ask(engine: Engine, video: Frames, **options: Any) -> EngineAnswer | JobFail
         chosen = engine.info.resolve(CaptionOptions.model_validate(options))
     except JobFailure as failure:
         return failure
-    (answer,) = engine.describe_and_caption([video], [chosen], lambda stage, share: None)
+    (answer,) = engine.describe_and_caption([video], [chosen], ignore_progress)
     return answer
 
 
@@ -109,7 +109,7 @@ def test_members_share_what_they_look_at(
     monkeypatch.setattr(EfficientNetLite2, "extract", extract)
     asked = [CaptionOptions(captioner="fusion"), CaptionOptions(captioner="ensemble"), CaptionOptions()]
     options = [engine.info.resolve(each) for each in asked]
-    answers = engine.describe_and_caption([video] * 3, options, lambda stage, share: None)
+    answers = engine.describe_and_caption([video] * 3, options, ignore_progress)
     assert all(isinstance(answer, EngineAnswer) for answer in answers)
     assert ran == [3]
 

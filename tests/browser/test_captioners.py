@@ -59,6 +59,9 @@ def test_captioners_stand_side_by_side_with_differences_marked(visit: Visit) -> 
         if other == said:
             assert marked == []
         expect(visitor.films).to_have_count(1)
+        for word in page.locator(".word").all():
+            doubted = str(word.text_content()) not in other.split()
+            expect(word).to_have_attribute("title", "None of 1 other captioners say this" if doubted else "")
         rows.nth(1).locator("button").click()
         expect(rows.nth(1).locator("button")).to_have_attribute("aria-current", "true")
         assert visitor.wait_for_caption() == other
@@ -87,6 +90,7 @@ def test_each_option_is_explained_in_a_sentence(visit: Visit) -> None:
             assert said.endswith(".")
         page.select_option("#o-captioner", "fusion")
         assert page.locator("#members input:checked").count() > 1
+        expect(page.locator("#members label", has_text="STaTS")).to_be_visible()
         for box in page.locator("#members label:visible input").all():
             box.uncheck()
         visitor.send(SAMPLE)

@@ -110,7 +110,7 @@ def test_an_address_that_is_typed_dropped_or_pasted_is_sent_as_one(visit: Visit)
         page.route("**/caption", refuse)
         page.fill("#address", "https://example.org/films/dog.mp4")
         page.press("#address", "Enter")
-        expect(page.locator("#problem")).to_contain_text("There is no film at that address.")
+        expect(page.locator("#problem")).to_contain_text("There is no video at that link.")
         page.evaluate(DROP, ["text/uri-list", "https://example.org/films/cat.mp4"])
         expect(visitor.films.first).to_contain_text("cat.mp4")
         assert len(bodies) == 2
@@ -137,6 +137,35 @@ def test_videos_are_found_by_whole_words(visit: Visit, clips: dict[str, Path]) -
         expect(page.locator("#films")).to_be_visible()
         page.fill("#films-search", "")
         expect(visitor.films).to_have_count(2)
+
+
+def test_moments_are_found_by_what_they_mean(visit: Visit, clips: dict[str, Path]) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        visitor.send_and_wait(clips["one.mp4"])
+        visitor.send(SAMPLE)
+        said = visitor.wait_for_caption()
+        page.select_option("#compare-choice", "temporal")
+        page.click("#compare-one")
+        expect(page.locator(".compare-row", has_text="…")).to_have_count(0, timeout=PATIENCE)
+        visitor.open(visitor.job)  # of none of these
+        page.fill("#films-search", "a mug of espresso")
+        moments = page.locator("#films-moments button")
+        expect(moments.first).to_contain_text(said)
+        expect(moments.first.locator("img")).to_have_js_property("complete", True)
+        assert moments.count() <= 2  # both captions of a film are one moment
+        assert visitor.find_barriers() == []
+        moments.first.click()
+        expect(page).to_have_title("coffee.mp4 · Reelword")
+        assert visitor.wait_for_caption() == said
+        sought = float(page.url.partition("?t=")[2])
+        eventually(lambda: abs(visitor.seconds - sought) < 0.2)
+        page.route("**/search?*", lambda route: route.fulfill(status=503, json={"code": "search_unanswered"}))
+        page.click("#new")
+        page.fill("#films-search", said)
+        expect(page.locator("#films-found")).to_contain_text("searched by words alone")
+        expect(moments).to_have_count(0)
+        expect(visitor.films).to_have_count(1)
 
 
 def test_a_film_is_deleted_unless_that_is_taken_back(visit: Visit) -> None:
@@ -183,6 +212,8 @@ def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
         expect(visitor.words.first).to_be_visible()
         said = str(page.locator("#caption").text_content())
         expect(chapters.nth(2)).to_contain_text(said)
+        visitor.words.first.click()
+        word, linked = visitor.chosen_word.inner_text(), page.url
         page.locator("#place").fill("1")
         expect(chapters.first).to_have_attribute("aria-current", "true")
         expect(chapters.first).to_contain_text(str(page.locator("#caption").text_content()))
@@ -200,3 +231,16 @@ def test_a_long_film_has_chapters_to_go_to_to_search_and_to_take_along(
         document = json.loads(download.value.path().read_text())
         assert len(document["segments"]) == 4
         assert document["model"]["options"]["segment_captioner"] == "refocus"
+    with visit() as other:
+
+        def shorten(route: Route) -> None:
+            told = route.fetch().json()
+            route.fulfill(json={**told, "parts": [[start, start + 1] for start, _ in told["parts"]]})
+
+        other.page.route("**/segments/0/attention", shorten)
+        other.page.goto(linked)
+        expect(other.chosen_word).to_have_text(word)
+        expect(other.page.locator("#caption")).to_have_text(said)
+        expect(other.page.locator("#part")).to_be_hidden()
+        other.page.locator("#place").fill("1")
+        expect(other.page.locator("#part")).to_have_text(re.compile(r"^Captioned from 0:00 to 0:0\d; "))

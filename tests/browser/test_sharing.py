@@ -56,6 +56,23 @@ def test_poster_clip_and_subtitles_are_saved_under_the_films_name(visit: Visit) 
             assert sum(1 for _ in clip.decode(video=0)) > 5
 
 
+def test_a_clip_of_ones_own_video_is_the_services(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        visitor.send(SAMPLE)
+        visitor.wait_for_caption()
+        with page.expect_download(timeout=60_000) as download:
+            page.click("#save-clip")
+        assert download.value.suggested_filename == "coffee-clip.mp4"
+        with av.open(download.value.path()) as clip:
+            assert (clip.streams.video[0].width, clip.streams.video[0].height) == (1200, 630)
+        page.route("**/clip.mp4", lambda route: route.fulfill(status=501, json={"code": "clip_kind_missing"}))
+        with page.expect_download(timeout=60_000) as download:
+            page.click("#save-clip")
+        with Image.open(download.value.path()) as clip:
+            assert (clip.format, clip.size) == ("WEBP", (600, 315))
+
+
 def test_a_visitor_says_what_the_caption_should_be(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page

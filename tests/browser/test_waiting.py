@@ -49,7 +49,7 @@ def show_job(visitor: Visitor, **members: Any) -> None:
         ),
         ({"place": 1, "workers": 0, "estimated_seconds": None}, "No captioner is connected at the moment."),
         ({}, "Waiting for its turn"),
-        ({"state": "running", "stage": "fetch", "progress": 0.1}, "Fetching the film from its address"),
+        ({"state": "running", "stage": "fetch", "progress": 0.1}, "Fetching the video from its link"),
         ({"state": "running", "stage": "extract", "progress": 0.5}, "Looking at its frames"),
     ],
 )
@@ -155,11 +155,56 @@ def test_a_film_that_found_no_room_is_sent_again_at_one_click(visit: Visit, clip
     with visit() as visitor:
         visitor.page.route("**/caption", lambda route: route.fulfill(status=503, json=problem))
         visitor.send(clips["one.mp4"])
-        expect(visitor.page.locator("#problem-what")).to_have_text("Too many films are waiting already.")
+        expect(visitor.page.locator("#problem-what")).to_have_text("Too many videos are waiting already.")
         visitor.page.unroute("**/caption")
         visitor.page.click("#again")
         visitor.wait_for_caption()
         expect(visitor.films).to_have_count(1)
+
+
+def test_an_upload_that_nothing_answers_begins_anew_by_itself(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        keys: list[str] = []
+
+        def answer(route: Route) -> None:
+            keys.append(route.request.headers["idempotency-key"])
+            if len(keys) == 1:
+                route.abort()
+            else:
+                route.continue_()
+
+        page.route("**/caption", answer)
+        visitor.send(SAMPLE)
+        expect(page.locator("#status")).to_contain_text("sent again by itself")
+        visitor.wait_for_caption()
+        assert len(set(keys)) == 1
+        expect(visitor.films).to_have_count(1)
+
+
+def test_who_asks_too_often_is_told_for_how_long(visit: Visit) -> None:
+    problem = {"code": "rate_limited", "detail": "x", "hint": ""}
+    with visit() as visitor:
+        answer = {"status": 429, "json": problem, "headers": {"Retry-After": "12"}}
+        visitor.page.route("**/caption", lambda route: route.fulfill(**answer))
+        visitor.send(SAMPLE)
+        expect(visitor.page.locator("#problem-todo")).to_have_text("Go on in 12 s.")
+
+
+def test_the_caption_appears_as_it_is_written(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        page.evaluate(
+            """() => { window.seen = []; const caption = document.getElementById("caption");
+            const note = () => window.seen.push(caption.textContent);
+            new MutationObserver(note).observe(caption, {childList: true}); }"""
+        )
+        visitor.send(SAMPLE)
+        said = visitor.wait_for_caption()
+        seen = page.evaluate("window.seen.slice(window.seen.lastIndexOf('') + 1)")
+        assert seen[-1] == said
+        assert len(seen[0].split()) < len(said.split())
+        print("written:", seen)
 
 
 def test_a_film_can_be_cancelled(visit: Visit, clips: dict[str, Path]) -> None:
@@ -168,6 +213,7 @@ def test_a_film_can_be_cancelled(visit: Visit, clips: dict[str, Path]) -> None:
         visitor.send(clips["one.mp4"])
         visitor.page.get_by_role("button", name="Cancel", exact=True).click()
         expect(visitor.films).to_have_count(0)
+        expect(visitor.page.locator("#choose")).to_be_focused()
 
 
 def test_the_caption_is_announced_once_and_waits_are_named(visit: Visit) -> None:
@@ -216,10 +262,16 @@ def test_a_key_is_asked_for_where_one_is_needed_and_what_was_begun_goes_on(visit
             route.fulfill(status=200 if good else 401, json={"code": "key_wrong"})
 
         page.route("**/models", lock)
+        page.route("**/caption", lock)
         page.route("**/session", take)
         page.reload()
+        expect(visitor.words.first).to_be_visible()  # the examples need none
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        visitor.send(SAMPLE)
         expect(page.get_by_role("dialog")).to_be_visible()
         assert visitor.find_barriers() == []
+        page.click("#key-show")
+        expect(page.locator("#key")).to_have_attribute("type", "text")
         page.fill("#key", "rw_wrong")
         page.keyboard.press("Enter")
         expect(page.locator("#key-said")).to_contain_text("not accepted")
@@ -229,6 +281,7 @@ def test_a_key_is_asked_for_where_one_is_needed_and_what_was_begun_goes_on(visit
         expect(page.locator("#o-captioner option").first).to_be_attached()
         assert page.locator("#o-captioner option").count() > 3
         expect(page.get_by_role("button", name="Forget my key")).to_be_visible()
+        visitor.wait_for_caption()
 
 
 @pytest.fixture
@@ -248,10 +301,11 @@ def test_a_locked_service_is_opened_by_a_key_and_one_without_workers_says_so(
     address = f"http://127.0.0.1:{locked.port}"
     with visiting(browser, address, (1280, 800), "light", touch=False, moving=False) as visitor:
         page = visitor.page
+        visitor.send(clips["one.mp4"])
         expect(page.get_by_role("dialog")).to_be_visible()
         page.get_by_role("button", name="Not now").click()
         expect(page.locator("#notice")).to_contain_text("Without a key")
-        visitor.send(clips["one.mp4"])
+        visitor.page.click("#again")
         expect(page.get_by_role("dialog")).to_be_visible()
         page.fill("#key", token)
         page.keyboard.press("Enter")
@@ -262,8 +316,9 @@ def test_a_locked_service_is_opened_by_a_key_and_one_without_workers_says_so(
         expect(visitor.films.first).to_contain_text("one.mp4")
         page.get_by_role("button", name="Cancel", exact=True).click()
         expect(page.locator("#problem-what")).to_have_text("Cancelled.")
+        expect(page.locator("#new")).to_be_focused()
         page.get_by_role("button", name="Forget my key").click()
-        expect(page.get_by_role("dialog")).to_be_visible()
+        expect(page.get_by_role("dialog")).to_be_visible()  # for the video that the address names
 
 
 def test_a_service_that_goes_away_is_told_and_found_again(visit: Visit, service: Served) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TypeVar
 
-from models.caption import AttentionDocument, Explanation, TableExplanation
+from models.caption import AttentionDocument, Explanation, ExplanationPart, TableExplanation
 
 PartT = TypeVar("PartT", bound=Explanation)
+
+
+def find_any(attention: AttentionDocument, name: str) -> ExplanationPart | None:
+    return next((part for part in attention.extras if part.name == name), None)
 
 
 def find_part(attention: AttentionDocument | None, name: str, kind: type[PartT]) -> PartT:
     """The part of that name, which is of that kind."""
     assert attention is not None
-    part = attention.find_part(name)
+    part = find_any(attention, name)
     assert isinstance(part, kind)
     return part
 

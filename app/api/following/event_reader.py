@@ -53,6 +53,7 @@ class JobChange:
     is_cancel_requested: bool
     #: Numbers of the film's segments done since the change before; where none is, ``stop`` counts all.
     segments: range
+    text: str | None = None  #: what is written so far, where that was told
 
     @property
     def number(self) -> ChangeNumber:
@@ -79,6 +80,7 @@ class JobChange:
             attempt=int(fields["attempt"]),
             is_cancel_requested=fields["cancel"] == "1",
             segments=range(int(first), int(stop)),
+            text=fields.get("text") or None,
         )
 
 

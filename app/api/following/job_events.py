@@ -150,6 +150,7 @@ class JobEvents:
             progress=change.progress,
             attempt=change.attempt,
             cancel_requested=change.is_cancel_requested,
+            text=change.text,
         )
         return _event("state", state, EventId(self._at))
 

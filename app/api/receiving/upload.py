@@ -35,7 +35,8 @@ FORM_OVERHEAD = 64 * 1024  #: bytes of a body that are not the video: options, b
 STALL_SECONDS = 20.0  #: a client that sends fewer than PACE bytes in this time is given up
 PACE = 16 * 1024
 UNLIMITED = sys.maxsize  #: bytes of a body, for FastAPI, on routes that limit it as they read it
-PIECE = 1024 * 1024  #: bytes handed to the parser (and to the disk) at a time
+#: Bytes handed to the parser (and to the disk) at a time: what each of some hundred uploads holds in memory.
+PIECE = 256 * 1024
 FILENAME_LENGTH = 255  #: characters kept of a file's name
 JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  #: of Persian words and of emoji
 
@@ -171,13 +172,17 @@ async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator
 async def in_pieces(body: AsyncIterator[bytes], take: Callable[[bytes], object]) -> None:
     """Hands a body on in a thread, a piece at a time: a slow disk delays no other request."""
     piece = bytearray()
+
+    def hand_on() -> None:  # copies it where a thread is free for it: hundreds may wait for one
+        take(bytes(piece))
+        piece.clear()
+
     async for chunk in body:
         piece += chunk
         if len(piece) >= PIECE:
-            await anyio.to_thread.run_sync(take, bytes(piece))
-            piece.clear()
+            await anyio.to_thread.run_sync(hand_on)
     if piece:
-        await anyio.to_thread.run_sync(take, bytes(piece))
+        await anyio.to_thread.run_sync(hand_on)
 
 
 def flush(output: BinaryIO) -> None:

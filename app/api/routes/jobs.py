@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import anyio.to_thread
@@ -20,7 +20,7 @@ from PIL import Image
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.routes.submit import preferred_wait
-from app.attention_picture.clip import draw_clip
+from app.attention_picture.clip import ClipKind, draw_clip
 from app.attention_picture.poster import draw_poster
 from app.attention_picture.render import draw_attention_picture
 from app.documents.job import JobDocument, document_of
@@ -41,7 +41,8 @@ LongPoll = Annotated[
         examples=["wait=30"],
     ),
 ]
-ClipKind = Annotated[Literal["webp", "gif"], Path(description="Animated WebP is smaller.")]
+Clip = Annotated[ClipKind, Path(description="Chats and browsers play MP4; animated WebP is smaller.")]
+CLIPS: dict[ClipKind, str] = {"mp4": "video/mp4", "webp": "image/webp", "gif": "image/gif"}
 PosterWord = Annotated[str, Query(max_length=64, description="A word of the caption, to be lit.")]
 NO_ATTENTION = (refusals.UnknownJob, refusals.JobHasNoAttention, refusals.JobNotFinished)
 
@@ -184,11 +185,11 @@ def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Resp
     "/clip.{kind}",
     response_class=Response,
     responses={
-        200: {"content": {"image/webp": {}, "image/gif": {}}, "description": "The clip, 600 × 315."},
-        **problems.openapi_responses(*NO_ATTENTION, refusals.UnknownFrame),
+        200: {"content": {each: {} for each in CLIPS.values()}, "description": "The clip."},
+        **problems.openapi_responses(*NO_ATTENTION, refusals.UnknownFrame, refusals.ClipKindMissing),
     },
 )
-def clip(job_id: JobId, kind: ClipKind, service: ServiceDep, caller: CallerDep) -> Response:
+def clip(job_id: JobId, kind: Clip, service: ServiceDep, caller: CallerDep) -> Response:
     """Draws a clip of 3 to 6 seconds to pass on, once, then it is kept: the frame of each word with its place
     lit and the caption on it.
     """
@@ -198,10 +199,13 @@ def clip(job_id: JobId, kind: ClipKind, service: ServiceDep, caller: CallerDep) 
     def draw() -> bytes:
         answer = document_of(job, service.blobs)
         times, frames = answer.sampled or [0.0], _frames(service, job)
-        return draw_clip(answer.caption or "", frames, times, _read_attention(document), kind)
+        try:
+            return draw_clip(answer.caption or "", frames, times, _read_attention(document), kind)
+        except ImportError as error:
+            raise refusals.ClipKindMissing("This server writes no MP4.") from error
 
     data = _draw_once(service, f"{job.results}/clip.{kind}", draw)
-    return Response(data, media_type=f"image/{kind}", headers=keep_as(job, f"-clip.{kind}"))
+    return Response(data, media_type=CLIPS[kind], headers=keep_as(job, f"-clip.{kind}"))
 
 
 @router.get(

@@ -63,7 +63,8 @@ def _page(request: Request, tags: str, *, is_empty: bool = True) -> Response:
     text = FILES.page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", retention).encode()
     if not is_empty:
         text = text.replace(b' class="is-empty"', b"", 1)
-    return answer_compressed(request, gzip.compress(text, 5), "text/html", {"Cache-Control": "no-cache"})
+    data = gzip.compress(text, 5, mtime=0)
+    return answer_compressed(request, data, "text/html", {"Cache-Control": "no-cache"})
 
 
 def _say_retention(settings: Settings) -> str:

@@ -12,7 +12,7 @@ from app.api.dependencies import CallerDep, ServiceDep
 from app.documents.search import FoundMoments
 from app.search.searches import Searches
 
-MOST, USUAL = 100, 12  #: moments of an answer
+MOST, USUAL = 100, 12  #: moments of an answer; jobs that may be named
 PATIENCE = 20.0  #: seconds until a worker has answered
 LONGEST = 300  #: characters of what is looked for
 
@@ -22,6 +22,7 @@ Words = Annotated[
     StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST),
     Query(description="What is looked for, as a caption would say it.", examples=["a dog in the snow"]),
 ]
+Ids = Annotated[list[str] | None, Query(max_length=MOST, description="Jobs that alone are searched.")]
 Limit = Annotated[int, Query(ge=1, le=MOST, description="Moments at most.")]
 
 
@@ -30,14 +31,16 @@ Limit = Annotated[int, Query(ge=1, le=MOST, description="Moments at most.")]
     response_model=FoundMoments,
     responses=problems.openapi_responses(refusals.SearchUnanswered),
 )
-def search(q: Words, service: ServiceDep, caller: CallerDep, limit: Limit = USUAL) -> Response:
+def search(
+    q: Words, service: ServiceDep, caller: CallerDep, limit: Limit = USUAL, job: Ids = None
+) -> Response:
     """Finds the moments of jobs that fit some words best: by their captions' words, and by what captions and
     pictures mean. With a key that is no administrator's, the jobs of that key alone are searched.
     """
     if not service.registry.is_ready():
         raise refusals.SearchUnanswered("No worker is ready.")
     searches = Searches(service.jobs.server, service.jobs.keys)
-    answer = searches.ask(q, limit, caller.only, PATIENCE)
+    answer = searches.ask(q, limit, caller.only, PATIENCE, job)
     if answer is None:
         raise refusals.SearchUnanswered("No worker has answered in time.")
     return Response(answer, media_type="application/json", headers={"Cache-Control": "no-store"})

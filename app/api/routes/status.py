@@ -97,7 +97,7 @@ def models(request: Request, service: ServiceDep) -> Response:
         default=service.registry.captioner_choices().default,
         options=form_schema(),
     )
-    data = gzip.compress(document.model_dump_json().encode(), 5)
+    data = gzip.compress(document.model_dump_json().encode(), 5, mtime=0)
     return answer_compressed(request, data, "application/json", {"Cache-Control": "no-cache"})
 
 

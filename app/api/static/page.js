@@ -1,17 +1,18 @@
 // The page: plays an example, takes videos, shows one of them, and keeps the address in step, so that reload, back, forward and a link find it again.
 // A job stands in the address as /f/<id>, an example as /?sample=<name>, a word and its second as ?w=…&t=….
 
-import { explain, percent, sumUp } from "./text.js";
+import { STALLED, explain, percent, sumUp } from "./text.js";
 import { Comparison } from "./film/comparison.js";
 import { FilmView } from "./film/film_view.js";
 import { listenToKeys } from "./film/keys.js";
 import { Share } from "./film/share.js";
-import { Verdict } from "./film/verdict.js";
+import { Verdict, doubted } from "./film/verdict.js";
 import { Deletions } from "./jobs/deletions.js";
 import { Examples } from "./jobs/examples.js";
 import { Films } from "./jobs/films.js";
 import { KeyBox } from "./jobs/key_box.js";
 import { Options } from "./jobs/options.js";
+import { Search } from "./jobs/search.js";
 import { cancelJob, follow, getJob, isGood } from "./jobs/server.js";
 import { Uploads, asAddress, filmsIn, refusal } from "./jobs/uploads.js";
 
@@ -20,7 +21,10 @@ const OTHERS_MS = 2000; // between two looks at the jobs that are under way and 
 const NO_CAPTIONER = "No captioner is connected at the moment. Videos that you send are kept until one is; the examples play without.";
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
-const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, { placed: (word, seconds) => place(word, seconds) });
+const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, {
+  placed: (word, seconds) => place(word, seconds),
+  title: (captioner) => options.title(captioner),
+});
 const films = new Films($("films-list"), $("films-search"), {
   show: (film) => show(film),
   drop: (film) => drop(film),
@@ -34,6 +38,11 @@ const comparison = new Comparison(
 );
 const examples = new Examples($("examples-list"), (name) => { history.pushState(null, "", `/?sample=${name}`); showExample(name); scrollTo({ top: 0 }); });
 const share = new Share($, view);
+new Search({ field: $("films-search"), moments: $("films-moments"), said: $("films-found") }, films, (film, seconds) => {
+  history.pushState(null, "", `/f/${film.id}?t=${seconds.toFixed(1)}`);
+  showAddressed();
+  scrollTo({ top: 0 });
+});
 const verdict = new Verdict({ box: $("doubt"), text: $("doubt-text"), buttons: $("verdicts"), correction: $("correction"), field: $("correct-caption"), said: $("doubt-said") });
 const deletions = new Deletions({ box: $("undo-box"), what: $("undo-what"), undo: $("undo") }, films, (problem) => notice(explain(problem).join(" ")));
 
@@ -107,6 +116,7 @@ function title(film) {
 function showState(film) {
   if (film.id) watch(film);
   else if (film.state === "unsent") view.working("Will be sent next", 0);
+  else if (film.isStalled) view.working(STALLED, null);
   else if (film.state === "sending") view.working(`Sending ${film.name}, ${percent(film.part)}`, film.part);
   else if (film.state === "refused") view.fail(film.problem, Boolean(film.file || film.url));
 }
@@ -140,7 +150,9 @@ async function over(film, job, isNew) {
 // Doubt in words: by confidence, and by what others say of the same video. A film of chapters has no one caption to judge.
 function judge(job) {
   const content = view.evidence?.words.filter(({ isContent }) => isContent).map(({ text }) => text) || [];
-  verdict.open(job.segments?.length > 1 ? null : job, comparison.others(), content);
+  const isWhole = !(job.segments?.length > 1);
+  verdict.open(isWhole ? job : null, comparison.others(), content);
+  if (isWhole) view.subtitle.doubt(doubted(comparison.others(), content), comparison.others().length);
 }
 
 // What a job's document says, in the list of films.
@@ -225,9 +237,11 @@ function place(word, seconds) {
   history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}`);
 }
 
-function goToPlace() {
-  const [word, seconds] = [addressed("w"), Number(addressed("t") ?? NaN)];
-  if (!word || !view.evidence) return;
+async function goToPlace() {
+  const [film, word, seconds] = [current, addressed("w"), Number(addressed("t") ?? NaN)];
+  if (Number.isFinite(seconds)) { view.player.pause(); view.player.seek(seconds); }
+  await view.chapterShown;
+  if (!word || !view.evidence || film !== current) return;
   view.choose(view.evidence.words.findIndex(({ text, isContent }) => isContent && text === word), Number.isFinite(seconds) ? seconds : null);
 }
 
@@ -256,6 +270,7 @@ $("by-address").addEventListener("submit", (event) => {
 $("cancel").addEventListener("click", () => { if (current) drop(current); });
 $("again").addEventListener("click", () => {
   if (!current) return;
+  keyBox.isDeclined = false;
   if (current.id) take([current.file ? { file: current.file } : { url: current.url }]);
   else { uploads.again(current, options.fields()); showState(current); }
 });

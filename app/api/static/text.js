@@ -1,7 +1,7 @@
 // Says things in words: times, shares, formats of films, how a job waits, and what went wrong.
 
 const STAGES = {
-  fetch: "Fetching the film from its address", decode: "Reading the film",
+  fetch: "Fetching the video from its link", decode: "Reading the video",
   extract: "Looking at its frames", caption: "Writing the caption",
 };
 const CONTAINERS = {
@@ -25,40 +25,41 @@ const LABELS = {
 // Problems that this page says better than a server that speaks to programs: what it is, and what to do.
 const PROBLEMS = {
   unreachable: ["The service does not answer.", "Look at your connection. This page goes on by itself once the service is back."],
-  upload_stalled: ["The film stopped arriving.", "Send it again when your connection holds."],
+  upload_stalled: ["The video stopped arriving.", "Send it again when your connection holds."],
   incomplete_file: ["This video is not whole: a part of the file is missing.", "Copy or download it again, look whether it plays to its end, then send it."],
   video_empty: ["There is nothing in this file.", "Open it in a player to see whether it is whole, then send it again."],
-  url_not_supported: ["This service fetches no films from addresses.", "Save the film on your device and choose it here."],
-  url_not_allowed: ["Films are not fetched from that address.", "Use a public address that begins with https:// or http://, or save the film and choose it here."],
-  url_unreachable: ["Nothing answers at that address.", "Open it in another tab: if it plays there, save the film and choose it here."],
-  url_not_found: ["There is no film at that address.", "Look whether it is written in full, or whether the film was taken away."],
-  url_refused: ["The server at that address does not hand the film out.", "It may ask for a password there: save the film and choose it here."],
-  url_too_large: ["The film at that address is larger than this service takes.", "Send a shorter part of it."],
-  url_timeout: ["The film took too long to arrive from that address.", "Save it on your device and choose it here."],
-  backlog_full: ["Too many films are waiting already.", "Send yours again in a minute."],
+  url_not_supported: ["This service fetches no videos from links.", "Save the video on your device and choose it here."],
+  url_not_allowed: ["Videos are not fetched from that link.", "Use a public link that begins with https:// or http://, or save the video and choose it here."],
+  url_unreachable: ["Nothing answers at that link.", "Open it in another tab: if it plays there, save the video and choose it here."],
+  url_not_found: ["There is no video at that link.", "Look whether it is written in full, or whether the video was taken away."],
+  url_refused: ["The server at that link does not hand the video out.", "It may ask for a password there: save the video and choose it here."],
+  url_too_large: ["The video at that link is larger than this service takes.", "Send a shorter part of it."],
+  url_timeout: ["The video took too long to arrive from that link.", "Save it on your device and choose it here."],
+  backlog_full: ["Too many videos are waiting already.", "Send yours again in a minute."],
   too_many_connections: ["Too many people are connected at the moment.", "Try again in a minute."],
-  queue_unavailable: ["The service cannot take or show films at the moment.", "Try again in a few seconds; nothing that was accepted is lost."],
-  not_on_disk: ["The service could not keep the film safely.", "Try again in a few seconds."],
-  storage_full: ["The service has no room for the film.", "Try again later, or tell whoever runs the service."],
-  unknown_job: ["This film is not known here any more.", "Answers are kept for a while only. Send the film again."],
-  upload_gone: ["The film itself is no longer kept.", "Send it again to have it captioned by somebody else."],
-  upload_missing: ["The film itself is no longer kept.", "Send it again."],
-  engine_crashed: ["Looking at this film broke the captioner, three times.", "Convert it to MP4 with H.264 and send that."],
-  worker_lost: ["The machine that looked at this film went away, three times.", "Send it again; if it happens again, tell whoever runs the service."],
-  engine_error: ["The captioner met a fault of its own.", "Send the film again; if it happens again, tell whoever runs the service."],
-  worker_error: ["The machine that looks at films met a fault of its own.", "Send the film again; if it happens again, tell whoever runs the service."],
-  deadline_exceeded: ["Looking at this film took too long.", "Send a shorter film."],
+  queue_unavailable: ["The service cannot take or show videos at the moment.", "Try again in a few seconds; nothing that was accepted is lost."],
+  not_on_disk: ["The service could not keep the video safely.", "Try again in a few seconds."],
+  storage_full: ["The service has no room for the video.", "Try again later, or tell whoever runs the service."],
+  unknown_job: ["This video is not known here any more.", "Answers are kept for a while only. Send the video again."],
+  upload_gone: ["The video itself is no longer kept.", "Send it again to have it captioned by another captioner."],
+  upload_missing: ["The video itself is no longer kept.", "Send it again."],
+  engine_crashed: ["Looking at this video broke the captioner, three times.", "Convert it to MP4 with H.264 and send that."],
+  worker_lost: ["The machine that looked at this video went away, three times.", "Send it again; if it happens again, tell whoever runs the service."],
+  engine_error: ["The captioner met a fault of its own.", "Send the video again; if it happens again, tell whoever runs the service."],
+  worker_error: ["The machine that looks at videos met a fault of its own.", "Send the video again; if it happens again, tell whoever runs the service."],
+  deadline_exceeded: ["Looking at this video took too long.", "Send a shorter video."],
   embedding_missing: ["Fusion cannot choose between captions on this service.", "Choose another captioner under Options."],
-  too_long: ["The film is longer than this service takes.", "Cut it into parts and send those."],
+  too_long: ["The video is longer than this service takes.", "Cut it into parts and send those."],
   too_many_pixels: ["Its picture is larger than this service takes.", "Scale it down to 4K or less."],
-  decode_timeout: ["Reading this film took too long.", "Send a shorter or smaller film."],
-  decode_memory: ["Reading this film took too much memory.", "Scale it down and send it again."],
-  key_missing: ["This service asks for a key.", "Reload this page and give the key that you got from whoever runs it."],
+  decode_timeout: ["Reading this video took too long.", "Send a shorter or smaller video."],
+  decode_memory: ["Reading this video took too much memory.", "Scale it down and send it again."],
+  key_missing: ["This service asks for a key.", "Send it again, and give the key that you got from whoever runs it."],
   key_scope: ["Your key does not allow this.", "Ask whoever runs the service for one that does."],
   rate_limited: ["You have asked for much in a short time.", "Wait a minute, then go on."],
-  too_many_jobs: ["As many of your films are under way as your key allows.", "Wait until one is done, then send this one again."],
+  too_many_jobs: ["As many of your videos are under way as your key allows.", "Wait until one is done, then send this one again."],
   internal_error: ["The service has a fault of its own.", "Try again; if it happens again, tell whoever runs the service."],
 };
+export const STALLED = "The service does not answer. The video is sent again by itself once it does.";
 // Problems of the film itself: to send it again as it is would help nobody.
 const OF_THE_FILM = new Set([
   "not_a_video", "empty_file", "video_empty", "unsupported_container", "unsupported_codec", "encrypted", "tiled_image", "incomplete_file", "no_video_stream",
@@ -75,6 +76,7 @@ export function mayHelpAgain(problem) {
 export function explain(problem) {
   const found = problem || {};
   if (found.code === "upload_too_large" || found.code === "url_too_large") return tooLarge(found.detail || found.message || "");
+  if (found.code === "rate_limited" && found.seconds) return [PROBLEMS.rate_limited[0], `Go on in ${found.seconds} s.`];
   if (PROBLEMS[found.code]) return PROBLEMS[found.code];
   const sentence = inWords(found.detail || found.message || found.title || "Something went wrong.");
   const hint = FOR_OPERATORS.test(found.hint || "") ? "" : inWords(found.hint || "");
@@ -85,7 +87,7 @@ export function explain(problem) {
 function tooLarge(sentence) {
   const most = /([\d,]+) bytes/.exec(sentence);
   const size = most ? `: at most ${fileSize(Number(most[1].replaceAll(",", "")))}` : "";
-  return [`The film is larger than this service takes${size}.`, "Send a shorter part of it, or a smaller copy."];
+  return [`The video is larger than this service takes${size}.`, "Send a shorter part of it, or a smaller copy."];
 }
 
 // A server's sentence with the names that this page has for its fields.
@@ -122,7 +124,7 @@ function roughly(seconds) {
 // What a job that is not over is doing, or waits for.
 export function waiting(job) {
   if (job.state === "running") return STAGES[job.stage] || "Beginning";
-  if (job.workers === 0) return "No captioner is connected at the moment. The film is kept, and its turn comes as soon as one is.";
+  if (job.workers === 0) return "No captioner is connected at the moment. The video is kept, and its turn comes as soon as one is.";
   const ahead = job.place == null ? "Waiting for its turn" : job.place <= 1 ? "Next in line" : `${job.place - 1} before it in line`;
   return job.estimated_seconds == null ? ahead : `${ahead}; it begins in ${roughly(job.estimated_seconds)}`;
 }

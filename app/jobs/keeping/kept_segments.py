@@ -48,9 +48,12 @@ class KeptSegments:
 
 
 def kept_by(answer: Mapping[str, Any]) -> KeptSegments | None:
-    """Reads the segments' members of a record's answer; None where the job has none."""
+    """Reads the segments' members of a record's answer; None without any, or of another version."""
     kept = answer.get("segments")
-    return None if kept is None else KeptSegments(str(kept["folder"]), int(kept["done"]))
+    try:
+        return KeptSegments(str(kept["folder"]), int(kept["done"]))  # type: ignore[index]
+    except (TypeError, KeyError, ValueError):
+        return None
 
 
 @dataclass(eq=False)

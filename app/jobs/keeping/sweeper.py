@@ -209,12 +209,11 @@ class Sweeper:
         if math.isinf(seconds):
             return []
         kept = list(self._kept.ids())
-        with unavailable_if_away():
-            now: Any = self.jobs.server.time()
+        now = self.jobs.now()
         return [
             f"uploads/{job_id}"
             for job_id, ended_at in self._read(kept, "ended_at")
-            if ended_at is not None and now[0] - float(ended_at) >= seconds
+            if ended_at is not None and now - float(ended_at) >= seconds
         ]
 
     def _keep_budget(self, parts: Mapping[str, int]) -> None:

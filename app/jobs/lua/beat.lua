@@ -3,7 +3,7 @@
 -- KEYS  1 record   2 stream   3 events   4 clock   5 dead letters
 -- ARGV  1 group   2 worker   3 token   4 lease, ms   5 stage   6 progress   7 answer so far, or ''
 --       8 segments done, or ''   9 1 where this attempt has finished a part that the next one goes on behind
---       10 1 where a child works on it, 0 where it waits for one, or ''
+--       10 1 where a child works on it, 0 where it waits for one, or ''   11 what is written so far, or ''
 -- Returns 'go', 'canceled' (cancellation was asked for) or 'lost' (the job is no longer this worker's).
 
 local record, lease = KEYS[1], tonumber(ARGV[4])
@@ -28,8 +28,8 @@ if ARGV[10] ~= '' then
   redis.call('HSET', record, 'working', ARGV[10])
 end
 local segments = new_segments(record, ARGV[8])
-if segments or last[2] ~= ARGV[5] or math.floor(100 * progress) > math.floor(100 * last_progress) then
-  tell(KEYS[3], record, segments)
+if segments or (ARGV[11] or '') ~= '' or last[2] ~= ARGV[5] or math.floor(100 * progress) > math.floor(100 * last_progress) then
+  tell(KEYS[3], record, segments, ARGV[11])
 end
 
 -- Recovery goes by the record's lease; workers of an older version go by the entry's idle time.

@@ -34,8 +34,8 @@ local function is_hash(key)
 end
 
 -- Tells those who follow a job how it stands now. segments: 'from-to', those that are done since; else none
--- is, and both are how many there are. Of a long history the last ones are kept.
-local function tell(events, record, segments)
+-- is, and both are how many there are. text: what is written so far. Of a long history the last ones are kept.
+local function tell(events, record, segments, text)
   local now = redis.call('HMGET', record, 'state', 'stage', 'progress', 'attempt', 'cancel', 'segments_told')
   local done = now[6] or '0'
   if not now[1] then  -- no record that could be read
@@ -43,7 +43,8 @@ local function tell(events, record, segments)
   end
   local function add()
     return redis.pcall('XADD', events, 'MAXLEN', '~', 300, '*', 'state', now[1], 'stage', now[2] or '',
-      'progress', now[3] or 0, 'attempt', now[4] or 0, 'cancel', now[5] and 1 or 0, 'segments', segments or done .. '-' .. done)
+      'progress', now[3] or 0, 'attempt', now[4] or 0, 'cancel', now[5] and 1 or 0, 'segments', segments or done .. '-' .. done,
+      'text', text or '')
   end
   local reply = add()
   if type(reply) == 'table' and reply.err then

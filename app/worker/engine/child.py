@@ -74,9 +74,9 @@ def answer_requests(engine: CaptionEngine, parent: ParentLink, interruption: Int
     """
     link = parent.link
 
-    def report(stage: Stage, share: float) -> None:
+    def report(stage: Stage, share: float, text: str = "") -> None:
         with interruption.allow(allowed=False):
-            link.send(("progress", (stage, share)))
+            link.send(("progress", (stage, share, text)))
 
     while True:
         try:

@@ -216,9 +216,9 @@ class _WatchedEngine:
     ) -> list[EngineAnswer | JobFailure]:
         """Captions as ``EngineProcess.run``, and sets the attempt's stage meanwhile."""
 
-        def set_stage(stage: Stage, share: float) -> None:
+        def set_stage(stage: Stage, share: float, text: str = "") -> None:
             self.attempt.set_stage(stage, share)
-            report(stage, share)
+            report(stage, share, text)
 
         with self._busy():
             answers = self.engine.run(videos, options, set_stage)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO, TypeAlias
 
+from extractors.media.media_file import MediaFile, open_bytes
+
 MOST_PIECES = 200_000
 TAIL = 1 << 20
 
@@ -64,9 +66,7 @@ class _MediaBytes:
 Claim: TypeAlias = Callable[[_MediaBytes], int | None]
 
 
-def count_missing_bytes(
-    path: str | os.PathLike[str], container_format: str, last: LastPacketPlace | None
-) -> int:
+def count_missing_bytes(path: MediaFile, container_format: str, last: LastPacketPlace | None) -> int:
     """Counts the bytes that are missing from a file's end, at the least.
 
     Args:
@@ -80,7 +80,7 @@ def count_missing_bytes(
     claim = CLAIMS.get(container_format)
     if claim is None:
         return 0
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
             end = claim(_MediaBytes(file, size, last))
@@ -127,9 +127,9 @@ def _avi(media: _MediaBytes) -> int | None:
     return None
 
 
-def read_opendml_frames(path: str | os.PathLike[str]) -> int | None:
+def read_opendml_frames(path: MediaFile) -> int | None:
     """Reads how many frames an AVI of several RIFF chunks claims (OpenDML's ``dmlh``), None without it."""
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         head = file.read(1 << 16)
     place = head.find(b"dmlh", 0, head.find(b"movi"))
     return int.from_bytes(head[place + 8 : place + 12], "little") or None if place >= 0 else None
@@ -306,7 +306,7 @@ def _cut_payload(packet: bytes) -> bytes:
     return packet[4 + (1 + packet[4] if kind == 3 else 0) :] if kind & 1 else b""
 
 
-def may_end_in_a_picture(path: str | os.PathLike[str], container_format: str) -> bool:
+def may_end_in_a_picture(path: MediaFile, container_format: str) -> bool:
     """Returns whether a broadcast stream that claims nothing may lack the rest of its last picture.
 
     Pictures there seldom tell their length, but their last packet is filled up. Where it is not, the picture
@@ -314,7 +314,7 @@ def may_end_in_a_picture(path: str | os.PathLike[str], container_format: str) ->
     """
     if container_format not in ("mpegts", "mpeg"):
         return False
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         size = os.fstat(file.fileno()).st_size
         tail = _MediaBytes(file, size, None).read(max(0, size - TAIL), TAIL)
     if container_format == "mpeg":

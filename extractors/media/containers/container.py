@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import av
@@ -26,6 +25,7 @@ from av.video.stream import VideoStream
 
 from extractors.media import errors
 from extractors.media.containers.completeness import read_box_length
+from extractors.media.media_file import MediaFile, open_bytes, open_descriptor
 
 VIDEO_FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "gif", "apng", "mpegts", "mpeg", "mpegvideo",
@@ -81,14 +81,13 @@ VIDEO_MAGIC = (
 
 
 @contextmanager
-def open_media(path: str | os.PathLike[str]) -> Iterator[InputContainer]:
+def open_media(path: MediaFile) -> Iterator[InputContainer]:
     """Opens the file as a PyAV container.
 
     Raises MissingFile, EmptyFile, NotAVideo, UnsupportedContainer, IncompleteFile, DecodeMemory.
     """
     av.logging.set_level(None)  # FFmpeg's messages quote the file, and its callback can deadlock
-    place = Path(path)
-    descriptor = _open_file(place)
+    descriptor = open_descriptor(path)
     try:
         # By descriptor, FFmpeg learns no name: none can be taken for a protocol, a pattern or a format
         options = {"fd": str(descriptor), "format_whitelist": WHITELIST, "protocol_whitelist": "fd"}
@@ -100,7 +99,7 @@ def open_media(path: str | os.PathLike[str]) -> Iterator[InputContainer]:
             # a damaged header can ask for any amount of memory: that is the file's fault
             if isinstance(error, MemoryError) and not has_room(LEAST_ROOM):
                 raise errors.DecodeMemory("Opening the file took more memory than allowed.") from error
-            raise _explain_unreadable(place) from error
+            raise _explain_unreadable(path) from error
         with container:
             yield container
     finally:
@@ -129,20 +128,6 @@ def has_room(size: int) -> bool:
     except (OSError, MemoryError):
         return False
     return True
-
-
-def _open_file(place: Path) -> int:
-    try:
-        size = place.stat().st_size if place.is_file() else None
-        if size == 0:
-            raise errors.EmptyFile("The file is empty: it has no bytes at all.")
-        if size is not None:
-            return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        pass
-    if place.is_dir():
-        raise errors.MissingFile(f"{place.name!r} is a folder, not a file.")
-    raise errors.MissingFile(f"There is no readable file named {place.name!r}.")
 
 
 def select_picture_stream(container: InputContainer, max_pixels: int) -> VideoStream:
@@ -209,12 +194,12 @@ def find_sound_stream(container: InputContainer) -> AudioStream | None:
     return None
 
 
-def _explain_unreadable(place: Path) -> errors.MediaError:
+def _explain_unreadable(path: MediaFile) -> errors.MediaError:
     """Makes the error of a cut-off video, of a list of other files, or of something else altogether."""
-    with place.open("rb") as file:
+    with open_bytes(path) as file:
         head = file.read(64)
     if head[4:8] in MP4_BOXES:
-        if not _has_index(place):
+        if not _has_index(path):
             return errors.IncompleteFile("The file ends before its index (the moov box): its end is missing.")
         return errors.IncompleteFile("The file's index (the moov box) is damaged or cut off.")
     if head.lstrip().startswith(PLAYLISTS):
@@ -224,10 +209,11 @@ def _explain_unreadable(place: Path) -> errors.MediaError:
     return errors.NotAVideo("The file is not in any video format that is read here.")
 
 
-def _has_index(place: Path) -> bool:
+def _has_index(path: MediaFile) -> bool:
     """Returns whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
-    size, at = place.stat().st_size, 0
-    with place.open("rb") as file:
+    at = 0
+    with open_bytes(path) as file:
+        size = os.fstat(file.fileno()).st_size
         while at + 8 <= size:
             file.seek(at)
             header = file.read(16)
@@ -240,10 +226,10 @@ def _has_index(place: Path) -> bool:
     return False
 
 
-def refuse_encrypted_file(path: str | os.PathLike[str]) -> None:
+def refuse_encrypted_file(path: MediaFile) -> None:
     """Raises Encrypted where the header of a Matroska, ASF or transport stream file says so."""
     try:
-        with open(path, "rb") as file:
+        with open_bytes(path) as file:
             head = file.read(HEAD)
     except OSError:
         return

@@ -7,7 +7,6 @@ made from those would return a neighbour of the wanted frame without notice.
 
 from __future__ import annotations
 
-import os
 import time
 from array import array
 from bisect import bisect_left, bisect_right
@@ -36,6 +35,7 @@ from extractors.media.containers.container import (
     select_picture_stream,
 )
 from extractors.media.containers.hevc_layers import find_temporal_layer, measure_length_field
+from extractors.media.media_file import MediaFile
 
 ASSUMED_RATE = Fraction(25)
 CLOCK_STAMPED = ("mpegts", "mpeg")
@@ -113,9 +113,7 @@ class PacketIndex:
         return self.keys[position] if position >= 0 else None
 
 
-def read_index(
-    path: str | os.PathLike[str], *, max_pixels: int, max_frames: int, deadline: float
-) -> PacketIndex:
+def read_index(path: MediaFile, *, max_pixels: int, max_frames: int, deadline: float) -> PacketIndex:
     """Reads every packet's times once.
 
     Args:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import mmap
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from extractors.media.media_file import MediaFile, open_bytes
 
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 # the last is BigTIFF; Canon's raw files say CR after a TIFF's first eight bytes
@@ -22,15 +23,15 @@ NO_FILL = re.compile(rb"[^\xff]")
 SHORTEST_FILM = 3
 
 
-def is_picture(path: str | os.PathLike[str]) -> bool:
+def is_picture(path: MediaFile) -> bool:
     """Returns whether Pillow reads the file; FFmpeg reads other pictures (GIF, BMP, animated PNG, …)."""
     return detect_picture_format(path) is not None
 
 
-def detect_picture_format(path: str | os.PathLike[str]) -> str | None:
+def detect_picture_format(path: MediaFile) -> str | None:
     """Returns Pillow's name of the format, None where FFmpeg is to read the file."""
     try:
-        with open(path, "rb") as file:
+        with open_bytes(path) as file:
             head = file.read(HEAD)
             if head.startswith(JPEG):
                 return None if _is_film_of_jpegs(file.fileno()) else "JPEG"

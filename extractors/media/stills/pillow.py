@@ -7,11 +7,9 @@ an animated WebP. Here the picture is the one that the file calls its own, whole
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pi_heif
@@ -22,6 +20,7 @@ from extractors.features import FrameSize
 from extractors.media import errors
 from extractors.media.containers.container import check_pixels
 from extractors.media.errors import MediaWarning, WarningCode
+from extractors.media.media_file import MediaFile, open_bytes
 from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.media.stills.picture_format import detect_picture_format
 from extractors.media.stream_parts import Sizes, StreamEnd, StreamPart, StreamStart, split_into_chunks
@@ -48,9 +47,7 @@ UPRIGHT = {
 pi_heif.register_heif_opener(thumbnails=False)
 
 
-def stream_picture(
-    path: str | os.PathLike[str], request: DecodeRequest, limits: Limits
-) -> Iterator[StreamPart]:
+def stream_picture(path: MediaFile, request: DecodeRequest, limits: Limits) -> Iterator[StreamPart]:
     """Decodes a picture file into the same parts as any video.
 
     Args:
@@ -157,13 +154,13 @@ class _PictureFile:
 
 
 @contextmanager
-def _open_picture(path: str | os.PathLike[str], limits: Limits) -> Iterator[_PictureFile]:
+def _open_picture(path: MediaFile, limits: Limits) -> Iterator[_PictureFile]:
     """Opens a picture. Raises IncompleteFile, UnsupportedCodec and what the limits are for."""
     picture_format = detect_picture_format(path)
     if picture_format is None:
         raise errors.NotAVideo("The file is not a picture that is read here.")
     try:
-        with Image.open(Path(path), formats=[picture_format]) as image:
+        with open_bytes(path) as file, Image.open(file, formats=[picture_format]) as image:
             _refuse_raw(image)
             yield _PictureFile(image, limits)
     except Image.DecompressionBombError as error:

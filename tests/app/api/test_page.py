@@ -317,6 +317,10 @@ def test_static_files_are_compressed_and_kept_for_good_by_their_version(api: Liv
     plain = api.client.get(f"/static/{FILES.version}/page.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in plain.headers
     assert plain.text == kept.text
+    for path in ("/", "/models"):
+        tag = api.client.get(path).headers["etag"]
+        again = api.client.get(path, headers={"If-None-Match": tag})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     other = api.client.get("/static/0123456789abcdef/page.js")
     assert other.headers["cache-control"] == "no-cache"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -44,6 +45,29 @@ def test_a_bucket_is_listed_and_its_videos_are_copied(store: ObjectStore) -> Non
             read.append(path.read_bytes())
     assert read == [b"one", b"two"]
     assert not path.exists()
+
+
+def read_all(source: str) -> set[bytes]:
+    """What can be read of a store's videos; one that cannot be named is a row with an error in bulk."""
+    read = set()
+    for video in list_videos(source):
+        with suppress(OSError, pa.ArrowException), local_copy(video, LIMITS) as path:
+            assert path.name == "video.mp4"
+            read.add(path.read_bytes())
+    return read
+
+
+def test_names_that_a_hostile_store_gives_lead_nowhere(store: ObjectStore) -> None:
+    """Each is copied to a folder of its own, under a name of ours."""
+    names = ["-rf.mp4", "a\nb.mp4", "$(id).mp4", "%2e%2e%2fx.mp4", "b\\..\\up.mp4", "\u202e4pm.mp4"]
+    store.objects = {f"films/{name}": name.encode() for name in (*names, "x" * 900 + ".mp4")}
+    assert read_all("s3://films") >= {name.encode() for name in names}
+
+
+@pytest.mark.parametrize("name", ["../../up.mp4", "/etc/x.mp4", "a/../../../up.mp4", "a//b.mp4"])
+def test_names_that_are_paths_are_read_from_the_store_or_not_at_all(store: ObjectStore, name: str) -> None:
+    store.objects = {f"films/{name}": b"one", "films/good.mp4": b"two"}
+    assert read_all("s3://films") in ({b"two"}, {b"one", b"two"})
 
 
 def test_a_list_may_mix_paths_and_addresses(store: ObjectStore, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ PRIVATE = [
     "0.0.0.0", "224.0.0.1", "255.255.255.255", "168.63.129.16", "192.0.0.192",
     "::1", "::", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "fe80::1", "fd00:ec2::254", "fec0::1", "ff02::1",
     "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "2002:c0a8:101::", "64:ff9b:1::1",
-    "::7f00:1", "::ffff:0:7f00:1", "5f00::1", "4000::1", "1::1",
+    "::7f00:1", "::ffff:0:7f00:1", "5f00::1", "4000::1", "1::1", "2001:db8::1", "3fff::1",
 ]  # fmt: skip
 PUBLIC = ["93.184.215.14", "1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
 
@@ -42,7 +42,8 @@ def test_a_public_address_is_allowed(text: str) -> None:
 )  # fmt: skip
 def test_no_spelling_leads_inside(url: str) -> None:
     """By what the system itself makes of the host, so that no parser of ours can be of another opinion."""
-    assert AllowedHosts().refused(read_web_address(url).host, 80) is not None
+    with pytest.raises(PermissionError):
+        AllowedHosts().resolve(read_web_address(url).host, 80)
 
 
 def test_a_name_is_refused_where_one_of_its_addresses_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,8 +51,9 @@ def test_a_name_is_refused_where_one_of_its_addresses_is(monkeypatch: pytest.Mon
         return [(2, 1, 6, "", ("1.1.1.1", port)), (10, 1, 6, "", ("fd00::1", port, 0, 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    assert str(AllowedHosts().refused("films.example", 443)) == "fd00::1"
-    assert AllowedHosts(["films.example"]).refused("Films.Example.", 443) is None
+    with pytest.raises(PermissionError, match="fd00::1"):
+        AllowedHosts().resolve("films.example", 443)
+    assert len(AllowedHosts(["films.example"]).resolve("Films.Example.", 443)) == 2
 
 
 @pytest.mark.parametrize(

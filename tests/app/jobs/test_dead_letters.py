@@ -163,6 +163,21 @@ def test_an_answer_that_makes_no_document_is_said_by_name(
         assert (response.status_code, response.json()["code"]) == (409, "record_unreadable"), answer
 
 
+def test_segments_that_a_later_version_kept_are_captioned_anew(
+    crew: Service, api: LiveApi, jobs: Jobs
+) -> None:
+    """And cost no worker its life: the record can be read but for them."""
+    video = write_video(crew.settings.data / "clip.mp4", frames=5)
+    ids = [crew.submit(video) for _ in range(3)]
+    for job_id, segments in zip(ids, ("3", '{"at": [1]}', '{"folder": "x", "done": "many"}'), strict=True):
+        jobs.server.hset(jobs.keys.job(job_id), "answer", f'{{"segments": {segments}}}')
+        assert api.client.get(f"/jobs/{job_id}").status_code == 200
+    worker = crew.start_worker()
+    assert [crew.wait(job_id).state for job_id in ids] == ["succeeded"] * 3
+    assert [crew.jobs.get(job_id).attempt for job_id in ids] == [1, 1, 1]  # type: ignore[union-attr]
+    assert worker.poll() is None
+
+
 def test_letters_are_listed_shown_requeued_and_dropped(
     jobs: Jobs, server: redis.Redis, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

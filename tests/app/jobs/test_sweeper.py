@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,46 @@ def test_all_results_that_are_due_expire_in_one_round(
     assert all_blobs(blobs) == {f"uploads/{running}"}
     states = [job.state for job in map(jobs.get, (*due, running)) if job is not None]
     assert states == ["expired"] * 5 + ["queued"]
+
+
+def test_a_clock_that_is_set_forward_by_a_week_expires_nothing(
+    jobs: Jobs, blobs: Blobs, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it when it is set back; a process that starts then takes the clock for right."""
+    sweeper = Sweeper(jobs, blobs, settings.model_copy(update={"keep_uploads": "3600"}))
+    taker, job_id = ScriptedWorker(jobs, blobs), put_job(jobs, blobs)
+    taker.succeed(taker.take())
+    kept, right = all_blobs(blobs), jobs.server.time
+    for days in (0, 8, 0, 8):
+        monkeypatch.setattr(jobs.server, "time", lambda days=days: (right()[0] + days * 86400, 0))
+        sweeper.sweep()
+    assert jobs.due() == []
+    assert all_blobs(blobs) == kept >= {f"uploads/{job_id}"}
+    assert replace(jobs).due() == [job_id]
+
+
+@pytest.mark.parametrize("lost", ["", "*"], ids=["the stream", "its lanes too"])
+def test_jobs_whose_stream_was_deleted_wait_again(
+    jobs: Jobs, blobs: Blobs, sweeper: Sweeper, lost: str
+) -> None:
+    """Also one that runs, for its worker may fall silent; but none that is over or a dead letter."""
+    taker = ScriptedWorker(jobs, blobs)
+    running = put_job(jobs, blobs)
+    claim = taker.take()
+    over, dead, *waiting = (put_job(jobs, blobs) for _ in range(4))
+    jobs.cancel(over)
+    jobs.server.hset(jobs.keys.job(dead), "dead", "1")
+    jobs.server.delete(*jobs.server.keys(f"{jobs.keys.stream('normal')}{lost}"))
+    for _ in range(2):
+        sweeper.sweep()
+    assert jobs.server.xlen(jobs.keys.stream("normal")) == 3
+    taker._queue.open()
+    taker.succeed(claim)
+    taken = {claim.job.id for _ in range(4) for claim in taker._claims(0.5)}
+    assert taken == set(waiting)
+    job = jobs.get(running)
+    assert job is not None
+    assert job.state == "succeeded"
 
 
 def test_a_record_that_comes_after_its_blob_keeps_it(sweeper: Sweeper, jobs: Jobs, blobs: Blobs) -> None:

@@ -129,7 +129,7 @@ def test_settings_are_settings(documents: list[Document]) -> None:
     (config,) = of_kind(documents, "ConfigMap")
     named = set(config["data"])
     for _, container in containers(documents):
-        named |= {each["name"] for each in container.get("env", []) if not each["name"].startswith("POD_")}
+        named |= {each["name"] for each in container["env"] if each.get("value")}
     assert named <= variables, named - variables
     Settings.model_validate({name.lower().removeprefix("reelword_"): v for name, v in config["data"].items()})
 
@@ -187,13 +187,28 @@ def test_selectors_find_their_pods(documents: list[Document]) -> None:
 def test_redis_and_images_are_those_of_compose(documents: list[Document], root: Path) -> None:
     compose = YAML(typ="safe").load((root / "docker-compose.yml").read_text())["services"]
     by_name = {container["name"]: container for _, container in containers(documents)}
-    assert by_name["redis"]["command"] == compose["redis"]["command"]
+    # the first two words read the password here, and those of the shell make it there
+    assert by_name["redis"]["command"][3:] == compose["redis"]["command"][4:]
     for name in ("redis", "api", "worker"):
         usual = re.sub(r"\$\{\w+:-([^}]+)\}", r"\1", compose[name]["image"])
         assert by_name[name]["image"] == usual, name
     (service,) = [each for each in of_kind(documents, "Service") if each["metadata"]["name"] == "redis"]
-    (config,) = of_kind(documents, "ConfigMap")
-    assert config["data"]["REDIS_URL"] == f"redis://redis:{service['spec']['ports'][0]['port']}/0"
+    (port,) = service["spec"]["ports"]
+    for name in ("api", "worker"):
+        variables = {each["name"]: each for each in by_name[name]["env"]}
+        assert variables["REDIS_URL"]["value"] == f"redis://default:$(REDIS_PASSWORD)@redis:{port['port']}/0"
+
+
+def test_all_have_the_password_of_redis_from_one_secret(documents: list[Document]) -> None:
+    variables = {container["name"]: container["env"] for _, container in containers(documents)}
+    secret = {"secretKeyRef": {"name": "redis", "key": "password"}}
+    for name, variable in (
+        ("redis", "REDISCLI_AUTH"),
+        ("api", "REDIS_PASSWORD"),
+        ("worker", "REDIS_PASSWORD"),
+    ):
+        # before the variable that it is a part of, as Kubernetes puts them together in their order
+        assert variables[name][0] == {"name": variable, "valueFrom": secret}
 
 
 def test_probes_are_let_in(documents: list[Document], api: LiveApi) -> None:

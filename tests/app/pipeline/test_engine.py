@@ -13,6 +13,7 @@ import pytest
 
 from app.documents.job import Answer
 from app.errors import CaptionerUnknown, EngineStartFailed
+from app.jobs.job import Stage
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
@@ -124,9 +125,15 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
         CaptionOptions(captioner="other", beam_size=2, max_length=5),
         CaptionOptions(captioner="stats"),
     ]
-    together = engine.describe_and_caption(videos, options, lambda stage, share: None)
+    heard: list[str] = []
+
+    def hear(stage: Stage, share: float, text: str = "") -> None:
+        heard.extend([text] if text else [])
+
+    together = engine.describe_and_caption(videos, options, hear)
+    assert heard == []
     for video, wanted, answer in zip(videos, options, together, strict=True):
-        (alone,) = engine.describe_and_caption([video], [wanted], lambda stage, share: None)
+        (alone,) = engine.describe_and_caption([video], [wanted], hear)
         assert isinstance(answer, EngineAnswer)
         assert isinstance(alone, EngineAnswer)
         assert answer.answer.caption == alone.answer.caption
@@ -134,6 +141,7 @@ def test_a_batch_answers_as_each_alone_does(engine: Engine, clips: list[Path]) -
         assert answer.answer.model is not None
         assert answer.answer.model.captioner == wanted.captioner
         assert features_of(answer)["grid"]["network"] == "efficientnet-lite2"
+    assert heard  # of videos alone
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +222,7 @@ def test_what_is_drawn_for_a_video_follows_from_its_seed_alone(engine: Engine, c
 def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path]) -> None:
     video = decode_here(clips[0], engine.info.request).footage
     options = [of("nobody"), of("stats")]
-    first, second = engine.describe_and_caption([video, video], options, lambda stage, share: None)
+    first, second = engine.describe_and_caption([video, video], options, ignore_progress)
     assert isinstance(first, CaptionerUnknown)
     assert "other, stats" in str(first)
     assert isinstance(second, EngineAnswer)
@@ -223,7 +231,7 @@ def test_an_unknown_captioner_is_told_by_name(engine: Engine, clips: list[Path])
 def test_an_engine_chooses_nobody(engine: Engine, clips: list[Path]) -> None:
     """Who writes has been chosen before: by the API, or by ``resolve`` where the record has no choice."""
     video = decode_here(clips[0], engine.info.request).footage
-    (answer,) = engine.describe_and_caption([video], [CaptionOptions()], lambda stage, share: None)
+    (answer,) = engine.describe_and_caption([video], [CaptionOptions()], ignore_progress)
     assert isinstance(answer, CaptionerUnknown)
     assert engine.info.resolve(CaptionOptions()) == of("stats")
     assert engine.info.resolve(of("nobody")) == of("nobody")
@@ -288,7 +296,7 @@ def test_a_request_runs_the_extractors_of_its_own_captioner(
     names = ["pictures", "motion", "pictures", "nobody"]
     videos = [decode_here(clips[1], mixed.info.request_for(of(name).choice)).footage for name in names]
     options = [CaptionOptions(captioner=name) for name in names]
-    answers = mixed.describe_and_caption(videos, options, lambda stage, share: None)
+    answers = mixed.describe_and_caption(videos, options, ignore_progress)
     assert ran == [("efficientnet-lite2", 2), ("i3d_rgb", 1)]
     assert isinstance(answers[3], CaptionerUnknown)
     features = [features_of(answer) for answer in answers[:3] if isinstance(answer, EngineAnswer)]
@@ -366,14 +374,14 @@ def test_kept_streams_answer_bit_by_bit_as_frames_do(
 ) -> None:
     """Also those of another captioner that shares its streams."""
     video = decode_here(clips[1], engine.info.request).footage
-    (first,) = engine.describe_and_caption([video], [of("stats")], lambda stage, share: None)
+    (first,) = engine.describe_and_caption([video], [of("stats")], ignore_progress)
     assert isinstance(first, EngineAnswer)
     assert first.pack_streams is not None
     packed = first.pack_streams()
     assert packed is not None
     options = CaptionOptions(captioner=captioner, num_captions=3)
-    (from_frames,) = engine.describe_and_caption([video], [options], lambda stage, share: None)
-    (from_streams,) = engine.describe_and_caption([packed], [options], lambda stage, share: None)
+    (from_frames,) = engine.describe_and_caption([video], [options], ignore_progress)
+    (from_streams,) = engine.describe_and_caption([packed], [options], ignore_progress)
     assert isinstance(from_frames, EngineAnswer)
     assert isinstance(from_streams, EngineAnswer)
     without_times = {"timings": None}

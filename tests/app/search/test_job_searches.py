@@ -73,6 +73,7 @@ def test_a_moment_is_found_by_what_its_caption_means(
     with answering(server, keys, jobs, settings, engine):
         answer = api.client.get("/search", params={"q": " a puppy ", "limit": 5})
         nothing = api.client.get("/search", params={"q": "a red car"})
+        his = api.client.get("/search", params={"q": "a puppy", "job": [HIS, "c" * 32]})
         engine.dies = True
         by_words = api.client.get("/search", params={"q": "dog", "limit": 1})
     assert answer.status_code == 200
@@ -80,6 +81,7 @@ def test_a_moment_is_found_by_what_its_caption_means(
     assert [each["job"] for each in moments] == [HIS, MINE]
     assert moments[0]["source"] == f"{HIS}.mp4 {HIS}"
     assert api.client.get(moments[0]["picture"]).headers["Content-Type"] == "image/jpeg"
+    assert [each["job"] for each in his.json()["moments"]] == [HIS]
     assert nothing.json() == {"moments": []}
     assert [each["caption"] for each in by_words.json()["moments"]] == ["a dog runs"]
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
+import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -19,6 +23,7 @@ from tenacity.wait import wait_fixed
 
 from app.access.keys import make_key
 from app.errors import EngineCrashed, QueueUnavailable
+from app.fetching.addresses import AllowedHosts
 from app.jobs.blobs import Blobs
 from app.jobs.job import Submission
 from app.jobs.job_store import Jobs
@@ -26,7 +31,7 @@ from app.jobs.options import CaptionOptions
 from app.settings import Settings
 from app.webhooks import deliverer, delivery_store
 from app.webhooks.deliverer import DAY, Deliverer, Schedule
-from app.webhooks.sender import read_retry_after
+from app.webhooks.sender import Sender, read_retry_after
 from tests.app.api_process import api_process
 from tests.app.live_api import LiveApi, assert_problem, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
@@ -144,6 +149,29 @@ def test_a_receiver_that_does_not_answer_is_given_up_and_tried_again(
     assert "no answer within" in first["error"]
 
 
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nX: y\r\n" * 3000, b"\x16\x03\x01" * 9]
+)
+def test_a_receiver_that_says_half_a_thing_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    """Also one that takes no connection from its row: none holds a place for longer than an attempt."""
+    monkeypatch.setattr("app.webhooks.sender.SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as held:
+
+        def say() -> None:
+            held.enter_context(connection := listener.accept()[0])
+            connection.sendall(answer)
+
+        if answer:
+            threading.Thread(target=say, daemon=True).start()
+        sender = Sender([SECRET], AllowedHosts(["127.0.0.1"]))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
+        result = asyncio.run(sender.send(url, "msg_1", "{}"))
+    assert not result.is_delivered
+    assert result.seconds < 10
+
+
 def test_a_key_s_own_secret_signs_its_messages_alone(
     hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker
 ) -> None:
@@ -216,7 +244,8 @@ def test_private_addresses_are_refused_unless_they_are_named(signing: Settings, 
         for _ in ids:
             taker.succeed(taker.take())
         for job_id in ids:
-            (attempt,) = settled(api, job_id, "failed")["attempts"]
+            eventually(partial(is_noted, jobs, job_id))
+            attempt = settled(api, job_id, "pending")["attempts"][0]
             assert "private network" in attempt["error"]
         errors = {
             api.client.post("/webhooks/test", json={"url": url}).json()["error"]
@@ -353,3 +382,5 @@ def test_a_delivery_that_is_over_is_noted_once(hooked: LiveApi, jobs: Jobs, take
     keys = [jobs.keys.deliveries, jobs.keys.delivery(job_id), jobs.keys.delivery_attempts(job_id)]
     assert script(keys=keys, args=[job_id, 1, "pending", 0, "{}", 50, 60]) == 0
     assert settled(hooked, job_id) == delivery
+    jobs.server.hset(jobs.keys.delivery(job_id), "state", "of a later version")
+    assert_problem(hooked.client.get(f"/jobs/{job_id}/deliveries"), 409, "record_unreadable")

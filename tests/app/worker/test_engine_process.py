@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from app.errors import CaptionerUnknown, EngineStartFailed
+from app.jobs.job import Stage
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineAnswer
+from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
 from app.settings import Settings
 from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
 from app.worker.engine.shared_frames import map_frames, share_footage, write_frames
@@ -43,20 +44,24 @@ def ask(engine: EngineProcess, *captioners: str) -> list[EngineAnswer]:
     """Runs one grey video a command and returns the answers."""
     engine.start()
     videos = [frames((9, 9, 9)) for _ in captioners]
-    found = engine.run(videos, wish(*captioners), lambda stage, share: None)
+    found = engine.run(videos, wish(*captioners), ignore_progress)
     return [answer for answer in found if isinstance(answer, EngineAnswer)]
 
 
 def test_frames_arrive_as_they_were(engine: EngineProcess) -> None:
-    told: list[tuple[str, float]] = []
+    told: list[tuple[str, float, str]] = []
+
+    def hear(stage: Stage, share: float, text: str = "") -> None:
+        told.append((stage, share, text))
+
     engine.start()
     videos = [frames((1, 2, 3)), frames((250, 0, 7), count=5)]
-    first, second = engine.run(videos, wish("echo", "echo"), lambda stage, share: told.append((stage, share)))
+    first, second = engine.run(videos, wish("echo", "echo"), hear)
     assert isinstance(first, EngineAnswer)
     assert isinstance(second, EngineAnswer)
     assert first.answer.caption == "3 frames of 1 2 3"
     assert second.answer.caption == "5 frames of 250 0 7"
-    assert told == [("extract", 0.5), ("caption", 0.5)]
+    assert told == [("extract", 0.5, ""), ("caption", 0.5, "of colours")]
 
 
 def test_vectors_come_back_of_pictures_and_sentences(engine: EngineProcess) -> None:
@@ -82,7 +87,7 @@ def test_an_engine_that_is_interrupted_leaves_its_videos_and_stays(engine: Engin
     timer = threading.Thread(target=interrupt)
     timer.start()
     with pytest.raises(EngineRaised, match="Interrupted"):
-        engine.run([frames((9, 9, 9))], wish("sleep-600"), lambda stage, share: has_begun.set())
+        engine.run([frames((9, 9, 9))], wish("sleep-600"), lambda stage, share, text="": has_begun.set())
     timer.join()
     assert len(ask(engine, "echo")) == 1
     assert engine.pid == pid
@@ -120,7 +125,7 @@ def test_frames_in_memory_of_their_own_arrive_without_being_written_again(engine
     lent = [share_footage(Footage(each.pixels, each.pts, each.duration)) for each in plain]
     mixed = [lent[0], plain[1], lent[2]]
     for _ in range(2):  # as after an engine that died
-        answers = engine.run(mixed, wish("echo", "echo", "echo"), lambda stage, share: None)
+        answers = engine.run(mixed, wish("echo", "echo", "echo"), ignore_progress)
         said = [answer.answer.caption for answer in answers if isinstance(answer, EngineAnswer)]
         assert said == ["3 frames of 1 2 3", "5 frames of 250 0 7", "2 frames of 8 8 8"]
     assert engine.pid is not None
@@ -129,7 +134,7 @@ def test_frames_in_memory_of_their_own_arrive_without_being_written_again(engine
     held = psutil.Process(engine.pid).num_fds()
     for _ in range(5):
         again = share_footage(Footage(plain[0].pixels, plain[0].pts, 3.0))
-        engine.run([again], wish("echo"), lambda stage, share: None)
+        engine.run([again], wish("echo"), ignore_progress)
         again.close()
     assert psutil.Process(engine.pid).num_fds() <= held
 
@@ -140,7 +145,7 @@ def test_it_serves_many_requests_without_growing(engine: EngineProcess) -> None:
     assert engine.pid is not None
     before = 0
     for turn in range(60):
-        engine.run([video], wish("echo"), lambda stage, share: None)
+        engine.run([video], wish("echo"), ignore_progress)
         if turn == 10:
             before = psutil.Process(engine.pid).memory_info().rss
     assert psutil.Process(engine.pid).memory_info().rss - before < 4 * video.pixels.nbytes
@@ -148,7 +153,7 @@ def test_it_serves_many_requests_without_growing(engine: EngineProcess) -> None:
 
 def test_a_refusal_concerns_one_video(engine: EngineProcess) -> None:
     engine.start()
-    answers = engine.run([frames((9, 9, 9))] * 2, wish("refuse", "echo"), lambda stage, share: None)
+    answers = engine.run([frames((9, 9, 9))] * 2, wish("refuse", "echo"), ignore_progress)
     assert isinstance(answers[0], CaptionerUnknown)
     assert isinstance(answers[1], EngineAnswer)
 
@@ -170,7 +175,7 @@ def test_a_death_is_known_at_once_and_the_next_start_mends_it(
     pid = engine.pid
     began = time.monotonic()
     with pytest.raises(EngineDied, match=how):
-        engine.run([frames((9, 9, 9))], wish(command), lambda stage, share: None)
+        engine.run([frames((9, 9, 9))], wish(command), ignore_progress)
     assert time.monotonic() - began < 10
     assert not engine.is_ready
     assert len(ask(engine, "echo")) == 1
@@ -181,7 +186,7 @@ def test_what_holds_the_interpreter_lock_can_be_killed(engine: EngineProcess) ->
     engine.start()
     timer = threading.Timer(0.3, engine.kill)
     with pytest.raises(EngineDied, match="SIGKILL"):
-        engine.run([frames((9, 9, 9))], wish("hang"), lambda stage, share: timer.start())
+        engine.run([frames((9, 9, 9))], wish("hang"), lambda stage, share, text="": timer.start())
     timer.join()
 
 

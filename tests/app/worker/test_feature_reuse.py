@@ -96,6 +96,16 @@ def test_captioners_that_share_streams_share_an_entry(crew: Service, video: Path
     assert (failed.error or {})["code"] == "upload_missing"
 
 
+def test_no_key_learns_that_another_has_sent_a_file(crew: Service, video: Path) -> None:
+    crew.start_worker()
+    first = crew.wait(crew.submit(video, submission=Submission(owner="ada")))
+    eventually(lambda: len(entries(crew)) == 1)
+    his = crew.wait(crew.submit(video, submission=Submission(owner="bob")))
+    assert (given(first), given(his)) == ("frames", "frames")
+    assert his.timings["decode"] != 0.0
+    assert given(crew.wait(without_upload(crew, video, "shout", Submission(owner="ada")))) == "streams"
+
+
 def test_a_damaged_entry_is_a_miss(crew: Service, video: Path) -> None:
     crew.start_worker()
     first = crew.wait(crew.submit(video))

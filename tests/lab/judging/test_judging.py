@@ -119,6 +119,13 @@ def test_marks_that_mean_nothing_change_nothing(
         assert client.post("/marks", json=given).status_code == status
         assert client.get("/sheets/9").status_code == 404
         assert client.get("/clips", headers={"host": "evil.example"}).status_code == 400
+        whole = json.dumps({"clip": 0, "caption": 0, "mark": "right"})
+        for kind in (
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "",
+        ):  # that other sites' pages may send
+            assert client.post("/marks", content=whole, headers={"content-type": kind}).status_code == 422
     assert session.clips == before
 
 

@@ -16,7 +16,7 @@ from app.attention_picture.render import draw_attention_picture
 from app.cli.installed_models import describe_set
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer
+from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
 from app.settings import Settings
 from extractors.media.decode import decode_here
 from lab.__main__ import lab as app
@@ -75,7 +75,7 @@ def test_it_is_trained_saved_served_explained_and_drawn(
     assert (info.name, info.about) == ("mean", "Mean: a GRU over the mean of the video")
     footage = decode_here(write_video(tmp_path / "clip.mp4", frames=20), engine.info.request).footage
     options = engine.info.resolve(CaptionOptions(captioner="mean"))
-    (answer,) = engine.describe_and_caption([footage], [options], lambda stage, share: None)
+    (answer,) = engine.describe_and_caption([footage], [options], ignore_progress)
     assert isinstance(answer, EngineAnswer)
     assert answer.attention is not None
     document = AttentionDocument.model_validate_json(answer.attention)

@@ -28,7 +28,7 @@ from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch, caption
 from models.vocabulary import Vocabulary
 from tests.models.captioners.test_explain import checkpoint
-from tests.models.parts import find_part, list_candidates
+from tests.models.parts import find_any, find_part, list_candidates
 from tests.models.tiny import (
     GRID_INPUT,
     SPEC,
@@ -89,7 +89,7 @@ def test_the_winners_own_attention_is_told() -> None:
         assert best.attention is not None
         winner = competed(best)[0].captioner
         winners.add(winner)
-        told = {name for name, part in own.items() if best.attention.find_part(part) is not None}
+        told = {name for name, part in own.items() if find_any(best.attention, part) is not None}
         assert told == {winner}
         assert best.attention.words == [word.word for word in best.words]
     assert winners

@@ -24,6 +24,7 @@ from models.pretrained.load import load_pretrained_captioner
 from models.vocabulary import EOS, UNK, pad_captions, split_words
 from tests.models.captioners.test_explain import checkpoint
 from tests.models.combining.test_caption_writers import competed, embedding
+from tests.models.parts import find_any
 from tests.models.pretrained.tiny_folders import random_video, write_blip, write_git
 from tests.models.tiny import SPEC, tiny_g2l, tiny_stats, videos
 
@@ -106,7 +107,7 @@ def test_the_winner_tells_its_own_attention(git: Any, features: Sequence[Feature
             assert best.attention.words == [word.word for word in best.words]
             is_git = isinstance(best.attention.spatial, GridAttention) and best.attention.spatial.rows == 4
             assert is_git == (first.captioner == "git")
-            assert (best.attention.find_part("branch") is None) == is_git
+            assert (find_any(best.attention, "branch") is None) == is_git
             if is_git:
                 own = alone[video][first.beam].attention
                 assert own is not None

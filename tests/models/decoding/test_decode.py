@@ -318,6 +318,18 @@ def test_constraints_hold_in_greedy_search_and_draws(seed: int, chosen: str) -> 
                 assert all(CONSTRAINTS[chosen](written[:i], word) for i, word in enumerate(written))
 
 
+def test_the_best_words_so_far_are_told_as_they_are_written() -> None:
+    captioner, memory = RandomToy(WORDS, seed=3), videos(0)
+    heard: list[list[str]] = []
+    search = options(beam_size=1, num_captions=1)
+    ((best,),) = decode(captioner, memory, search.heard_by(lambda words: heard.append(list(words))))
+    words = captioner.vocabulary.decode(best.tokens)
+    assert heard[: len(words)] == [words[: count + 1] for count in range(len(words))]
+    assert heard[-1] == words
+    assert search.listener is None
+    assert decode(captioner, memory, search)[0][0].tokens == best.tokens
+
+
 def test_constraints_that_forbid_everything_end_the_caption() -> None:
     captioner = FixedToy(("a",), [0.01, 0.0, 0.0, 0.99])
     forbidden = options(decoding_constraint=True, remove_bad_endings=True, suppress_unk=True)

@@ -82,7 +82,7 @@ def test_frames_at_a_rate_and_smaller_ones_join_too() -> None:
         wanted = [each.choose(times, 10.0) for each in of]
         assert list(DecodeRequest.together(of).choose(times, 10.0)) == sorted(set(np.concatenate(wanted)))
     for request in (both, replace(both, shown=Sampling(count=8))):
-        _, sent, _ = unpack_request(pack_request("/clip.mp4", request, Limits()))
+        sent, _ = unpack_request(pack_request(request, Limits()))
         assert sent == request
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from extractors.label import Label
 from models.caption import MomentsExplanation
@@ -17,6 +18,7 @@ from models.labels.labelled_captioner import LabelledCaptioner
 from models.likelihood import teacher_force
 from models.vocabulary import EOS, pad_captions
 from tests.models.labels.tiny_labels import ROWS, SENTENCES, label_stream, labelled_videos, tiny_labelled
+from tests.models.parts import find_any
 from tests.models.tiny import SPEC, videos
 from tests.reference.labels import Array, LabelReference, MeaningReference
 
@@ -179,7 +181,7 @@ def test_an_answer_names_what_was_recognised() -> None:
     best = batch.captions(0)[0]
     assert best.confidence is not None
     assert best.attention is not None
-    part = best.attention.find_part(LABELS)
+    part = find_any(best.attention, LABELS)
     assert isinstance(part, MomentsExplanation)
     assert part.caption is not None
     assert part.words is not None
@@ -190,13 +192,13 @@ def test_an_answer_names_what_was_recognised() -> None:
     assert len(part.words) == len(best.words)
     boxed = batch.captions(1)[0].attention
     assert boxed is not None
-    shown = boxed.find_part(LABELS)
+    shown = find_any(boxed, LABELS)
     assert isinstance(shown, MomentsExplanation)
     assert shown.caption is not None
     assert shown.caption[0].box == [0.0, 0.0, 0.5, 0.5]
     without = batch.captions(2)[0].attention
     assert without is not None
-    assert without.find_part(LABELS) is None
+    assert find_any(without, LABELS) is None
 
 
 def test_the_shares_of_a_word_add_up_to_what_is_expected_of_it() -> None:
@@ -233,6 +235,25 @@ def test_a_word_is_of_labels_that_have_it_or_give_most_of_it(
 ) -> None:
     labels = [label("flipping pancake"), label("playing guitar")]
     assert find_origins(word, np.array(weights), np.array(written), labels) == origins
+
+
+def test_sentences_of_which_the_prior_was_measured_are_judged_as_those_that_are_read() -> None:
+    """Also cut ones, longer ones, and one that the captioner wrote itself."""
+    measured, reading = tiny_labelled(seed=3), tiny_labelled(seed=3)
+    with torch.no_grad():
+        measured.priors.copy_(measured.measure_remembered())
+    cut, longer = SENTENCES[1], [*SENTENCES[2], 4, 5, 6, 7]
+    rows = [[*SENTENCES[0], EOS], [*SENTENCES[3], EOS], cut, [5, 6, EOS], [*longer, EOS]]
+    tokens = pad_sequence([torch.tensor(row) for row in rows], True, EOS)
+    tokens[2, len(cut) :] = 8  # has no end
+    with torch.no_grad():
+        memory = measured.encode(labelled_videos()[:1])
+        scores = torch.linspace(-3.0, -1.0, len(rows))
+        merit, read = (each.judge(memory, tokens, scores, PENALTY).merit for each in (measured, reading))
+        assert torch.allclose(merit, read, atol=1e-5)
+        measured.priors.add_(1.0)
+        changed = (measured.judge(memory, tokens, scores, PENALTY).merit - merit).abs() > 1e-6
+    assert changed.tolist() == [True, True, False, False, False]
 
 
 def test_words_of_a_recalled_caption_are_of_the_classes_that_they_were_written_of() -> None:

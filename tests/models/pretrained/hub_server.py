@@ -22,7 +22,8 @@ class HubServer:
 
     cuts: after how many bytes the next bodies break off. elsewhere: whether large files are on another path,
     as those of real hubs are on another host. gated: whether it wants an account's token. lies: name → the
-    bytes that are sent in place of the file's.
+    bytes that are sent in place of the file's. sizes: name → the size that is published of it. tokens: the
+    host and the authorization of each request.
     """
 
     files: Mapping[str, bytes]
@@ -31,6 +32,8 @@ class HubServer:
     elsewhere: bool = False
     gated: bool = False
     lies: Mapping[str, bytes] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    tokens: list[tuple[str | None, str | None]] = field(default_factory=list)
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     port: int = 0
 
@@ -44,6 +47,11 @@ class HubServer:
 
     def info(self) -> dict[str, Any]:
         siblings = [_sibling(name, content) for name, content in self.files.items()]
+        for each in siblings:
+            size = self.sizes.get(each["rfilename"], each["size"])
+            each["size"] = size
+            if "lfs" in each:
+                each["lfs"]["size"] = size
         return {"id": self.repository, "modelId": self.repository, "sha": COMMIT, "siblings": siblings}
 
 
@@ -90,6 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, body: bool) -> None:
         hub, path = self.server_state, self.path.partition("?")[0]
         hub.requests.append((self.command, path, self.headers.get("Range")))
+        hub.tokens.append((self.headers.get("Host"), self.headers.get("Authorization")))
         found = re.fullmatch(rf"/{hub.repository}/(?:resolve|cdn)/([^/]+)/(.+)", path)
         if re.fullmatch(rf"/api/models/{hub.repository}(/revision/(main|{COMMIT}))?", path):
             self._send(200, json.dumps(hub.info()).encode(), {"Content-Type": "application/json"})
@@ -112,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
         headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{tag}"', "Accept-Ranges": "bytes"}
         if hub.elsewhere and len(published) >= LARGE and not direct:
-            where = {"Location": f"{hub.url}/{hub.repository}/cdn/{COMMIT}/{name}"}
+            where = {"Location": f"http://localhost:{hub.port}/{hub.repository}/cdn/{COMMIT}/{name}"}
             linked = {"X-Linked-Etag": f'"{tag}"', "X-Linked-Size": str(len(published))}
             self._send(302, b"", headers | where | linked)
             return

@@ -96,6 +96,7 @@ FAULTS = {
         lambda at: _change(at, architectures=["GitForSomethingElse"]),
         errors.UnknownArchitecture,
     ),
+    "a number of heads": (lambda at: _change(at, architectures=5), errors.PretrainedDamaged),
     "its own code": (lambda at: _change(at, auto_map={"AutoModel": "own.Own"}), errors.RemoteCodeRefused),
     "pickles": (
         lambda at: (at / "model.safetensors").rename(at / "pytorch_model.bin"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,80 @@ def test_what_is_not_what_is_published_does_not_stay(installed: InstalledCaption
         server.lies = {}
         add(installed, server)
     assert installed.verify("name").files[name].bytes == len(FILES[name])
+
+
+def test_a_file_without_an_end_does_not_fill_the_disk(
+    installed: InstalledCaptioners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more is written of it than is published, and the room that stays free in any case."""
+    monkeypatch.setattr(hub, "MARGIN", 1 << 16)
+    endless = {"model.safetensors": bytes(4 << 20)}
+    with (
+        serving(HubServer(FILES, lies=endless)) as server,
+        pytest.raises(errors.FilesDiffer, match="larger than its repository publishes"),
+    ):
+        add(installed, server)
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    left = [file.stat().st_size for file in installed.folder.rglob("*") if file.is_file()]
+    assert max(left) < len(WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [(-(10**15), errors.FilesDiffer), (10**15, errors.DiskTooSmall), (1, errors.FilesDiffer)],
+)
+def test_sizes_that_are_not_true_bring_nothing(
+    installed: InstalledCaptioners, size: int, error: type[ReelwordError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "MARGIN", 1 << 10)
+    with serving(HubServer(FILES, sizes={"model.safetensors": size})) as server, pytest.raises(error):
+        add(installed, server)
+    assert installed.list() == []
+
+
+def test_thousands_of_files_are_no_captioner(installed: InstalledCaptioners) -> None:
+    many = {f"part-{number}.json": b"{}" for number in range(5000)}
+    with serving(HubServer({**FILES, **many})) as server:
+        with pytest.raises(errors.NotACaptioner, match="5004 files"):
+            add(installed, server)
+        assert [path for _, path, _ in server.requests if "/resolve/" in path] == []
+
+
+def test_a_redirect_to_another_host_takes_no_account_there(
+    installed: InstalledCaptioners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_mine")
+    with serving(HubServer(FILES, elsewhere=True)) as server:
+        add(installed, server)
+    there = {token for host, token in server.tokens if host and host.startswith("localhost")}
+    here = {token for host, token in server.tokens if host and host.startswith("127.0.0.1")}
+    assert (there, here) == ({None}, {"Bearer hf_mine"})
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "config.json", "model.safetensors"])
+def test_links_out_of_a_folder_are_not_followed(
+    installed: InstalledCaptioners, tmp_path: Path, name: str
+) -> None:
+    source = write_folder(tmp_path / "model")
+    secret = tmp_path / "secret"
+    secret.write_bytes((source / name).read_bytes() if (source / name).exists() else b"root:x:0:0")
+    (source / name).unlink(missing_ok=True)
+    (source / name).symlink_to(secret)
+    with pytest.raises(errors.NotACaptioner, match=f"{name} of .* link"):
+        installed.add(str(source), facts)
+    assert leftovers(installed) == []
+
+
+def test_the_cache_of_a_hub_s_library_has_links_that_are_followed(
+    installed: InstalledCaptioners, tmp_path: Path
+) -> None:
+    blobs = write_folder(tmp_path / "models--owner--name" / "blobs")
+    snapshot = tmp_path / "models--owner--name" / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    for name in KEPT:
+        (snapshot / name).symlink_to(f"../../blobs/{name}")
+    assert set(installed.add(str(snapshot), facts, name="cached").files) == KEPT
+    assert (blobs / "model.safetensors").is_file()
 
 
 def test_a_gated_model_says_what_to_do(

@@ -3,9 +3,9 @@
 import { clock, format, likelihood, make, sound } from "../text.js";
 import { jobPath } from "../jobs/server.js";
 
-// elements: facts, warnings, others, othersBox, png, attention, job.
-export function showFacts(elements, job, hasAttention) {
-  elements.facts.replaceChildren(...rowsOf(job).filter(([, value]) => value).flatMap(([name, value]) => [make("dt", name), make("dd", value)]));
+// elements: facts, warnings, others, othersBox, png, attention, job. title(captioner): its name for people.
+export function showFacts(elements, job, hasAttention, title) {
+  elements.facts.replaceChildren(...rowsOf(job, title).filter(([, value]) => value).flatMap(([name, value]) => [make("dt", name), make("dd", value)]));
   const warnings = job.warnings || [];
   elements.warnings.hidden = !warnings.length;
   elements.warnings.replaceChildren(...warnings.map(({ message }) => make("li", message)));
@@ -16,18 +16,18 @@ export function showFacts(elements, job, hasAttention) {
   elements.png.hidden = elements.attention.hidden = !hasAttention;
 }
 
-function rowsOf({ filename, source_url: address, media, model, timings, metadata }) {
+function rowsOf({ filename, source_url: address, media, model, timings, metadata }, title) {
   const found = media || {};
   const turned = found.rotation ? ", turned upright" : "";
   return [
     ["File", filename],
-    ["Address", address],
+    ["Link", address],
     ["Kind", format(found)],
     ["Picture", found.width && `${found.width} × ${found.height}${turned}`],
     ["Length", found.duration == null ? null : clock(found.duration) + (found.times_estimated ? ", estimated" : "")],
     ["Frames", found.frames == null ? null : `${found.frames.toLocaleString("en")}${found.frames_lost ? `, ${found.frames_lost} of them unreadable` : ""}`],
     ["Sound", sound(found)],
-    ["Captioner", model && [model.captioner, model.members && `made of ${Object.keys(model.members).join(", ")}`].filter(Boolean).join(", ")],
+    ["Captioner", model && [title(model.captioner), model.members && `made of ${Object.keys(model.members).map(title).join(", ")}`].filter(Boolean).join(", ")],
     ["Took", timings?.total == null ? null : `${clock(timings.total)}${timings.queue > 1 ? `, of which it waited ${clock(timings.queue)}` : ""}`],
     ["Notes", metadata && Object.keys(metadata).length ? Object.entries(metadata).map(([name, value]) => `${name}: ${value}`).join(", ") : null],
   ];

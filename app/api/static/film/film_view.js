@@ -19,7 +19,7 @@ const UNPLAYABLE = {
 const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
 export class FilmView {
-  // $: finds an element by its id; calm: whether the visitor wants no motion; told: placed(word or null, seconds).
+  // $: finds an element by its id; calm: whether the visitor wants no motion; told: placed(word or null, seconds), title(captioner), its name for people.
   constructor($, calm, told) {
     Object.assign(this, { $, calm, told, film: null, job: null, evidence: null });
     this.subtitle = new Subtitle({ caption: $("caption"), heat: $("heat"), chip: $("chip") }, {
@@ -28,7 +28,7 @@ export class FilmView {
       lit: (word, isPinned) => this.showLit(word, isPinned),
     });
     this.lanes = new Lanes(
-      { box: $("lanes"), rows: $("lane-rows"), strip: $("strip"), band: $("band"), head: $("head"), place: $("place"), first: $("first"), last: $("last") },
+      { box: $("lanes"), rows: $("lane-rows"), strip: $("strip"), band: $("band"), head: $("head"), place: $("place"), first: $("first"), last: $("last"), part: $("part") },
       { seek: (seconds) => this.player.seek(seconds), word: (word, seconds) => this.choose(word, seconds), preview: (word, seconds) => this.preview(word, seconds), loop: (part) => this.loop(part) },
     );
     this.player = new Player(
@@ -43,7 +43,7 @@ export class FilmView {
 
   // A film that is sent, or waits, or is over: what is known of it at once.
   open(film) {
-    Object.assign(this, { film, job: null, evidence: null, began: 0, chapter: -1 });
+    Object.assign(this, { film, job: null, evidence: null, began: 0, chapter: -1, chapterShown: null });
     for (const id of ["working", "problem", "own", "more", "spotlight", "heat-switch"]) this.$(id).hidden = true;
     this.$("own-word").replaceChildren();
     this.$("announced").textContent = "";
@@ -81,6 +81,7 @@ export class FilmView {
     if (job.state === "running") this.began ||= Date.now();
     if (job.media?.width) this.player.add(this.known(job));
     if (job.segments) this.chapters.show(this.fromFirst(job.segments));
+    if (job.text && !this.chapters.segments.length) this.subtitle.clear(job.text); // as far as it is written
     this.working(this.progressOf(this.job), job.state === "queued" ? 0 : job.progress);
   }
 
@@ -116,12 +117,15 @@ export class FilmView {
   }
 
   fail(problem, canBeSentAgain) {
+    this.subtitle.clear();
+    const hadFocus = this.$("working").contains(document.activeElement);
     this.$("working").hidden = true;
     this.$("problem").hidden = false;
     const [what, todo] = explain(problem);
     this.$("problem-what").textContent = what;
     this.$("problem-todo").textContent = todo;
     this.$("again").hidden = !canBeSentAgain || !mayHelpAgain(problem);
+    if (hadFocus) this.$(this.$("again").hidden ? "new" : "again").focus();
     this.showNote();
   }
 
@@ -136,17 +140,18 @@ export class FilmView {
     const { body, status } = job.model?.options?.attention === false ? {} : await getAttention(job.id);
     if (film !== this.film) return;
     const attention = status === 200 ? body : null;
+    if (this.$("working").contains(document.activeElement)) this.$("place").focus();
     this.$("working").hidden = true;
     this.$("film").classList.remove("is-waiting");
     this.$("more").hidden = false;
-    showFacts(this.factElements(), job, Boolean(attention));
+    showFacts(this.factElements(), job, Boolean(attention), this.told.title);
     this.chapters.show(this.fromFirst(job.segments));
     const duration = Math.max(job.media?.duration || 0, ...(attention?.parts || attention?.times || []).map(([, end]) => end), ...(job.sampled || []));
     this.player.add({ ...this.known(job), frames: this.frames(), duration });
     const own = attention ? captionView(job, attention) : [];
     this.$("own").hidden = !own.length;
     this.$("own").replaceChildren(...own);
-    if (this.chapters.segments.length > 1) this.showChapter(Math.max(0, this.chapters.current));
+    if (this.chapters.segments.length > 1) this.chapterShown = this.showChapter(Math.max(0, this.chapters.current));
     else this.say(attention, job.caption, job.sampled || [], [0, duration], this.frames());
     const said = this.chapters.sum.textContent || job.caption || "no words";
     this.$("said").textContent = `Caption: ${said}`;
@@ -279,7 +284,7 @@ export class FilmView {
   moved(seconds) {
     this.lanes?.moved(seconds);
     this.subtitle?.moved(seconds);
-    if (this.chapters?.moved(seconds) && this.chapters.segments.length > 1 && this.chapters.current >= 0 && this.chapters.current !== this.chapter) this.showChapter(this.chapters.current);
+    if (this.chapters?.moved(seconds) && this.chapters.segments.length > 1 && this.chapters.current >= 0 && this.chapters.current !== this.chapter) this.chapterShown = this.showChapter(this.chapters.current);
   }
 
   showNote() {

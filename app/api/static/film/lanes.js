@@ -3,10 +3,11 @@
 import { clockFor, make } from "../text.js";
 
 const DRAG_PX = 6; // a pointer that moves less has clicked
+const UNSEEN = 0.5; // seconds without evidence that are told of
 const HOVER_MS = 90; // a pointer that only passes by chooses nothing
 
 export class Lanes {
-  // elements: box, rows, strip, band, head, place (a range), first, last.
+  // elements: box, rows, strip, band, head, place (a range), first, last, part (a line).
   // told: seek(seconds), word(k, seconds or null), preview(k or null, seconds), loop([start, end]).
   constructor(elements, told) {
     Object.assign(this, elements, { told });
@@ -25,8 +26,17 @@ export class Lanes {
     this.strip.replaceChildren(...frames.map((_, k) => this.thumbnail(frames, k)));
     this.lanes = (evidence?.words || []).flatMap((word, k) => (word.isContent ? [this.lane(word, k, evidence)] : []));
     this.rows.replaceChildren(...this.lanes.map(({ row }) => row));
+    this.showPart(evidence?.moments || []);
     this.markLoop(null);
     this.moved(this.span[0]);
+  }
+
+  // Of joined shots that look alike the longest was captioned.
+  showPart(moments) {
+    const [start, end] = this.span;
+    const [from, to] = [moments[0]?.start ?? start, moments.at(-1)?.end ?? end];
+    this.part.hidden = from - start < UNSEEN && end - to < UNSEEN;
+    this.part.textContent = `Captioned from ${this.clock(from)} to ${this.clock(to)}; the shots beside it look alike.`;
   }
 
   lane(word, number, { moments }) {

@@ -5,6 +5,7 @@ import { jobPath } from "../jobs/server.js";
 
 const SAID_MS = 2500;
 const POSTER = [1200, 630];
+const CLIPS = ["mp4", "webp"]; // the best first; not every service writes MP4
 
 export class Share {
   // $: finds an element by its id; view: the film on show.
@@ -17,7 +18,7 @@ export class Share {
       "save-clip": () => this.saveClip(),
       "save-poster": () => this.savePoster(),
       "save-words": () => this.save(new Blob([this.karaoke()], { type: "text/vtt" }), "words.vtt"),
-      "share-phone": () => navigator.share({ title: "Reelword", text: this.caption(), url: location.href }).catch(() => {}),
+      "share-phone": () => this.sharePhone(),
       "copy-code": () => this.copy($("code").textContent, "Code copied"),
     };
     for (const [id, act] of Object.entries(acts)) $(id).addEventListener("click", act);
@@ -79,7 +80,33 @@ export class Share {
     this.save(await canvas.convertToBlob({ type: "image/png" }), `${this.view.word()?.text || "poster"}.png`);
   }
 
+  // The service's, of a video that is captioned as a whole; what plays here is recorded of an example, a chapter and a part that is looped.
   async saveClip() {
+    if (this.view.player.part) return void this.recordClip();
+    this.say("Drawing the clip …");
+    const clip = await this.drawnClip();
+    if (!clip) return void this.recordClip();
+    this.save(clip, clip.name);
+    return void this.say("Clip saved");
+  }
+
+  // The service's clip as a file; null where it has none.
+  async drawnClip() {
+    for (const kind of this.job?.urls && this.view.chapters.segments.length < 2 ? CLIPS : []) {
+      const answer = await fetch(jobPath(this.job.id, `/clip.${kind}`)).catch(() => null);
+      if (answer?.ok) return new File([await answer.blob()], `clip.${kind}`, { type: answer.headers.get("Content-Type") });
+    }
+    return null;
+  }
+
+  // With the clip, where the device takes files.
+  async sharePhone() {
+    const [link, clip] = [{ title: "Reelword", text: this.caption(), url: location.href }, await this.drawnClip()];
+    const isTaken = clip && navigator.canShare?.({ files: [clip] });
+    navigator.share(isTaken ? { ...link, files: [clip] } : link).catch(() => {});
+  }
+
+  async recordClip() {
     this.say("Recording the clip as it plays …");
     const { recordClip } = await import("./clip.js");
     const { blob, ending } = await recordClip(this.view);

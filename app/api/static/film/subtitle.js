@@ -50,6 +50,16 @@ export class Subtitle {
     return button;
   }
 
+  // words: [word, how many of the others say it].
+  doubt(words, others) {
+    const counts = new Map(words);
+    for (const [k, button] of this.buttons) {
+      const count = counts.get(this.evidence.words[k].text);
+      button.classList.toggle("is-doubted", count !== undefined);
+      button.title = count === undefined ? "" : `${count || "None"} of ${others} other captioners ${count === 1 ? "says" : "say"} this`;
+    }
+  }
+
   // One word is the tab stop, and arrows go to the next content word.
   stop(word) {
     for (const [k, button] of this.buttons) button.tabIndex = k === word ? 0 : -1;

@@ -50,13 +50,18 @@ export class Verdict {
   }
 }
 
+// Content words that most of the others do not say: [word, by how many].
+export function doubted(others, content) {
+  const counted = content.map((word) => [word, others.filter((caption) => caption.split(" ").includes(word)).length]);
+  return counted.filter(([, count]) => count < LOW * others.length);
+}
+
 // Sentences about doubt, the words that other captioners do not say in bold.
 function doubt(confidence, others, content) {
   const sure = confidence === null ? null : SURE.find(([least]) => confidence >= least)[1];
   const first = sure ? `${sure}: of captions like this ${Math.round(10 * confidence)} in 10 are right.` : others.length ? "" : NO_MEASURE;
   if (!others.length) return [first];
-  const counted = content.map((word) => [word, others.filter((caption) => caption.split(" ").includes(word)).length]);
-  const alone = counted.filter(([, count]) => count < LOW * others.length);
+  const alone = doubted(others, content);
   if (!alone.length) return [first, first ? " " : "", `The ${others.length === 1 ? "other captioner says" : `${others.length} other captioners say`} the same things.`];
   const parts = alone.flatMap(([word, count], k) => [k ? ", " : "", make("b", word), count ? ` (${count} of ${others.length} others say it)` : ""]);
   return [first, first ? " " : "", "Other captioners do not agree on ", ...parts, "."];

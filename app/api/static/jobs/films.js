@@ -1,6 +1,6 @@
 // The list of films: those being sent, those under way, those done. Jobs are kept in this browser, so that a reload loses none.
 
-import { clock, endedAs, explain, hasWords, make, percent, setCurrent, waiting } from "../text.js";
+import { STALLED, clock, endedAs, explain, hasWords, make, percent, setCurrent, waiting } from "../text.js";
 import { frameUrl } from "./server.js";
 
 const KEPT = "reelword.films";
@@ -130,6 +130,7 @@ function fillBar(bar, film) {
 
 function saidOf(film) {
   if (film.state === "unsent") return "Will be sent next";
+  if (film.isStalled) return STALLED;
   if (film.state === "sending") return `Sending, ${percent(film.part || 0)}`;
   if (["queued", "running"].includes(film.state)) return waiting(film);
   if (film.state === "succeeded") return film.caption || "(no words)";

@@ -17,6 +17,11 @@ export class KeyBox {
       localStorage.removeItem(SIGNED_IN);
       location.reload();
     });
+    $("key-show").addEventListener("click", () => {
+      const isShown = $("key").type === "text";
+      $("key").type = isShown ? "password" : "text";
+      $("key-show").setAttribute("aria-pressed", String(!isShown));
+    });
     $("key-cancel").addEventListener("click", () => this.end(false));
     $("key-box").addEventListener("cancel", () => this.end(false));
     $("key-form").addEventListener("submit", (event) => { event.preventDefault(); this.send(); });

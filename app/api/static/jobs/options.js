@@ -18,7 +18,7 @@ export class Options {
   // Returns whether the service says that no captioner is connected.
   async load() {
     const { status, body } = await getModels();
-    const captioners = body?.captioners || [];
+    const captioners = (body?.captioners || []).sort((a, b) => (b.name === body.default) - (a.name === body.default) || rightOf(b) - rightOf(a)); // the best first
     this.known = new Map(captioners.map((captioner) => [captioner.name, captioner]));
     this.default = body?.default;
     const select = this.form.elements.captioner;
@@ -29,7 +29,7 @@ export class Options {
     this.form.elements.segment_captioner.replaceChildren(make("option", "the same", { value: "" }), ...ofChapters);
     this.restore();
     const alone = captioners.filter(({ members }) => !members);
-    this.members.replaceChildren(this.members.firstElementChild, ...alone.map(({ name }) => memberBox(name)));
+    this.members.replaceChildren(this.members.firstElementChild, ...alone.map(({ name }) => memberBox(name, this.title(name))));
     this.showChosen();
     return status === 200 && !captioners.length;
   }
@@ -47,7 +47,7 @@ export class Options {
   // Its marks and seconds, in short; empty where neither is known.
   record(name) {
     const captioner = this.known.get(name);
-    const marks = Object.values(captioner?.scores || {}).find(({ right }) => right !== undefined);
+    const marks = marksOf(captioner);
     const seconds = secondsOf(captioner);
     return [marks && `right ${marks.right}, partly ${marks.partly} of ${marks.n} clips`, seconds && `${Math.max(1, Math.round(seconds))} s`].filter(Boolean).join(", ");
   }
@@ -106,10 +106,12 @@ export class Options {
   }
 }
 
+const marksOf = (captioner) => Object.values(captioner?.scores || {}).find(({ right }) => right !== undefined);
+const rightOf = (captioner) => marksOf(captioner)?.right ?? -1;
 const secondsOf = (captioner) => captioner && (captioner.seconds ?? (captioner.speed ? captioner.speed.feature_seconds + captioner.speed.caption_seconds : null));
 
-function memberBox(name) {
+function memberBox(name, title) {
   const label = make("label");
-  label.append(make("input", undefined, { type: "checkbox", value: name }), ` ${name}`);
+  label.append(make("input", undefined, { type: "checkbox", value: name }), ` ${title}`);
   return label;
 }

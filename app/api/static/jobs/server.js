@@ -5,6 +5,7 @@ const LOST_MS = [1000, 2000, 3000, 5000];
 const LOOK_MS = 15000; // a look at the job beside its events, which a proxy may hold back
 const EVENTS_LOST = 3; // times that a stream of events may break before it is given up for asking
 const UNREACHABLE = { code: "unreachable" };
+const KEYLESS = ["/session", "/models"]; // for which nobody is asked for a key: the examples play without
 
 const sleep = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 let unlock = async () => false; // asks the visitor for a key; whether there is one now
@@ -21,10 +22,13 @@ export async function ask(path, init = {}) {
   } catch {
     return { status: 0, body: UNREACHABLE };
   }
-  const body = await answer.json().catch(() => (answer.ok ? null : { code: "unreachable" }));
-  if (answer.status === 401 && path !== "/session" && await unlock(body)) return ask(path, init);
+  const body = withWait(await answer.json().catch(() => (answer.ok ? {} : null)), answer.headers.get("Retry-After"));
+  if (answer.status === 401 && !KEYLESS.includes(path) && await unlock(body)) return ask(path, init);
   return { status: answer.status, body };
 }
+
+// A problem, with the seconds after which it may be over; what a proxy says in its own way is no answer.
+const withWait = (body, seconds) => (body?.code && seconds ? { ...body, seconds: Number(seconds) } : body || UNREACHABLE);
 
 export const isGood = ({ status }) => status >= 200 && status < 300;
 export const jobPath = (id, rest = "") => `/jobs/${encodeURIComponent(id)}${rest}`;
@@ -33,6 +37,7 @@ export const getJob = (id) => ask(jobPath(id));
 export const cancelJob = (id) => ask(jobPath(id), { method: "DELETE", keepalive: true });
 export const getAttention = (id) => ask(jobPath(id, "/attention"));
 export const getSegmentAttention = (id, number) => ask(jobPath(id, `/segments/${number}/attention`));
+export const searchMoments = (words, ids, limit) => ask(`/search?${new URLSearchParams([["q", words], ["limit", limit], ...ids.map((id) => ["job", id])])}`);
 export const recaption = (id, options) => ask(jobPath(id, "/recaption"), { method: "POST", body: formOf(options) });
 export const sendKey = (key) => ask("/session", { method: "POST", body: new URLSearchParams({ key }) });
 export const sendVerdict = (id, said) => ask(jobPath(id, "/verdicts"), { method: "POST", body: JSON.stringify(said), headers: { "Content-Type": "application/json" } });
@@ -47,16 +52,17 @@ function formOf(options, last = {}) {
 }
 
 // Sends a film, or the address of one. The file stands last, so that a wrong option is known to be wrong before it is sent.
-// Returns {answer: promise of {status, body}, stop}.
-export function sendFilm({ file, url }, options, onPart) {
+// key: of this sending, however often it is tried. Returns {answer: promise of {status, body}, stop}.
+export function sendFilm({ file, url }, options, key, onPart) {
   const request = new XMLHttpRequest();
   const attempt = () => new Promise((resolve) => {
     request.open("POST", "/caption");
+    request.setRequestHeader("Idempotency-Key", key);
     request.responseType = "json";
     request.upload.onprogress = (event) => onPart(event.total ? event.loaded / event.total : 0);
-    request.onload = () => resolve({ status: request.status, body: request.response });
+    request.onload = () => resolve({ status: request.status, body: withWait(request.response, request.getResponseHeader("Retry-After")) });
     request.onerror = () => resolve({ status: 0, body: UNREACHABLE });
-    request.onabort = () => resolve({ status: 0, body: null });
+    request.onabort = () => resolve({ status: 0, body: UNREACHABLE });
     request.send(formOf(options, file ? { video: file } : { url }));
   });
   const answer = attempt().then(async (found) => (found.status === 401 && await unlock(found.body) ? attempt() : found));

@@ -3,6 +3,7 @@
 import { sendFilm, isGood } from "./server.js";
 
 const AT_ONCE = 2;
+const AGAIN_MS = 3000; // after which an upload that nothing answered begins anew
 
 export class Uploads {
   // films: the list that shows how far each is; accepted(film): one has become a job.
@@ -45,29 +46,40 @@ export class Uploads {
     const place = this.waiting.indexOf(film);
     if (place >= 0) this.waiting.splice(place, 1);
     this.sending.get(film)?.();
-    return place >= 0 || this.sending.has(film);
+    return this.sending.delete(film) || place >= 0;
   }
 
   next() {
     while (this.sending.size < AT_ONCE && this.waiting.length) this.send(this.waiting.shift());
   }
 
+  // Until the service has answered, or the film is stopped.
   async send(film) {
-    this.films.update(film, { state: "sending", part: 0 });
-    const { answer, stop } = sendFilm(film, film.options, (part) => this.films.update(film, { part }));
-    this.sending.set(film, stop);
-    const found = await answer;
-    this.sending.delete(film);
-    this.next();
-    if (isGood(found) && found.body?.id) {
-      this.films.update(film, { id: found.body.id, state: found.body.state, part: 0 });
-      this.accepted(film);
-    } else if (found.body) {
-      this.films.update(film, { state: "refused", problem: found.body });
-      this.accepted(film);
+    this.films.update(film, { state: "sending", part: 0, isStalled: false });
+    const key = `${Date.now()} ${Math.random()}`; // however often it is sent, it becomes one job
+    let found = await this.attempt(film, key);
+    while (isAway(found) && this.sending.has(film)) {
+      this.films.update(film, { part: 0, isStalled: true });
+      await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
+      if (this.sending.has(film)) found = await this.attempt(film, key);
     }
+    const isStopped = !this.sending.delete(film);
+    this.next();
+    if (isStopped) return;
+    const { id, state } = isGood(found) ? found.body : {};
+    this.films.update(film, id ? { id, state, part: 0 } : { state: "refused", problem: found.body });
+    this.accepted(film);
+  }
+
+  attempt(film, key) {
+    const { answer, stop } = sendFilm(film, film.options, key, (part) => this.films.update(film, { part, isStalled: false }));
+    this.sending.set(film, stop);
+    return answer;
   }
 }
+
+// Nothing has answered, or the service has not noticed yet that the attempt before broke off.
+const isAway = ({ status, body }) => status === 0 || body.code === "idempotency_in_progress";
 
 function nameOf(url) {
   try {

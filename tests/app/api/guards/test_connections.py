@@ -110,7 +110,8 @@ def test_headers_that_drip_end_as_those_that_do_not_come(api: LiveApi) -> None:
 
 
 def test_headers_without_end_are_refused(api: LiveApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 20)  # a megabyte takes longer than SHORT where cores are busy
+    # a megabyte takes longer than SHORT where cores are busy
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 20)
     for filler in (b"X: " + b"a" * 1_000_000, b"X-a: b\r\n" * 100_000):
         with connect(api, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n") as client:
             with suppress(BrokenPipeError, ConnectionResetError):

@@ -244,3 +244,34 @@ def test_memory_stays_flat(file: Path) -> None:
         tracemalloc.stop()
     assert got.size == size
     assert peak < 8 * 1024 * 1024
+
+
+def test_many_uploads_at_once_take_little_memory(tmp_path: Path) -> None:
+    """Each holds a piece: five hundred, as many as may be connected, stay below 200 MiB (docs/operate.md)."""
+    uploads, chunk = 100, bytes(64 * 1024)
+
+    async def stalled(goes_on: asyncio.Event) -> AsyncIterator[bytes]:
+        yield part("video", b"", "a.mp4")[:-2]
+        for _ in range(15):
+            yield chunk
+        await goes_on.wait()
+        yield b"\r\n" + form()
+
+    async def run() -> int:
+        goes_on = asyncio.Event()
+        tasks = [
+            asyncio.create_task(receive(stalled(goes_on), HEADERS, tmp_path / f"{number}", LIMIT))
+            for number in range(uploads)
+        ]
+        await asyncio.sleep(1.0)
+        held, _ = tracemalloc.get_traced_memory()
+        goes_on.set()
+        await asyncio.gather(*tasks)
+        return held
+
+    tracemalloc.start()
+    try:
+        held = asyncio.run(run())
+    finally:
+        tracemalloc.stop()
+    assert held < uploads * 400 * 1024

@@ -74,8 +74,10 @@ def test_a_job_is_followed_to_its_end(api: LiveApi, jobs: Jobs, worker: Scripted
         )  # fmt: skip
         jobs.beat(claim, "extract", 0.5)
         moves = next(events).json()
-        assert (moves["stage"], moves["progress"]) == ("extract", 0.5)
+        assert (moves["stage"], moves["progress"], moves["text"]) == ("extract", 0.5, None)
         jobs.beat(claim, "extract", 0.501)  # nothing that is worth a word
+        jobs.beat(claim, "extract", 0.502, text="a dog")
+        assert next(events).json()["text"] == "a dog"
         worker.succeed(claim)
         end = next(events)
         assert end.event == "end"

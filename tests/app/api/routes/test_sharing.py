@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from pathlib import Path
 
+import av
+import pytest
 from PIL import Image
 
 from app.serve.embedded_redis import RedisServer
@@ -41,6 +44,14 @@ def test_where_a_key_is_needed_a_link_tells_nothing(tmp_path: Path, redis_server
         assert api.client.get(f"/jobs/{'0' * 32}/poster.png").status_code == 401
 
 
+def test_a_server_without_pyav_says_that_it_writes_no_mp4(
+    api: LiveApi, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = finished(api, worker)
+    monkeypatch.setitem(sys.modules, "av", None)
+    assert_problem(api.client.get(f"{location}/clip.mp4"), 501, "clip_kind_missing")
+
+
 def test_a_poster_lights_the_place_of_its_word(api: LiveApi, worker: ScriptedWorker) -> None:
     location = finished(api, worker)
     posters = set()
@@ -69,6 +80,12 @@ def test_a_clip_shows_each_word_once_and_is_named_after_the_film(
             assert picture.size == (600, 315)
             assert getattr(picture, "n_frames", 1) > 1
         assert api.client.get(f"{location}/clip.{kind}").content == answer.content
+    answer = api.client.get(f"{location}/clip.mp4")
+    assert answer.headers["content-type"] == "video/mp4"
+    with av.open(io.BytesIO(answer.content)) as clip:
+        stream = clip.streams.video[0]
+        assert (stream.codec_context.name, stream.width, stream.height) == ("h264", 1200, 630)
+        assert 30 <= stream.frames <= 60  # ten a second
     for part in ("attention.png", "captions.vtt", "poster.png"):
         assert "filename=" in api.client.get(f"{location}/{part}").headers["content-disposition"]
 

@@ -1,0 +1,49 @@
+"""Opens a media file by its path, or by a descriptor that another process has opened and handed over."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+from extractors.media import errors
+
+
+@dataclass(frozen=True)
+class HandedFile:
+    """Stands for a file that is open and has no name here. All its readers share one position, so that they
+    read one after the other, each from the first byte.
+    """
+
+    descriptor: int
+
+
+MediaFile: TypeAlias = str | os.PathLike[str] | HandedFile
+
+
+def open_bytes(file: MediaFile) -> BinaryIO:
+    """Opens a file at its first byte. Raises OSError."""
+    if not isinstance(file, HandedFile):
+        return open(file, "rb")
+    os.lseek(file.descriptor, 0, os.SEEK_SET)
+    return open(os.dup(file.descriptor), "rb")
+
+
+def open_descriptor(file: MediaFile) -> int:
+    """Opens a file at its first byte, for the caller to close. Raises MissingFile, EmptyFile."""
+    if isinstance(file, HandedFile):
+        os.lseek(file.descriptor, 0, os.SEEK_SET)
+        return os.dup(file.descriptor)
+    place = Path(file)
+    try:
+        size = place.stat().st_size if place.is_file() else None
+        if size == 0:
+            raise errors.EmptyFile("The file is empty: it has no bytes at all.")
+        if size is not None:
+            return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        pass
+    if place.is_dir():
+        raise errors.MissingFile(f"{place.name!r} is a folder, not a file.")
+    raise errors.MissingFile(f"There is no readable file named {place.name!r}.")
