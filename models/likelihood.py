@@ -15,17 +15,11 @@ from models.training_phase import NextWord
 
 @dataclass(frozen=True, eq=False)
 class CaptionLikelihoods:
-    """Holds the log-probability of every word of R captions.
+    """Holds the log-probability of every word of R captions."""
 
-    Attributes:
-        log_p: (R, L) natural logarithms, 0 where ``valid`` is False.
-        valid: bool (R, L), False where a caption is padded.
-        attentions: One a step.
-    """
-
-    log_p: Tensor
-    valid: Tensor
-    attentions: list[StepAttention | None]
+    log_p: Tensor  #: (R, L) natural logarithms, 0 where ``valid`` is False
+    valid: Tensor  #: bool (R, L), False where a caption is padded
+    attentions: list[StepAttention | None]  #: one a step
 
 
 def teacher_force(

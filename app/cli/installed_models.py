@@ -38,22 +38,17 @@ def describe_models(settings: Settings) -> list[dict[str, Any]]:
     joint = combination_infos(alone, find_embedding(weights))
     pretrained = {card.name: (card, pretrained_info(card)) for card in pretrained_captioners(settings).list()}
     chosen = settings.captioner or default_captioner([*alone, *(info for _, info in pretrained.values())])
-    models = [describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
+    models = [_describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
     models += [_describe_info(info) for info in joint]
     models += [{**_describe_info(info), "bytes": card.size} for card, info in pretrained.values()]
     return [{**each, "default": each["name"] == chosen} for each in models]
 
 
-def describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
+def _describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
     """Describes a captioner by its checkpoint.
 
-    Args:
-        name: what the captioner is called here.
-        path: its checkpoint.
-        info: what was read of it, None where it cannot be read.
-
-    Returns:
-        A member of the JSON document; ``error`` says what is wrong with it.
+    info: what was read of it, None where it cannot be read. Returns a member of the JSON document; ``error``
+    says what is wrong with it.
     """
     file_facts = {"file": str(path), "bytes": path.stat().st_size}
     if info is not None:

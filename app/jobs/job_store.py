@@ -300,9 +300,6 @@ class Jobs:
             was_shared: False where the job of that claim was alone after all.
             waits: nothing works on it yet: should the worker die until then, no attempt is counted.
 
-        Returns:
-            The claim, or why there is none.
-
         Raises:
             QueueUnavailable: Redis is away.
         """
@@ -334,9 +331,6 @@ class Jobs:
             cause: the error to record where no attempt is left.
             was_shared: whether others were in the batch of a claim that is shared. It is not known then whose
                 fault it was, and the job continues within the attempt that it had.
-
-        Returns:
-            The claim, or why there is none.
         """
         job = held.job
         return self.claim(

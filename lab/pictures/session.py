@@ -18,6 +18,7 @@ from lab.pictures.embedding import train_embedding
 from lab.pictures.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
 from lab.pictures.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards
 from lab.pictures.pseudo_video import Shots
+from lab.pictures.renamed_streams import holds_inputs, rename_streams
 from lab.pictures.teacher_targets import (
     SoftTargets,
     TeacherReading,
@@ -36,7 +37,6 @@ from models.checkpoint import (
     load_embedding,
     save_checkpoint,
 )
-from models.inputs import holds_inputs, rename_streams
 from models.stream_set import DEMO, StreamSet
 from models.vocabulary import Vocabulary
 from training.optimization.learner import TrainedNetwork
@@ -53,6 +53,7 @@ WHOLE_PICTURES, AMONG_SHOTS = "held-out training pictures", "held-out training p
 CARD_SCORES = {
     "cider": (WHOLE_PICTURES, "cider"),
     "shots_cider": (AMONG_SHOTS, "cider"),
+    "log_likelihood": (WHOLE_PICTURES, "log_likelihood"),
     "recall": (WHOLE_PICTURES, "recall"),
 }
 

@@ -19,10 +19,10 @@ def compute_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
 
 @dataclass(frozen=True)
 class TrainingMoment:
-    """A moment of a phase. done: the share of its steps that are taken. epoch: how many epochs those are."""
+    """A moment of a phase."""
 
-    done: float
-    epoch: float
+    done: float  #: the share of its steps that are taken
+    epoch: float  #: how many epochs those are
 
 
 class Cosine(BaseModel):
