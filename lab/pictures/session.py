@@ -281,7 +281,8 @@ def freeze_start(captioner: nn.Module, start: nn.Module) -> None:
         if shape == parameter.shape:
             parameter.requires_grad_(False)
         elif shape and shape[1] < parameter.shape[1]:
-            parameter.register_hook(partial(_drop_columns, shape[1]))
+            keep = partial(_drop_columns, shape[1])
+            parameter.register_hook(keep)  # type: ignore[no-untyped-call]
 
 
 def _drop_columns(count: int, gradient: torch.Tensor) -> torch.Tensor:
