@@ -174,6 +174,9 @@ def load_engine(settings: Settings) -> CaptionEngine:
     return engine
 
 
-def ignore_progress(
-    stage: Stage, share: float, text: str = ""
-) -> None: ...  # a ``Report`` where progress is not shown
+def ignore_progress(stage: Stage, share: float, text: str = "") -> None:
+    """Ignores progress that is not shown.
+
+    Args:
+        stage, share, text: as of ``Report``.
+    """
