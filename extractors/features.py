@@ -111,6 +111,18 @@ def fit_between(height: int, width: int, shortest: int, longest: int) -> tuple[i
     return int(new_height + 0.5), int(new_width + 0.5)
 
 
+#: x0 y0 x1 y1 in [0, 1] of the displayed frame.
+View: TypeAlias = tuple[float, float, float, float]
+WHOLE: View = (0.0, 0.0, 1.0, 1.0)
+
+
+def place_within(outer: View, inner: View) -> View:
+    """Places a part of a part in the frame: ``inner`` is in [0, 1] of ``outer``."""
+    left, top, right, bottom = outer
+    width, height = right - left, bottom - top
+    return left + width * inner[0], top + height * inner[1], left + width * inner[2], top + height * inner[3]
+
+
 @dataclass(frozen=True, eq=False)
 class Frames:
     """Decoded pictures, as displayed (rotation and pixel aspect applied)."""
@@ -121,6 +133,8 @@ class Frames:
     duration: float  #: seconds of the whole video, where the last row of a stream ends
     #: Frames a second of the whole video on average, None where these are all its frames.
     fps: float | None = None
+    #: The part of the displayed frames that the pixels are, where bars were left out.
+    view: View = field(default=WHOLE, kw_only=True)
 
     @property
     def rate(self) -> float:
@@ -154,11 +168,6 @@ class StreamSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-#: x0 y0 x1 y1 in [0, 1] of the displayed frame.
-View: TypeAlias = tuple[float, float, float, float]
-WHOLE: View = (0.0, 0.0, 1.0, 1.0)
-
-
 @dataclass(frozen=True, eq=False)
 class Stream:
     """One extractor's rows over time."""
@@ -176,6 +185,15 @@ class Stream:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def placed_within(self, view: View) -> Stream:
+        """Returns the stream of frames that are a part of the displayed ones, placed in these."""
+        left, top, right, bottom = view
+        boxes = self.boxes
+        if boxes is not None:
+            sides = boxes.new_tensor([right - left, bottom - top] * 2)
+            boxes = boxes * sides + boxes.new_tensor([left, top] * 2)
+        return replace(self, boxes=boxes, view=place_within(view, self.view))
 
 
 Features: TypeAlias = Mapping[str, Stream]
@@ -206,7 +224,8 @@ class Footage(Frames):
 
     def at(self, size: FrameSize) -> Frames:
         """Returns the frames in an extractor's size, where they were decoded for several."""
-        return Frames(self.sized.get(size, self.pixels), self.pts, self.duration, self.fps)
+        pixels = self.sized.get(size, self.pixels)
+        return Frames(pixels, self.pts, self.duration, self.fps, view=self.view)
 
     def take(self, places: NDArray[np.int64]) -> Footage:
         """Returns some of the frames, in every size."""

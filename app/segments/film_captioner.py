@@ -9,7 +9,7 @@ summarize           one line about the film                 app/segments/summary
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -49,15 +49,15 @@ class FilmCaptioner:
     def caption(self, film: Path, show: Callable[[SegmentDocument], object] = lambda _: None) -> FilmDocument:
         """Captions what an earlier run has not, and returns the film's document, its neighbours joined.
 
-        ``show`` is called with each segment as it is known, those from an earlier run first, and before it is
-        kept: what it raises ends the run. What was known before an error stays in the journal.
+        ``show`` is called with each segment on the clock of players, before it is kept: what it raises ends
+        the run. Those from an earlier run come first. What was known before an error stays in the journal.
 
         Raises leaves of MediaError, JobFailure where the engine cannot caption, UsageError where there is no
         such file.
         """
         with open_journal(self.settings.data / "segments", self._key(film)) as journal:
             for each in journal.segments:
-                show(each.document)
+                show(each.on_players_clock)
             if journal.end is None:
                 with Decoder(self.settings.decoder) as decoder:
                     self._caption_rest(film, journal, decoder, show)
@@ -96,10 +96,10 @@ class FilmCaptioner:
         )
         for each in captions:
             model = each.answer.answer.model
-            document = segment_document(each)
-            show(document)  # before the first one waits for the networks of the embedding
+            finished = KnownSegment(segment_document(each), first_picture=each.first_picture)
+            show(finished.on_players_clock)  # before the first one waits for the networks of the embedding
             picture = None if self.space is None else self.space.pictures([each.picture])[0]
-            journal.append(KnownSegment(document, picture))
+            journal.append(replace(finished, picture=picture))
         journal.finish(self._end(film, journal, decoder, captions.value, model))
 
     def _end(

@@ -171,6 +171,7 @@ class _Streamer:
         self, source: MediaSource, index: PacketIndex, probe: Probe, request: DecodeRequest, limits: Limits
     ) -> None:
         self._source, self._index, self._request, self._limits = source, index, request, limits
+        self._first_picture = probe.first_picture
         self._painter = _Painter(probe.display, request.frame_sizes)
         self.reading = DecodePass()
         self.timeline = timeline_of_index(index)
@@ -231,7 +232,7 @@ class _Streamer:
 
     def _hand_over(self, pictures: Iterable[Sizes], wanted: list[int]) -> Iterator[StreamPart]:
         duration = self.timeline.duration
-        yield StreamStart(duration, len(self.timeline) / duration)
+        yield StreamStart(duration, len(self.timeline) / duration, self._first_picture)
         yield from split_into_chunks(pictures, self.timeline.times[wanted], self._request.chunk_bytes)
 
     def _choose(self) -> list[int]:

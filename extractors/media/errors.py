@@ -182,6 +182,11 @@ class WarningCode(Enum):
         "{asked} frames were wanted and {taken} of the {available} taken: no others are on screen at the "
         "times that were looked at.",
     )
+    LONG_STAYS = (
+        "long_stays",
+        "Its frames stay for {stay:.1f} seconds, and a transport stream shows one every 0.7 at least: it may "
+        "have lost some.",
+    )
     STILL_IMAGE = "still_image", "The file is a single picture, not a video."
     TRACK_CHOSEN = (
         "track_chosen",
@@ -190,6 +195,10 @@ class WarningCode(Enum):
     DOLBY_VISION = (
         "dolby_vision",
         "The video is Dolby Vision profile 5, whose colours are read wrongly (green and violet).",
+    )
+    BARS_LEFT_OUT = (
+        "bars_left_out",
+        "Even bars were left out: {width} % of the width and {height} % of the height were captioned.",
     )
     INTERLACED = "interlaced", "The video is interlaced; moving edges may look combed."
     HDR = "hdr", "The video is HDR ({curve}); it is read without tone mapping."

@@ -34,6 +34,7 @@ class StreamStart:
 
     duration: float  #: seconds, the last frame's stay included
     fps: float  #: frames of the file a second, on average
+    first_picture: float = 0.0  #: seconds on the clock of players at which the first frame is shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from extractors.extractor import AnyExtractor, create
-from extractors.features import Footage, Frames, FrameSize, Stream
+from extractors.features import WHOLE, Footage, Frames, FrameSize, Stream
 from extractors.media.request import DecodeRequest
 from extractors.video_features.extract_videos import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor
@@ -238,6 +238,9 @@ def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[
             streams[place].update(new)
     for part_streams, (part, video) in zip(streams, shares, strict=True):
         part.complete(part_streams, video)
+        if video.view != WHOLE:
+            for name, stream in part_streams.items():
+                part_streams[name] = stream.placed_within(video.view)
     of_parts = iter(streams)
     return [source.join([next(of_parts) for _ in source.parts]) for source, _ in asked]
 

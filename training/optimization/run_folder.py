@@ -21,7 +21,8 @@ from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (
     *("phase", "step", "loss", "auxiliary", "shot", "reward"),
-    *("learning_rate", "cider", "shots_cider", "recall", "recall_1", "recall_5", "recall_10", "seconds"),
+    *("learning_rate", "cider", "shots_cider", "log_likelihood"),
+    *("recall", "recall_1", "recall_5", "recall_10", "seconds"),
 )
 
 

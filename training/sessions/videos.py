@@ -40,6 +40,7 @@ from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
 from training.saved_features.feature_folder import FeatureFolder
 from training.saved_features.feature_map import FeaturesDoNotFit
+from training.scores.metrics import NO_CIDER
 
 #: With fewer videos than this none is set aside.
 ENOUGH = 10
@@ -229,7 +230,10 @@ def _collect_specs(videos: Sequence[CaptionedVideo], names: Sequence[str]) -> di
 def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSettings) -> Path:
     """Trains from the checkpoint's weights to the best on the held-out videos."""
     captioner, inputs = start.captioner, VideoInputs.for_captioner(start.captioner)
+    validation = VideoValidation(split.held_out, recipe.search, inputs)
     settings.notify(f"{len(split.train)} videos to train on; weights are chosen by {split.held_out_are}.")
+    if not validation.scorer.is_computable:
+        settings.notify(f"They are judged by how likely their captions are, for CIDEr-D is not: {NO_CIDER}.")
     settings.notify(describe_unknown_words(count_unknown_words(split.train, captioner.vocabulary)))
     run = TrainingRun(settings.out, settings.device)
     batches = VideoBatches(
@@ -244,7 +248,7 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     trainer = Trainer(
         recipe=recipe,
         batches=batches,
-        validation=VideoValidation(split.held_out, recipe.search, inputs),
+        validation=validation,
         run=run,
         save_best=_make_saver(start, split, recipe, run),
         precision=training_precision(settings.device),
@@ -301,7 +305,7 @@ def _make_saver(
     training = {**earlier, "recipe": recipe.model_dump(), "start_sha256": start.sha256, "ids": ids}
 
     def save(captioner: TrainedNetwork, best: BestScore) -> None:
-        scores = {split.held_out_are: {"cider": round(best.value, 2), "n": len(split.held_out)}}
+        scores = {split.held_out_are: {best.metric: round(best.value, 2), "n": len(split.held_out)}}
         card = replace(start.card, scores=scores, training={**training, "chosen_at": best.where})
         save_checkpoint(run.best, captioner, card)
 

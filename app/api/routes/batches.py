@@ -161,7 +161,7 @@ def _lines(service: ApiDependencies, batch: JobBatch) -> Iterator[str]:
         try:
             job = service.jobs.get(item.job_id)
             if job is not None and job.is_over:
-                yield document_of(job, service.blobs).model_dump_json() + "\n"
+                yield document_of(job, service.blobs, root=service.root).model_dump_json() + "\n"
         except RecordUnreadable as error:
             yield json.dumps({"id": item.job_id, "state": None, "error": error.document()}) + "\n"
 
@@ -178,7 +178,7 @@ def _find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobB
 
 
 def _document(service: ApiDependencies, batch: JobBatch) -> BatchDocument:
-    return batch_document_of(batch, service.batches.states(batch))
+    return batch_document_of(batch, service.batches.states(batch), service.root)
 
 
 def _answer(document: BatchDocument, status: int = 200) -> Response:

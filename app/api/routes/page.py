@@ -60,7 +60,8 @@ def static(version: str, path: str, request: Request) -> Response:
 def _page(request: Request, tags: str, *, is_empty: bool = True) -> Response:
     """Answers the page; ``is_empty``: with examples, not with a film, so that nothing jumps as it loads."""
     retention = _say_retention(request.app.state.service.settings)
-    text = FILES.page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", retention).encode()
+    page = FILES.page.replace('="/', f'="{request.scope["root_path"]}/')
+    text = page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", retention).encode()
     if not is_empty:
         text = text.replace(b' class="is-empty"', b"", 1)
     data = gzip.compress(text, 5, mtime=0)

@@ -141,14 +141,16 @@ async def answer(
         202 with its address, or 200 with the whole job where it ended in time.
     """
     job, is_replayed = made
-    headers = {"Location": f"/jobs/{job.id}"} | ({"Idempotency-Replayed": "true"} if is_replayed else {})
+    headers = {"Location": f"{service.root}/jobs/{job.id}"} | (
+        {"Idempotency-Replayed": "true"} if is_replayed else {}
+    )
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:.0f}"
         job = await _wait(request, service, job, wait)
     if wait is not None and job.is_over:
-        document = await anyio.to_thread.run_sync(document_of, job, service.blobs)
+        document = await anyio.to_thread.run_sync(document_of, job, service.blobs, None, service.root)
         return JSONResponse(document.model_dump(mode="json"), 200, headers)
-    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job, service.blobs))
+    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job, service.blobs, service.root))
     return JSONResponse(accepted.model_dump(mode="json"), 202, {**headers, "Retry-After": "1"})
 
 

@@ -48,7 +48,7 @@ class CostEstimator:
         caption = self._caption_seconds(options)
         total = None if caption is None else round(seconds + caption, 3)
         estimate = Estimate(seconds=total, frames=len(decoded.frames))
-        return media_answer(decoded, seconds).model_copy(update={"estimate": estimate})
+        return media_answer(decoded, seconds, options).model_copy(update={"estimate": estimate})
 
     def film(self, options: CaptionOptions, path: Path) -> Answer:
         """Estimates a film that is cut into segments, of its first seconds. Raises leaves of MediaError."""
@@ -64,7 +64,8 @@ class CostEstimator:
         if caption is not None:
             seconds = round(self._decode_seconds(path, duration) + (segments + 1) * caption, 3)
         estimate = Estimate(seconds=seconds, frames=frames * segments, segments=segments)
-        return media_answer(probed, probing).model_copy(update={"sampled": None, "estimate": estimate})
+        facts = media_answer(probed, probing, options)
+        return facts.model_copy(update={"sampled": None, "estimate": estimate})
 
     def _decode_seconds(self, path: Path, duration: float) -> float:
         """Estimates how long reading all frames takes, as its first seconds do."""

@@ -108,7 +108,8 @@ class FilmSegments:
     def _probe(self, attempt: Attempt, film: Film, path: Path, decoder: Decoder) -> Video:
         began = time.monotonic()
         probed = decoder.decode(path, PROBE, attempt.limits_within(self.limits))
-        film.facts = media_answer(probed, time.monotonic() - began).model_copy(update={"sampled": None})
+        facts = media_answer(probed, time.monotonic() - began, film.options)
+        film.facts = facts.model_copy(update={"sampled": None})
         return probed.video
 
     def _check(self, video: Video, options: CaptionOptions) -> None:
@@ -181,7 +182,8 @@ class FilmSegments:
         segments = [SegmentDocument.model_validate(each) for each in folder.segments]
         if len(segments) == 1:
             decoded = decoder.decode(path, request, self.limits)
-            film.facts, footage, film.summary = media_answer(decoded, 0.0), decoded.footage, None
+            film.facts = media_answer(decoded, 0.0, film.options)
+            footage, film.summary = decoded.footage, None
         else:
             film.summary = read_summary_clip(path, segments, request, decoder, self.limits)
             footage = film.summary.footage

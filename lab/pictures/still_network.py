@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from extractors.extractor import is_derived
 from extractors.features import Frames, Stream
-from extractors.windows import WindowOptions
 from models.feature_sources.feature_source import FeatureSource
 from models.stream_set import StreamSet
+from training.evaluation.evaluated_captioner import show_frames
 
 SECONDS, SIDE = 0.04, 224
 
@@ -62,17 +61,6 @@ class StillNetwork:
         return self._source.extract(
             [Frames(picture[None], np.zeros(1), SECONDS, 1 / SECONDS) for picture in pictures]
         )
-
-
-def show_frames(streams: StreamSet, most: int) -> StreamSet:
-    """Makes a set's networks of windows look at single frames, ``most`` of them."""
-    once = WindowOptions(stack_size=1, step_size=1, most=most)
-    looks = {
-        each.extractor: WindowOptions() if is_derived(each.extractor) else once for each in streams.inputs
-    }
-    return replace(
-        streams, inputs=tuple(replace(each, windows=looks[each.extractor]) for each in streams.inputs)
-    )
 
 
 def pad_rows(stream: Stream, count: int, width: int) -> NDArray[np.float16]:
