@@ -181,6 +181,15 @@ def test_a_film_is_deleted_unless_that_is_taken_back(visit: Visit) -> None:
         page.click("#undo")
         expect(visitor.films).to_have_count(1)
         assert page.request.get(job).json()["state"] == "succeeded"
+        with visit() as guest:  # whom the link was sent to
+            guest.page.goto(f"{visitor.address}/f/{visitor.job}")
+            guest.wait_for_caption()
+            guest.page.click("#delete-all")
+            expect(guest.page.locator("#examples")).to_be_visible()
+            expect(guest.films).to_have_count(1)
+            guest.page.get_by_role("button", name="Take off this list: coffee.mp4").click()
+            expect(guest.films).to_have_count(0)
+        assert page.request.get(job).json()["state"] == "succeeded"
         page.click("#delete-all")
         expect(page.locator("#undo-box")).to_be_hidden(timeout=PATIENCE)
         eventually(lambda: page.request.get(job).json()["state"] == "expired")

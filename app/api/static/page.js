@@ -77,6 +77,7 @@ function notice(text, opensOptions = false) {
   $("notice").hidden = !text;
   $("notice").textContent = text;
   if (opensOptions) $("options-box").open = true;
+  if (text) $("notice").scrollIntoView({ block: "nearest" }); // a phone shows the film, and not what takes others
 }
 
 async function loadOptions() {
@@ -176,7 +177,7 @@ function accepted(film) {
 }
 
 async function drop(film) {
-  const isUnderWay = UNDER_WAY.includes(film.state);
+  const isUnderWay = UNDER_WAY.includes(film.state) && !film.isLinked;
   if (isUnderWay && film.id) {
     const { body, status } = await cancelJob(film.id);
     if (film === current && status === 202) view.working("Cancelling", null);
@@ -227,7 +228,7 @@ function showAddressed() {
   if (!id) return void showExample(addressed("sample"));
   if (location.hash) history.replaceState(null, "", at(`/f/${id}`));
   if (current?.id === id) return void goToPlace();
-  return void show(films.find(id) || films.add({ id, state: "queued" }), { push: false });
+  return void show(films.find(id) || films.add({ id, state: "queued", isLinked: true }), { push: false });
 }
 
 // The word and the second on show, as part of the address.

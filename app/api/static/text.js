@@ -29,7 +29,7 @@ const PROBLEMS = {
   incomplete_file: ["This video is not whole: a part of the file is missing.", "Copy or download it again, look whether it plays to its end, then send it."],
   video_empty: ["There is nothing in this file.", "Open it in a player to see whether it is whole, then send it again."],
   url_not_supported: ["This service fetches no videos from links.", "Save the video on your device and choose it here."],
-  url_not_allowed: ["Videos are not fetched from that link.", "Use a public link that begins with https:// or http://, or save the video and choose it here."],
+  url_not_allowed: ["That link leads nowhere, or into a network from which videos are not fetched.", "Look at the link once more, or save the video and choose it here."],
   url_unreachable: ["Nothing answers at that link.", "Open it in another tab: if it plays there, save the video and choose it here."],
   url_not_found: ["There is no video at that link.", "Look whether it is written in full, or whether the video was taken away."],
   url_refused: ["The server at that link does not hand the video out.", "It may ask for a password there: save the video and choose it here."],

@@ -44,7 +44,7 @@ export class Comparison {
   draw() {
     const film = this.film;
     const same = film?.id ? this.films.sameFilm(film) : [];
-    this.box.hidden = !same.length || (same.length < 2 && !this.options.names.length);
+    this.box.hidden = !this.done().length || (same.length < 2 && !this.options.names.length);
     if (this.box.hidden) return;
     const [missing, chosen] = [this.missing(), this.choice.value];
     this.choice.replaceChildren(...missing.map((name) => make("option", this.options.title(name), { value: name })));

@@ -82,13 +82,21 @@ function momentFigures(job, chosen, times) {
   return all;
 }
 
-function momentFigure(job, times, { moment, time, title }, text) {
+function momentFigure(job, times, { moment, time, title, box }, text) {
   const clock = clockFor(job.media?.duration || 0);
   const figure = make("figure");
   const image = make("img", undefined, { src: frameUrl(job.id, frameOf(job.sampled, times[moment])), alt: `The frame at ${clock(time)}`, loading: "lazy" });
   const caption = make("figcaption", `${title || "Chosen"} (${clock(time)}): `);
   caption.append(...text);
-  figure.append(image, caption);
+  const picture = make("span", undefined, { class: "boxed" });
+  picture.append(image);
+  if (box) {
+    const frame = make("span", undefined, { class: "box" });
+    const [left, top, right, bottom] = box.map((share) => 100 * share);
+    Object.assign(frame.style, { left: `${left}%`, top: `${top}%`, width: `${right - left}%`, height: `${bottom - top}%` });
+    picture.append(frame);
+  }
+  figure.append(picture, caption);
   return figure;
 }
 

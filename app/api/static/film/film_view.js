@@ -33,7 +33,7 @@ export class FilmView {
     );
     this.player = new Player(
       { screen: $("screen"), backdrop: $("backdrop"), stage: $("stage"), video: $("video"), slide: $("slide"), note: $("unplayable"), play: $("play"), sound: $("sound"), loop: $("loop"), time: $("time") },
-      { moved: (seconds) => this.moved(seconds), kind: () => this.showNote(), began: () => this.subtitle.pin(-1), looped: (part) => this.lanes.markLoop(part) },
+      { moved: (seconds) => this.moved(seconds), kind: () => { this.stretch(); this.showNote(); }, began: () => this.subtitle.pin(-1), looped: (part) => this.lanes.markLoop(part) },
     );
     this.chapters = new Chapters(
       { box: $("chapters"), list: $("chapters-list"), search: $("chapters-search"), sum: $("chapters-sum"), found: $("chapters-found"), links: $("chapters-links") },
@@ -47,6 +47,7 @@ export class FilmView {
     for (const id of ["working", "problem", "own", "more", "spotlight", "heat-switch"]) this.$(id).hidden = true;
     this.$("own-word").replaceChildren();
     this.$("announced").textContent = "";
+    this.$("cancel").hidden = Boolean(film.isLinked); // another's
     this.subtitle.clear();
     this.lanes.show([0, film.duration || 1], [], null, film.duration || 1);
     this.chapters.open(film.id || null);
@@ -156,13 +157,10 @@ export class FilmView {
     const said = this.chapters.sum.textContent || job.caption || "no words";
     this.$("said").textContent = `Caption: ${said}`;
     if (isNew) this.$("announced").textContent = `Caption of ${job.filename || "the video"}: ${said}`;
-    if (!isNew || this.calm) return;
-    this.player.seek(0);
-    this.player.start();
+    if (isNew && !this.calm) { this.player.seek(0); this.player.start(); }
   }
 
-  factElements() {
-    const { $ } = this;
+  factElements($ = this.$) {
     return { facts: $("facts"), warnings: $("warnings"), others: $("others"), othersBox: $("others-box"), png: $("link-png"), attention: $("link-attention"), job: $("link-job") };
   }
 
@@ -242,8 +240,7 @@ export class FilmView {
     const { before } = this;
     this.before = null;
     this.subtitle.preview(null);
-    if (!before?.wasPlaying) return;
-    this.player.start();
+    if (before?.wasPlaying) this.player.start();
   }
 
   loop(part) {
@@ -285,6 +282,12 @@ export class FilmView {
     this.lanes?.moved(seconds);
     this.subtitle?.moved(seconds);
     if (this.chapters?.moved(seconds) && this.chapters.segments.length > 1 && this.chapters.current >= 0 && this.chapters.current !== this.chapter) this.chapterShown = this.showChapter(this.chapters.current);
+  }
+
+  // The time axis, once it is known how long the film is; with words it has their own.
+  stretch() {
+    const { length } = this.player;
+    if (length && !this.evidence && this.chapter < 0 && this.lanes.span[1] !== length) this.lanes.show([0, length], [], null, length);
   }
 
   showNote() {

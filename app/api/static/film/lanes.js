@@ -23,12 +23,19 @@ export class Lanes {
     Object.assign(this.place, { min: 0, max: Math.max(length, this.span[1]), step: "any" });
     this.first.textContent = this.clock(0);
     this.last.textContent = this.clock(Math.max(length, this.span[1]));
+    this.strip.previousElementSibling.textContent = this.isPart(length) ? this.clock(this.span[0]) : "";
+    this.strip.nextElementSibling.textContent = this.isPart(length) ? this.clock(this.span[1]) : "";
     this.strip.replaceChildren(...frames.map((_, k) => this.thumbnail(frames, k)));
     this.lanes = (evidence?.words || []).flatMap((word, k) => (word.isContent ? [this.lane(word, k, evidence)] : []));
     this.rows.replaceChildren(...this.lanes.map(({ row }) => row));
     this.showPart(evidence?.moments || []);
     this.markLoop(null);
     this.moved(this.span[0]);
+  }
+
+  // A chapter's lanes have a time axis of their own above the film's.
+  isPart(length) {
+    return length - (this.span[1] - this.span[0]) > UNSEEN;
   }
 
   // Of joined shots that look alike the longest was captioned.

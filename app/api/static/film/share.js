@@ -23,6 +23,13 @@ export class Share {
     };
     for (const [id, act] of Object.entries(acts)) $(id).addEventListener("click", act);
     $("share-phone").hidden = !navigator.share;
+    document.addEventListener("pointerdown", ({ target }) => { if (!$("share-more").contains(target)) $("share-more").open = false; });
+    $("share-more").addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.stopPropagation();
+      $("share-more").open = false;
+      $("share-more").firstElementChild.focus();
+    });
     for (const language of ["curl", "python", "js"]) $(`code-${language}`).addEventListener("click", () => this.showCode(language));
   }
 

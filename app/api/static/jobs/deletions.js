@@ -1,4 +1,4 @@
-// Deletes what was sent, from the service and from the list, a few seconds later, so that it can be taken back.
+// Deletes what was sent, from the service and from the list, a few seconds later, so that it can be taken back. What was opened by a link is another's: it leaves the list alone.
 
 import { cancelJob, isGood } from "./server.js";
 
@@ -18,7 +18,7 @@ export class Deletions {
   }
 
   addAll() {
-    const all = [...this.films.films];
+    const all = this.films.films.filter(({ isLinked }) => !isLinked);
     if (all.length) this.begin(all, all.length === 1 ? "1 video" : `All ${all.length} videos`);
   }
 
@@ -26,7 +26,7 @@ export class Deletions {
     this.finish();
     this.waiting = films;
     films.forEach((film) => this.films.remove(film));
-    this.what.textContent = `${name} will be deleted.`;
+    this.what.textContent = films[0].isLinked ? `${name} is off this list.` : `${name} will be deleted.`;
     this.box.hidden = false;
     this.timer = setTimeout(() => this.finish(), UNDO_MS);
   }
@@ -45,7 +45,7 @@ export class Deletions {
 
   async erase(film) {
     if (film.local) URL.revokeObjectURL(film.local);
-    if (!film.id) return;
+    if (!film.id || film.isLinked) return;
     const answer = await cancelJob(film.id);
     if (isGood(answer) || answer.status === 404) return;
     this.films.restore(film);

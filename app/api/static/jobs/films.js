@@ -6,7 +6,7 @@ import { frameUrl } from "./server.js";
 const KEPT = "reelword.films";
 const MOST_KEPT = 60;
 const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"; // a picture that is not there yet
-const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "duration", "problem", "thumbnail"];
+const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "duration", "problem", "thumbnail", "isLinked"]; // isLinked: opened by its address, and not sent from here
 const OPEN = ["unsent", "sending", "queued", "running"];
 
 export class Films {
@@ -113,8 +113,8 @@ export class Films {
     open.title = film.name || "";
     item.querySelector(".film-said").textContent = saidOf(film);
     item.querySelector(".film-when").textContent = film.duration ? clock(film.duration) : "";
-    drop.setAttribute("aria-label", isOpen ? `Cancel ${film.name || "the video"}` : `Delete ${film.name || "the video"}`);
-    drop.title = isOpen ? "Cancel" : "Delete";
+    drop.title = film.isLinked ? "Take off this list" : isOpen ? "Cancel" : "Delete";
+    drop.setAttribute("aria-label", `${drop.title}${film.isLinked ? ":" : ""} ${film.name || "the video"}`);
     const bar = item.querySelector("progress");
     bar.hidden = !isOpen;
     if (isOpen) fillBar(bar, film);
