@@ -173,7 +173,7 @@ def test_a_film_is_deleted_unless_that_is_taken_back(visit: Visit) -> None:
         page = visitor.page
         visitor.send(SAMPLE)
         visitor.wait_for_caption()
-        job = f"{visitor.address}/jobs/{visitor.job}"
+        job, link = f"{visitor.address}/jobs/{visitor.job}", page.url
         page.get_by_role("button", name="Delete coffee.mp4").click()
         expect(page.locator("#examples")).to_be_visible()
         expect(visitor.films).to_have_count(0)
@@ -182,7 +182,7 @@ def test_a_film_is_deleted_unless_that_is_taken_back(visit: Visit) -> None:
         expect(visitor.films).to_have_count(1)
         assert page.request.get(job).json()["state"] == "succeeded"
         with visit() as guest:  # whom the link was sent to
-            guest.page.goto(f"{visitor.address}/f/{visitor.job}")
+            guest.page.goto(link)
             guest.wait_for_caption()
             guest.page.click("#delete-all")
             expect(guest.page.locator("#examples")).to_be_visible()
