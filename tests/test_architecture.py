@@ -39,6 +39,7 @@ SIGNALS = {
     "EngineDied",
     "EngineRaised",
     "EntryDamaged",
+    "HostRefused",
     "Interrupted",
     "JumpMissed",
     "KeyTaken",
