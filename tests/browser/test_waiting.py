@@ -166,17 +166,19 @@ def test_an_upload_that_nothing_answers_begins_anew_by_itself(visit: Visit) -> N
     with visit() as visitor:
         page = visitor.page
         keys: list[str] = []
+        back: list[bool] = []
 
         def answer(route: Route) -> None:
             keys.append(route.request.headers["idempotency-key"])
-            if len(keys) == 1:
-                route.abort()
-            else:
+            if back:
                 route.continue_()
+            else:
+                route.abort()
 
         page.route("**/caption", answer)
         visitor.send(SAMPLE)
-        expect(page.locator("#status")).to_contain_text("sent again by itself")
+        expect(page.locator("#status")).to_contain_text("sent again by itself", timeout=PATIENCE)
+        back.append(True)
         visitor.wait_for_caption()
         assert len(set(keys)) == 1
         expect(visitor.films).to_have_count(1)
