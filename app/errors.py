@@ -24,8 +24,7 @@ class ServiceError(ReelwordError):
     known: list[str] | None = None  #: what can be had instead, where that can be listed
 
     def __init_subclass__(cls, *, code: str | None = None, status: int | None = None) -> None:
-        super().__init_subclass__()
-        cls.code = code or cls.code
+        super().__init_subclass__(code=code)
         cls.status = cls.status if status is None else HTTPStatus(status)
 
 
@@ -246,8 +245,7 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-class UsageError(ReelwordError):
+class UsageError(ReelwordError, code="usage"):
     """The command was asked in a wrong way; the message is a sentence. The exit code is 2."""
 
-    code = "usage"
     hint = "reelword COMMAND --help shows what it takes."

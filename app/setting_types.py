@@ -15,6 +15,8 @@ from pydantic import AfterValidator
 #: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
 HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
 ORIGIN_PATTERN = re.compile(r"\*|https?://[\w.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:.]+\](:\d{1,5})?")
+#: Of a path that a proxy serves the service below: no dot begins a part, nothing is escaped.
+ROOT_PATTERN = re.compile(r"(/[\w~-][\w.~-]*)*", re.ASCII)
 SECRET_PATTERN = re.compile(r"whsec_[A-Za-z0-9+/]+={0,2}")
 #: Engines under the names that they had before: users' settings stay good.
 MOVED_ENGINES = {"app.pipeline:Engine": "app.pipeline.engine:Engine"}
@@ -48,6 +50,12 @@ def _check_networks(proxies: str) -> str:
                 f"{proxy} is no address: give addresses or networks, as 10.0.0.5 or 10.0.0.0/24"
             ) from error
     return proxies
+
+
+def _check_root(path: str) -> str:
+    if not ROOT_PATTERN.fullmatch(path.rstrip("/")):
+        raise ValueError(f"{path} is no path: give it as /reel, of letters, digits, dots and dashes")
+    return path.rstrip("/")
 
 
 def _check_private_hosts(hosts: str) -> str:
@@ -101,6 +109,7 @@ def _place_from_here(blobs: str) -> str:
 
 HostNames = Annotated[str, AfterValidator(_check_host_names)]
 Origins = Annotated[str, AfterValidator(_check_origins)]
+RootPath = Annotated[str, AfterValidator(_check_root)]
 Networks = Annotated[str, AfterValidator(_check_networks)]
 PrivateHosts = Annotated[str, AfterValidator(_check_private_hosts)]
 KeptTime = Annotated[str, AfterValidator(_check_kept_time)]

@@ -26,6 +26,7 @@ from app.setting_types import (
     Origins,
     PathFromHere,
     PrivateHosts,
+    RootPath,
     Secrets,
     WebAddress,
     split_names,
@@ -110,6 +111,9 @@ class Settings(BaseSettings):
     trusted_proxies: Networks = Field(
         "",
         description="Addresses of proxies whose X-Forwarded-* headers are believed, with commas between.",
+    )
+    root_path: RootPath = Field(
+        "", description="Path that a proxy serves the API below, as /reel, where it does not say so itself."
     )
     max_connections: int = Field(
         500, ge=1, description="Clients that may be connected to the API; more are answered with 503."

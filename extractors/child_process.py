@@ -171,11 +171,11 @@ class LinkedProcess(ChildProcess):
 
 @dataclass(frozen=True)
 class ParentLink:
-    """Holds what a ``LinkedProcess`` has of its parent. arguments: the rest of its command line."""
+    """Holds what a ``LinkedProcess`` has of its parent."""
 
     link: Connection
     shared: int
-    arguments: Sequence[str]
+    arguments: Sequence[str]  #: the rest of its command line
 
 
 def join_parent() -> ParentLink:

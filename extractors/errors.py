@@ -53,6 +53,10 @@ class ReelwordError(Exception):
     operator_hint: str = ""
     about_media: ClassVar[bool] = False  #: whether it arose between a file and its frames
 
+    def __init_subclass__(cls, *, code: str | None = None) -> None:
+        super().__init_subclass__()
+        cls.code = code or cls.code
+
     @property
     def remedy(self) -> str:
         """Returns both hints, for a command's user, who is sender and operator."""
@@ -80,10 +84,9 @@ def leaves(root: type[ErrorT]) -> Iterator[type[ErrorT]]:
         yield from leaves(child)
 
 
-class PackageMissing(ReelwordError, ImportError):
+class PackageMissing(ReelwordError, ImportError, code="package_missing"):
     """A package is not installed; the hint has the command that installs it."""
 
-    code = "package_missing"
     hint = "Install the group of packages that the message names."
 
     @classmethod

@@ -83,10 +83,9 @@ class DerivedExtractor(Protocol):
 AnyExtractor: TypeAlias = Extractor | SoundExtractor | DerivedExtractor
 
 
-class UnknownExtractor(ReelwordError, ValueError):
+class UnknownExtractor(ReelwordError, ValueError, code="unknown_extractor"):
     """Raised where no extractor has that name; the message lists those there are."""
 
-    code = "unknown_extractor"
     hint = "Choose one of those that the message lists."
 
 
@@ -188,9 +187,6 @@ def create(
         cache: folder of converted models, by default REELWORD_CACHE or the user's.
         weights: "seeded" fills the network from a fixed seed, for tests and benchmarks.
         windows: how videos are cut, or what of it differs from the extractor's own way.
-
-    Returns:
-        The extractor.
 
     Raises:
         UnknownExtractor: where there is none of that name.

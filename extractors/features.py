@@ -33,14 +33,11 @@ PILLOW: Mapping[Filter, Image.Resampling] = {
 
 @dataclass(frozen=True)
 class Resizing:
-    """Declares an extractor's resizing of whole pictures; resizing twice is resizing once.
+    """Declares an extractor's resizing of whole pictures; resizing twice is resizing once."""
 
-    target: pixels of the shorter side, the aspect ratio kept; or (rows, columns), into which the whole is
-    squashed. longest: a limit of the longer side, as detectors have it: sizes are then rounded and not cut to
-    whole numbers.
-    """
-
+    #: pixels of the shorter side, the aspect ratio kept; or (rows, columns), into which the whole is squashed
     target: int | tuple[int, int]
+    #: a limit of the longer side, as detectors have it: sizes are then rounded and not cut to whole numbers
     longest: int | None = None
     filter: Filter = "bilinear"
 
@@ -65,14 +62,12 @@ class Resizing:
 
 @dataclass(frozen=True)
 class FrameSize:
-    """A size of frames by how they are made.
+    """A size of frames by how they are made."""
 
-    short_side: pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as
-    stored. resizing: what the extractor does to whole frames first, None where it does nothing or frames that
-    the decoder made smaller are small enough.
-    """
-
+    #: pixels of the shorter edge to which the decoder shrinks larger frames, None for frames as stored
     short_side: int | None = None
+    #: what the extractor does to whole frames first, None where it does nothing or frames that the decoder
+    #: made smaller are small enough
     resizing: Resizing | None = None
 
     def shrink(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -116,6 +111,18 @@ def fit_between(height: int, width: int, shortest: int, longest: int) -> tuple[i
     return int(new_height + 0.5), int(new_width + 0.5)
 
 
+#: x0 y0 x1 y1 in [0, 1] of the displayed frame.
+View: TypeAlias = tuple[float, float, float, float]
+WHOLE: View = (0.0, 0.0, 1.0, 1.0)
+
+
+def place_within(outer: View, inner: View) -> View:
+    """Places a part of a part in the frame: ``inner`` is in [0, 1] of ``outer``."""
+    left, top, right, bottom = outer
+    width, height = right - left, bottom - top
+    return left + width * inner[0], top + height * inner[1], left + width * inner[2], top + height * inner[3]
+
+
 @dataclass(frozen=True, eq=False)
 class Frames:
     """Decoded pictures, as displayed (rotation and pixel aspect applied)."""
@@ -126,6 +133,8 @@ class Frames:
     duration: float  #: seconds of the whole video, where the last row of a stream ends
     #: Frames a second of the whole video on average, None where these are all its frames.
     fps: float | None = None
+    #: The part of the displayed frames that the pixels are, where bars were left out.
+    view: View = field(default=WHOLE, kw_only=True)
 
     @property
     def rate(self) -> float:
@@ -159,11 +168,6 @@ class StreamSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-#: x0 y0 x1 y1 in [0, 1] of the displayed frame.
-View: TypeAlias = tuple[float, float, float, float]
-WHOLE: View = (0.0, 0.0, 1.0, 1.0)
-
-
 @dataclass(frozen=True, eq=False)
 class Stream:
     """One extractor's rows over time."""
@@ -182,32 +186,35 @@ class Stream:
     def __len__(self) -> int:
         return len(self.start)
 
+    def placed_within(self, view: View) -> Stream:
+        """Returns the stream of frames that are a part of the displayed ones, placed in these."""
+        left, top, right, bottom = view
+        boxes = self.boxes
+        if boxes is not None:
+            sides = boxes.new_tensor([right - left, bottom - top] * 2)
+            boxes = boxes * sides + boxes.new_tensor([left, top] * 2)
+        return replace(self, boxes=boxes, view=place_within(view, self.view))
+
 
 Features: TypeAlias = Mapping[str, Stream]
 
 
 @dataclass(frozen=True, eq=False)
 class Audio:
-    """Mono sound on the video's clock: sample 0 belongs to the first shown frame.
+    """Mono sound on the video's clock: sample 0 belongs to the first shown frame."""
 
-    samples: float32 (N,), in [-1, 1]. rate: samples a second.
-    """
-
-    samples: NDArray[np.float32]
-    rate: int
+    samples: NDArray[np.float32]  #: float32 (N,), in [-1, 1]
+    rate: int  #: samples a second
 
 
 @dataclass(frozen=True, eq=False)
 class Footage(Frames):
-    """Frames with the sound that goes with them; None where there is none, or none was asked for.
-
-    sized: the frames uint8 (T, H, W, 3) in the sizes that were asked for beside that of ``pixels``.
-    shown: which of the frames a visitor is shown, None for all.
-    """
+    """Frames with the sound that goes with them; None where there is none, or none was asked for."""
 
     sound: Audio | None = None
+    #: the frames uint8 (T, H, W, 3) in the sizes that were asked for beside that of ``pixels``
     sized: Mapping[FrameSize, NDArray[np.uint8]] = field(default_factory=dict)
-    shown: Sampling | None = None
+    shown: Sampling | None = None  #: which of the frames a visitor is shown, None for all
 
     @property
     def shown_frames(self) -> Frames:
@@ -217,7 +224,8 @@ class Footage(Frames):
 
     def at(self, size: FrameSize) -> Frames:
         """Returns the frames in an extractor's size, where they were decoded for several."""
-        return Frames(self.sized.get(size, self.pixels), self.pts, self.duration, self.fps)
+        pixels = self.sized.get(size, self.pixels)
+        return Frames(pixels, self.pts, self.duration, self.fps, view=self.view)
 
     def take(self, places: NDArray[np.int64]) -> Footage:
         """Returns some of the frames, in every size."""

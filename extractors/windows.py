@@ -26,16 +26,13 @@ TICK = 1e-6
 class Sampling:
     """Frames by count, or by rate where ``fps`` is given.
 
-    count: the frame shown at the middle of each of ``count`` equal parts of the duration.
-    fps: the frames shown at 0, 1/fps, 2/fps, … seconds.
-    max_frames: a rate that would give more is lowered so that this many spread over the whole time.
-
     A frame that would be taken twice is taken once, so fewer may come back than were asked for; who
     needs a steady rate asks ``find_shown_frames`` which frame each instant falls on.
     """
 
-    count: int = FRAMES
-    fps: float | None = None
+    count: int = FRAMES  #: the frame shown at the middle of each of ``count`` equal parts of the duration
+    fps: float | None = None  #: the frames shown at 0, 1/fps, 2/fps, … seconds
+    #: a rate that would give more is lowered so that this many spread over the whole time
     max_frames: int = 512
 
     def __post_init__(self) -> None:

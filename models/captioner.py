@@ -32,43 +32,28 @@ DIGITS = 5  #: of a weight that is shown: exact to the eye, and the document sma
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """Holds what a captioner thinks of R captions that it wrote.
+    """Holds what a captioner thinks of R captions that it wrote."""
 
-    Attributes:
-        merit: (R,), by which the captions of a video are ranked.
-        confidence: (R,), how often captions alike are right, in [0, 1]; None where that is not known.
-    """
-
-    merit: Tensor
+    merit: Tensor  #: (R,), by which the captions of a video are ranked
+    #: (R,), how often captions alike are right, in [0, 1]; None where that is not known
     confidence: Tensor | None
 
 
 @dataclass(frozen=True, eq=False)
 class CaptionSteps:
-    """Holds the steps of one caption, by which its captioner explains it.
+    """Holds the steps of one caption, by which its captioner explains it."""
 
-    Attributes:
-        steps: Tensors (words, …) as they were batched.
-        memory: The batch's.
-        video: The video's place in the batch.
-        times: (T, 2) seconds, the video's own moments.
-        regions: N, the video's own.
-        words: The caption's, in order.
-        features: The video's streams by name.
-        text: The caption.
-        write: Writes what the captioner would from another memory of this video; None where it did not write
-            the caption alone.
-    """
-
-    steps: StepAttention
-    memory: Memory
-    video: int
-    times: NDArray[np.float64]
-    regions: int
-    text: str = ""
+    steps: StepAttention  #: tensors (words, …) as they were batched
+    memory: Memory  #: the batch's
+    video: int  #: the video's place in the batch
+    times: NDArray[np.float64]  #: (T, 2) seconds, the video's own moments
+    regions: int  #: N, the video's own
+    text: str = ""  #: the caption
+    #: writes what the captioner would from another memory of this video; None where it did not write the
+    #: caption alone
     write: Callable[[Memory], str] | None = None
-    words: Sequence[str] = ()
-    features: Features = field(default_factory=dict)
+    words: Sequence[str] = ()  #: the caption's, in order
+    features: Features = field(default_factory=dict)  #: the video's streams by name
 
     def moment(
         self, row: int, weight: float, title: str | None = None, text: str | None = None
@@ -80,9 +65,6 @@ class CaptionSteps:
             weight: By which it was chosen.
             title: What it was chosen as.
             text: What was written from it.
-
-        Returns:
-            The moment with its seconds.
         """
         time = round(float(self.times[row, 0]), 4)
         return ChosenMoment(moment=row, time=time, weight=round(weight, DIGITS), title=title, text=text)

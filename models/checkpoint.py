@@ -40,24 +40,19 @@ WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 NetworkT = TypeVar("NetworkT", AnyCaptioner, SemanticEmbedding)
 
 
-class CheckpointError(ReelwordError, ValueError):
+class CheckpointError(ReelwordError, ValueError, code="checkpoint_damaged"):
     """The file is no checkpoint of ours, or is damaged; the message says what to do."""
 
-    code = "checkpoint_damaged"
     hint = "Copy the checkpoint again, or train it again: reelword train."
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Holds what one caption costs, measured by ``python -m benchmarks.captioners``.
+    """Holds what one caption costs, measured by ``python -m benchmarks.captioners``."""
 
-    feature_seconds: decoding and features of a 10 s clip. caption_seconds: writing its caption, beam 5.
-    machine: where it was measured.
-    """
-
-    feature_seconds: float
-    caption_seconds: float
-    machine: str
+    feature_seconds: float  #: decoding and features of a 10 s clip
+    caption_seconds: float  #: writing its caption, beam 5
+    machine: str  #: where it was measured
 
     @property
     def seconds(self) -> float:
@@ -72,21 +67,13 @@ class Speed:
 
 @dataclass(frozen=True)
 class Card:
-    """Holds what a checkpoint says of itself.
+    """Holds what a checkpoint says of itself."""
 
-    Attributes:
-        captioner: The name of its class in the registry.
-        streams: The spec each input must have.
-        scores: Metric → value ×100 by set.
-        training: Recipe, steps, hours, data and the ids trained on.
-        speed: None where it was not measured.
-    """
-
-    captioner: str
-    streams: Mapping[str, StreamSpec]
-    scores: Mapping[str, Any]
-    training: Mapping[str, Any]
-    speed: Speed | None = None
+    captioner: str  #: the name of its class in the registry
+    streams: Mapping[str, StreamSpec]  #: the spec each input must have
+    scores: Mapping[str, Any]  #: metric → value ×100 by set
+    training: Mapping[str, Any]  #: recipe, steps, hours, data and the ids trained on
+    speed: Speed | None = None  #: None where it was not measured
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -73,7 +73,6 @@ def _region_mask(stream: Stream, regions: int) -> Tensor:
     return stream.values.ne(0).flatten(1).any(1, keepdim=True)
 
 
-ConfigT = TypeVar("ConfigT", bound=BaseModel)
 ABSENT = StreamSpec("absent", "", "")
 
 
@@ -84,26 +83,6 @@ class InputStream(BaseModel):
 
     name: str
     width: int
-
-
-def rename_streams(config: ConfigT, names: Mapping[str, str]) -> ConfigT:
-    """Copies a config with other names of inputs; what ``names`` (old → new) lacks keeps its own."""
-    return config.model_copy(update={field: _renamed(value, names) for field, value in config})
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_renamed(each, names) for each in value)
-    if holds_inputs(value):
-        return value.model_copy(update={"name": names.get(value.name, value.name)})
-    return value
-
-
-def holds_inputs(value: Any) -> bool:
-    """Finds out whether a member of a config is an input, of whichever captioner, or several."""
-    if isinstance(value, tuple):
-        return any(holds_inputs(each) for each in value)
-    return isinstance(value, BaseModel) and {"name", "width"} <= type(value).model_fields.keys()
 
 
 def deduplicate(*streams: InputStream | None) -> tuple[InputStream, ...]:
@@ -124,9 +103,6 @@ def collate_inputs(
         streams: Which of them, in the order of the answer.
         device: Where the batches are to lie.
         optional: Names of streams that a video may lack; its rows are masked then.
-
-    Returns:
-        One batch a stream, of all videos.
 
     Raises:
         KeyError: A video lacks a stream that is not optional.

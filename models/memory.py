@@ -36,18 +36,12 @@ class TensorRows:
 
 @dataclass(frozen=True, eq=False)
 class StepAttention(TensorRows):
-    """Holds the attention of one step.
+    """Holds the attention of one step."""
 
-    Attributes:
-        temporal: (R, T), sums to one over the valid rows of time.
-        spatial: (R, T, N), sums to one over the cells or boxes of each time, or None.
-        extras: The captioner's own tensors (R, …) under its own names.
-        loss: (R,), what the captioner adds to the training loss at this step; None outside training.
-    """
-
-    temporal: Tensor
-    spatial: Tensor | None
-    extras: Mapping[str, Tensor]
+    temporal: Tensor  #: (R, T), sums to one over the valid rows of time
+    spatial: Tensor | None  #: (R, T, N), sums to one over the cells or boxes of each time, or None
+    extras: Mapping[str, Tensor]  #: the captioner's own tensors (R, …) under its own names
+    #: (R,), what the captioner adds to the training loss at this step; None outside training
     loss: Tensor | None = None
 
 
@@ -58,9 +52,9 @@ class State(TensorRows):
 
 @dataclass(frozen=True, eq=False)
 class Memory(TensorRows):
-    """Holds B encoded videos; the fields of subclasses are tensors (B, …). times: (B, T, 2) seconds."""
+    """Holds B encoded videos; the fields of subclasses are tensors (B, …)."""
 
-    times: Tensor
+    times: Tensor  #: (B, T, 2) seconds
 
     @property
     def size(self) -> int:

@@ -19,18 +19,17 @@ from models.stream_set import Regions, StreamInput, StreamKind, StreamSet
 FRAMES: tuple[StreamKind, ...] = ("picture", "motion")
 
 
-class StreamsDoNotFit(ReelwordError, ValueError):
+class StreamsDoNotFit(ReelwordError, ValueError, code="streams_do_not_fit"):
     """A captioner cannot read a stream set; the message says what it looks for."""
 
-    code = "streams_do_not_fit"
     hint = "Choose another stream set, or another captioner."
 
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """Chooses streams of one set by what they show. reader: the captioner, to be named in errors."""
+    """Chooses streams of one set by what they show."""
 
-    reader: str
+    reader: str  #: the captioner, to be named in errors
     streams: StreamSet
 
     def list(self, kinds: Sequence[StreamKind], regions: Sequence[Regions]) -> list[StreamInput]:
@@ -58,9 +57,6 @@ class StreamChoice:
             kinds: Picture, motion or sound.
             regions: What the rows of a step may be.
             wanted: What the captioner looks for, in words.
-
-        Returns:
-            The stream.
 
         Raises:
             StreamsDoNotFit: There is none.

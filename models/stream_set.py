@@ -29,37 +29,27 @@ MADE_BESIDE = {"tuned_pair": "tuned_pair:classes"}
 SAVED = "saved"
 
 
-class UnknownStream(ReelwordError, ValueError):
+class UnknownStream(ReelwordError, ValueError, code="unknown_stream"):
     """A stream set does not make that stream; the message lists those it makes."""
 
-    code = "unknown_stream"
     hint = "Choose one of those that the message lists."
 
 
 @dataclass(frozen=True)
 class StreamInput:
-    """Describes one stream of a set.
+    """Describes one stream of a set."""
 
-    Attributes:
-        stream: Its name in ``Features``.
-        extractor: As ``extractors.extractor.create`` takes it, with the number of boxes after a colon.
-        width: Channels C.
-        windows: What differs from the extractor's own.
-        count: Rows N of each step, 1 for a vector.
-        regions: What the N rows are: a grid's cells row by row, a detector's boxes, or cells of several
-            steps of time ("steps").
-        kind: Whether single frames, neighbouring frames or sound are described, or classes are named.
-        use: What the captioner does with it, in a few words.
-    """
-
-    stream: str
-    extractor: str
-    width: int
-    windows: WindowOptions = OWN
-    count: int = 1
+    stream: str  #: its name in ``Features``
+    extractor: str  #: as ``extractors.extractor.create`` takes it, with the number of boxes after a colon.
+    width: int  #: channels C
+    windows: WindowOptions = OWN  #: what differs from the extractor's own
+    count: int = 1  #: rows N of each step, 1 for a vector
+    #: what the N rows are: a grid's cells row by row, a detector's boxes, or cells of several steps of time
+    #: ("steps")
     regions: Regions = "none"
+    #: whether single frames, neighbouring frames or sound are described, or classes are named
     kind: StreamKind = "picture"
-    use: str = ""
+    use: str = ""  #: what the captioner does with it, in a few words
 
     @property
     def shape(self) -> str:
@@ -69,22 +59,14 @@ class StreamInput:
 
 @dataclass(frozen=True)
 class StreamSet:
-    """Describes the streams that feed one captioner.
+    """Describes the streams that feed one captioner."""
 
-    Attributes:
-        name: As ``--streams`` takes it.
-        captioner: Whose paper feeds it so, or "any".
-        inputs: Its streams.
-        source: Where the paper says it.
-        spread: Where given, so many frames from the middles of equal parts of the whole time, none of them
-            twice, take the place of windows for networks of single frames; a service may spread another
-            number.
-    """
-
-    name: str
-    captioner: str
-    inputs: tuple[StreamInput, ...]
-    source: str
+    name: str  #: as ``--streams`` takes it
+    captioner: str  #: whose paper feeds it so, or "any"
+    inputs: tuple[StreamInput, ...]  #: its streams
+    source: str  #: where the paper says it
+    #: where given, so many frames from the middles of equal parts of the whole time, none of them twice, take
+    #: the place of windows for networks of single frames; a service may spread another number
     spread: int | None = None
 
     @property

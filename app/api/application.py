@@ -27,6 +27,7 @@ from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, service_of
 from app.api.guards.access import COOKIE, CheckAccess, allow_origins
 from app.api.guards.connections import limited
+from app.api.guards.forwarding import ForwardedHeaders
 from app.api.guards.request_watch import WatchRequests
 from app.api.problems import Problem
 from app.api.routes import (
@@ -109,6 +110,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(CheckAccess, service=service)  # the innermost: what is added later stands before it
     allow_origins(app, settings)
     app.add_middleware(WatchRequests, metrics=service.metrics, tracing=service.tracing)
+    app.add_middleware(ForwardedHeaders, settings=settings)
     return app
 
 
@@ -254,8 +256,7 @@ def configuration(
         http=limited(settings.max_connections, settings.proxies),
         log_config=None,
         access_log=False,
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=settings.proxies,
+        proxy_headers=False,  # ForwardedHeaders reads them
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=drain_seconds,
         server_header=False,

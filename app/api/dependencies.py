@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -67,6 +67,7 @@ class ApiDependencies:
     tracing: Tracing
     keys: KeyRing
     rates: Rates
+    root: str = ""  #: path that addresses of this request's answer begin with
 
     @classmethod
     def connect(cls, settings: Settings) -> ApiDependencies:
@@ -169,7 +170,7 @@ class Caller:
 
 def service_of(request: Request) -> ApiDependencies:
     service: ApiDependencies = request.app.state.service
-    return service
+    return replace(service, root=request.scope["root_path"])
 
 
 ServiceDep = Annotated[ApiDependencies, Depends(service_of)]

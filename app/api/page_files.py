@@ -31,18 +31,12 @@ _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class PageFiles:
-    """Holds the static files.
+    """Holds the static files."""
 
-    Attributes:
-        version: of all of them, the folder that they are served below.
-        page: the HTML, with addresses of that version; its two marks are filled in per request.
-        style_hash: of the styles in it, as a content policy names them.
-        compressed: path below the folder → gzip of the file, of texts; at ``SCRIPT`` all scripts in one.
-    """
-
-    version: str
-    page: str
-    style_hash: str
+    version: str  #: of all of them, the folder that they are served below
+    page: str  #: the HTML, with addresses of that version; its two marks are filled in per request
+    style_hash: str  #: of the styles in it, as a content policy names them
+    #: path below the folder → gzip of the file, of texts; at ``SCRIPT`` all scripts in one
     compressed: dict[str, bytes]
 
     @classmethod
@@ -69,12 +63,8 @@ def bundle(sources: Mapping[str, str], first: str) -> str:
 
     Modules that are imported while the page runs stay files of their own.
 
-    Args:
-        sources: path → text; imports and exports stand on lines of their own.
-        first: path of the module that is run.
-
-    Returns:
-        The script, without comments; to be served in the folder of ``first``.
+    sources: path → text; imports and exports stand on lines of their own. Returns the script, without
+    comments; to be served in the folder of ``first``.
     """
     written: dict[str, str] = {}
 

@@ -40,8 +40,8 @@ class RequestError(ServiceError, code="request_error", status=400):
 class NotMultipart(RequestError, code="not_multipart", status=415):
     title = "The body is of a kind that is not taken"
     hint = (
-        "Send the file as the form field video: curl -F video=@clip.mp4 …, or as the body with its content "
-        "type: -H 'Content-Type: video/mp4' --data-binary @clip.mp4."
+        "Send the file as it is, as the form field video: curl -F video=@clip.mp4 …, or as the body with its "
+        "content type: -H 'Content-Type: video/mp4' --data-binary @clip.mp4."
     )
 
 
@@ -282,6 +282,11 @@ class RequestStalled(RequestError, code="request_stalled", status=408):
     hint = "Send the request again over a connection that holds."
 
 
+class RequestCutOff(RequestError, code="request_cut_off"):
+    title = "The request ended before its body was complete"
+    hint = "Send all of it; Content-Length says how many bytes the body has."
+
+
 class TooManyConnections(RequestError, code="too_many_connections", status=503):
     title = "Too many clients are connected"
     hint = "Send the request again later."
@@ -348,6 +353,7 @@ OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
     BodyTooLarge,
     HeadersTooLarge,
     RequestStalled,
+    RequestCutOff,
     TooManyConnections,
     InvalidRequest,
     InternalError,

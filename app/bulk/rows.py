@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,11 @@ KEY = np.dtype("S16")
 
 log = structlog.get_logger(__name__)
 
+#: What says which videos have their row; parts of earlier versions have no stamps.
+KEYS = pa.schema([(name, pa.string()) for name in ("file", "sha256", "run", "stamp")])
 #: code, message, hint: of a video that could not be captioned, else null. run: what the caption depends on
-#: beside the video. captions: JSON, best first, as in a job. Times in seconds.
+#: beside the video. stamp: of app/bulk/videos.py, null where there is none. captions: JSON, best first, as in
+#: a job. Times in seconds.
 SCHEMA = pa.schema(
     [
         ("file", pa.string()),
@@ -46,6 +49,7 @@ SCHEMA = pa.schema(
         ("code", pa.string()),
         ("message", pa.string()),
         ("hint", pa.string()),
+        ("stamp", pa.string()),
     ]
 )
 
@@ -55,19 +59,28 @@ class DoneVideos:
     """Holds which videos have their row, by 16 bytes each: every decoder of a cluster has a copy."""
 
     keys: NDArray[np.bytes_]  #: (N,), sorted, of paths with their sha256
+    #: The same of paths with their stamps.
+    stamps: NDArray[np.bytes_] = field(default_factory=lambda: np.empty(0, KEY))
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def has(self, file: str, sha256: str) -> bool:
         """Returns whether a file with these bytes has a row; sha256 is "" where it could not be read."""
-        key = np.array(video_key(file, sha256), KEY)
-        place = int(np.searchsorted(self.keys, key))
-        return place < len(self.keys) and bool(self.keys[place] == key)
+        return _is_among(self.keys, video_key(file, sha256))
+
+    def is_unchanged(self, file: str, stamp: str | None) -> bool:
+        """Returns whether a file with this stamp has a row: it need not be read to know."""
+        return stamp is not None and _is_among(self.stamps, video_key(file, stamp))
+
+
+def _is_among(keys: NDArray[np.bytes_], key: bytes) -> bool:
+    place = int(np.searchsorted(keys, np.array(key, KEY)))
+    return place < len(keys) and bool(keys[place] == np.array(key, KEY))
 
 
 def caption_row(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
-    """Makes the row of a captioned video; ``known`` has ``file``, ``sha256`` and ``run``."""
+    """Makes the row of a captioned video; ``known`` has ``file``, ``sha256``, ``run`` and ``stamp``."""
     captions = answer.captions or []
     model = answer.model
     return {
@@ -84,7 +97,7 @@ def failure_row(known: Mapping[str, Any], answer: Answer, error: ReelwordError) 
     """Makes the row of a video that has no caption.
 
     Args:
-        known: ``file``, ``sha256`` and ``run``.
+        known: ``file``, ``sha256``, ``run`` and ``stamp``.
         answer: what is known all the same.
         error: why there is none.
     """
@@ -95,7 +108,7 @@ def _row_of(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     media = answer.media
     facts = {} if media is None else media.model_dump()
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
-    row.update({name: str(known[name]) for name in ("file", "sha256", "run")})
+    row.update({name: known[name] for name in KEYS.names})
     row.update({name: facts.get(name) for name in ("duration", "width", "height", "frames", "codec")})
     row["sampled"] = answer.sampled or []
     row["warnings"] = [warning.code for warning in answer.warnings]
@@ -107,9 +120,12 @@ def find_done(out: Location, run: str) -> DoneVideos:
 
     The folder need not be there.
     """
-    parts = (_files_of(table) for _, table in _parts(out, run))
-    keys = [np.array([video_key(*row) for row in rows], KEY) for rows in parts]
-    return DoneVideos(np.unique(np.concatenate([np.empty(0, KEY), *keys])))
+    keys, stamps = set[bytes](), set[bytes]()
+    for _, table in _parts(out, run):
+        keys |= {video_key(*row) for row in _files_of(table)}
+        stamped = zip(table["file"].to_pylist(), table["stamp"].to_pylist(), strict=True)
+        stamps |= {video_key(file, stamp) for file, stamp in stamped if stamp}
+    return DoneVideos(*(np.unique(np.array(list(each), KEY)) for each in (keys, stamps)))
 
 
 def drop_doubles(out: Location, run: str) -> int:
@@ -140,7 +156,7 @@ def _parts(out: Location, run: str) -> Iterator[tuple[str, pa.Table]]:
         if not part.endswith(".parquet"):
             continue
         try:
-            table = pq.read_table(part, columns=["file", "sha256", "run"], filesystem=out.files)
+            table = pq.read_table(part, schema=KEYS, filesystem=out.files)
         except (pa.ArrowException, OSError) as error:
             if not out.is_local:  # a store has objects whole or not at all: it did not answer
                 raise

@@ -20,7 +20,7 @@ import structlog
 from numpy.typing import NDArray
 
 from app.bulk.rows import SCHEMA, DoneVideos, caption_row, failure_row
-from app.bulk.videos import local_copy
+from app.bulk.videos import local_copy, stamp_of
 from app.documents.job import Answer
 from app.errors import EngineCrashed, EngineFault, JobFailure, UploadMissing
 from app.fetching.addresses import AllowedHosts
@@ -48,11 +48,18 @@ def describe_engine(settings: Settings) -> EngineInfo:
 class DecodeVideo:
     """Reads one video a call.
 
-    settings: limits of decoding and fetching. request: the frames that the captioner looks at. run: digest of
-    options and weights. done: what has its row already and is passed over.
+    settings: limits of decoding and fetching. request: the frames that the captioner looks at. options: of
+    captioning. run: digest of options and weights. done: what has its row already and is passed over.
     """
 
-    def __init__(self, settings: Settings, request: DecodeRequest, run: str, done: DoneVideos) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        request: DecodeRequest,
+        options: CaptionOptions,
+        run: str,
+        done: DoneVideos,
+    ) -> None:
         self._decoder = Decoder(settings.decoder)
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
         self._fetch_limits = FetchLimits(
@@ -61,14 +68,18 @@ class DecodeVideo:
             settings.min_free_bytes,
             hosts=AllowedHosts(settings.url_host_names),
         )
-        self._request, self._run, self._done = request, run, done
+        self._request, self._options, self._run, self._done = request, options, run, done
 
     def __call__(self, row: Row) -> list[Row]:
         """Returns the row with its frames, or none where it is done."""
         path = os.fsdecode(row["path"])
         file = write_path(path)
+        stamp = stamp_of(path)
+        if self._done.is_unchanged(file, stamp):
+            return []
         decoded_row = {
             "file": file,
+            "stamp": stamp,
             "sha256": "",
             "run": self._run,
             "answer": "{}",
@@ -87,7 +98,7 @@ class DecodeVideo:
         except ReelwordError as error:
             decoded_row["failure"] = pickle.dumps(error)
         else:
-            answer = media_answer(decoded, time.perf_counter() - began)
+            answer = media_answer(decoded, time.perf_counter() - began, self._options)
             decoded_row |= {"answer": answer.model_dump_json(), "frames": pickle.dumps(decoded.footage, 5)}
         is_recorded = not decoded_row["sha256"] and self._done.has(file, "")  # unreadable before, too
         return [] if is_recorded else [decoded_row]

@@ -10,7 +10,9 @@ import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 import fsspec
 import pyarrow as pa
@@ -19,6 +21,7 @@ import pyarrow.fs
 from app.errors import UsageError
 
 PIECE = 1 << 20
+EMULATOR = timedelta(seconds=20)  #: of trying again
 STORES = ("s3", "gs")  #: schemes that pyarrow itself reads and writes
 
 
@@ -38,11 +41,10 @@ class Location:
         """Returns the address by which a path of this file system is opened again."""
         return f"{self.scheme}://{path}" if self.scheme else path
 
-    @property
-    def is_file(self) -> bool:
-        """Whether the address is one file's. Raises OSError."""
+    def look(self) -> pyarrow.fs.FileInfo:
+        """Looks whether the address is a file's, of which size and time. Raises OSError."""
         [entry] = self.files.get_file_info([self.path])
-        return bool(entry.type == pyarrow.fs.FileType.File)
+        return entry
 
     def list_files(self) -> Iterator[str]:
         """Yields the paths of all files below, sorted; none where nothing is there. Raises OSError."""
@@ -75,6 +77,11 @@ def _file_system(scheme: str, bucket: str) -> pyarrow.fs.FileSystem:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if scheme == "s3" and endpoint:
         return pyarrow.fs.S3FileSystem(endpoint_override=endpoint)
+    if scheme == "gs" and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
+        place = urlsplit(emulator)
+        return pyarrow.fs.GcsFileSystem(
+            anonymous=True, scheme=place.scheme, endpoint_override=place.netloc, retry_time_limit=EMULATOR
+        )
     if scheme in STORES:
         return pyarrow.fs.FileSystem.from_uri(f"{scheme}://{bucket}")[0]  # finds the bucket's region
     return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(fsspec.filesystem(scheme)))

@@ -61,6 +61,23 @@ def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
         yield path
 
 
+def stamp_of(video: str) -> str | None:
+    """Names a video's version by its size and the time of its last change, without reading it.
+
+    None for one of the web, and where it cannot be looked at.
+    """
+    if video.startswith(WEB):
+        return None
+    try:
+        if "://" not in video:
+            status = os.stat(video)
+            return f"{status.st_size} {status.st_mtime_ns}"
+        entry = open_location(video).look()
+    except (OSError, UsageError):
+        return None
+    return f"{entry.size} {entry.mtime_ns}" if entry.is_file else None
+
+
 def digest_of_options(options: dict[str, Any], weights_sha256: str) -> str:
     """Digests what a caption depends on beside the video, so that a changed option is not passed over."""
     text = f"{sorted(options.items())} {weights_sha256}"
@@ -81,7 +98,7 @@ def _read_list(path: Path) -> list[str]:
 def _list_remote(source: str) -> list[str]:
     place = open_location(source)
     try:
-        paths = [place.path] if place.is_file else list(filterfalse(_is_hidden, place.list_files()))
+        paths = [place.path] if place.look().is_file else list(filterfalse(_is_hidden, place.list_files()))
     except (OSError, ValueError) as error:
         raise UsageError(f"{source} cannot be listed: {error}.") from error
     videos = [place.address_of(path) for path in paths if Path(path).suffix.lower() in VIDEO_SUFFIXES]

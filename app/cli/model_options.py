@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -24,6 +24,10 @@ from pydantic.fields import FieldInfo
 
 from app.errors import UsageError
 from models.decoding.options import DecodingOptions, first_fault
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
 
 OptionsT = TypeVar("OptionsT", bound=DecodingOptions)
 PLAIN = (bool, int, float, str, Path, list[str])  #: types that an option can have by itself
@@ -166,3 +170,17 @@ def _naming_option() -> Iterator[None]:
         name, fault = first_fault(error)
         option = f"--{name.replace('_', '-')}: " if name else ""
         raise UsageError(f"{option}{fault}.") from error
+
+
+Streams = Annotated[
+    str | None,
+    typer.Option(help="Stream set, see models --sets; default: the one each captioner was trained on."),
+]
+
+
+def settings_with(streams: str | None) -> Settings:
+    """Reads the settings, with the stream set that the command line names. Raises UsageError."""
+    from app.settings import load_settings
+
+    settings = load_settings()
+    return settings if streams is None else settings.model_copy(update={"streams": streams})

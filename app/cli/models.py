@@ -53,7 +53,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a captioner whole: its features, scores by set of data, size, speed and source."""
-    print_model(name, _describe(service), as_json=as_json)
+    _print_model(name, _describe(service), as_json=as_json)
 
 
 def _describe(service: ServerChoice) -> list[Model]:
@@ -86,17 +86,8 @@ def print_models(models: Sequence[Model], *, as_json: bool) -> None:
         say("There is no captioner: train one with reelword train NAME.")
 
 
-def print_model(name: str, models: Sequence[Model], *, as_json: bool) -> None:
-    """Prints all that is known of a captioner.
-
-    Args:
-        name: of the captioner.
-        models: all that there are.
-        as_json: prints one JSON document.
-
-    Raises:
-        UsageError: there is no captioner of that name.
-    """
+def _print_model(name: str, models: Sequence[Model], *, as_json: bool) -> None:
+    """Prints all that is known of a captioner. Raises UsageError: there is no captioner of that name."""
     by_name = {model["name"]: model for model in models}
     if name not in by_name:
         raise UsageError(f"There is no captioner called {name}; there are: {', '.join(by_name) or 'none'}.")

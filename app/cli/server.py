@@ -30,17 +30,15 @@ PATIENCE = 300.0  #: seconds of trying again while the service has too much to d
 BUSY = (429, 503)
 
 
-class ServiceUnreachable(ReelwordError):
+class ServiceUnreachable(ReelwordError, code="service_unreachable"):
     """Is raised where the service does not answer."""
 
-    code = "service_unreachable"
     hint = "Check its address and that it runs, or add --local to do without it."
 
 
-class ServiceRefused(ReelwordError):
+class ServiceRefused(ReelwordError, code="service_refused"):
     """Is raised where the service refuses a request; the message and the hint are the service's."""
 
-    code = "service_refused"
     hint = "Correct what the service names, or add --local to do without it."
 
     def __init__(self, response: httpx.Response) -> None:

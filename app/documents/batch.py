@@ -51,9 +51,15 @@ class BatchDocument(Document):
     jobs: list[BatchEntry] = Field(description="Files before addresses, each in the order that they came in.")
 
 
-def batch_document_of(batch: JobBatch, snapshot: BatchStates) -> BatchDocument:
-    """Makes a batch's document of the states that its jobs have now."""
-    path = f"/batches/{batch.id}"
+def batch_document_of(batch: JobBatch, snapshot: BatchStates, root: str) -> BatchDocument:
+    """Makes a batch's document.
+
+    Args:
+        batch: as it was accepted.
+        snapshot: the states that its jobs have now.
+        root: what its addresses begin with.
+    """
+    path = f"{root}/batches/{batch.id}"
     return BatchDocument(
         id=batch.id,
         created_at=rfc3339(batch.created_at),

@@ -52,6 +52,9 @@ class Media(Document):
     first_picture: float | None = Field(None, description="When the first frame is shown, as players count.")
     width: int | None = None
     height: int | None = None
+    picture: tuple[float, float, float, float] | None = Field(
+        None, description="What was captioned, bars left out: x0 y0 x1 y1 in [0, 1]; null for all of it."
+    )
     rotation: int | None = Field(None, description="Degrees that a player turns the stored picture by.")
     fps: float | None = Field(None, description="Nominal, what the container claims.")
     fps_average: float | None = Field(None, description="`frames` over `duration`.")
@@ -131,6 +134,7 @@ class Answer(Document):
         """Adds what has been found since."""
         parts = [part.timings.model_dump(exclude_unset=True) for part in (self, later) if part.timings]
         members = {name: getattr(later, name) for name in later.model_fields_set}
+        members["warnings"] = [*self.warnings, *later.warnings]
         timings = Timings(**{name: seconds for part in parts for name, seconds in part.items()})
         return self.model_copy(update={**members, "timings": timings})
 
@@ -203,28 +207,35 @@ class Accepted(Document):
     urls: JobUrls
 
 
-def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None) -> JobDocument:
+def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None, root: str = "") -> JobDocument:
     """Makes a job's document; what is not known (yet) is null.
 
     Args:
         job: as it stands.
         blobs: where the parts of its answer lie that outgrow Redis.
         position: where it stands in the queue; its document has no place without.
+        root: path that its addresses begin with.
 
     Raises:
         RecordUnreadable: this version cannot read its answer.
     """
     try:
         document = _document(job, _answer(job, blobs), position or QueuePosition())
-        return document.model_copy(update={"urls": urls_of(job, blobs)})
+        return document.model_copy(update={"urls": urls_of(job, blobs, root)})
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise RecordUnreadable(f"The answer of job {job.id} cannot be read: {reason}.") from error
 
 
-def urls_of(job: Job, blobs: Blobs) -> JobUrls:
-    """Names what to ask next of a job; asks for its video where nothing else says that it is there."""
-    path = f"/jobs/{job.id}"
+def urls_of(job: Job, blobs: Blobs, root: str) -> JobUrls:
+    """Names what to ask next of a job.
+
+    Args:
+        job: as it stands.
+        blobs: asked for its video where nothing else says that it is there.
+        root: what the addresses begin with.
+    """
+    path = f"{root}/jobs/{job.id}"
     is_kept = job.state not in WITHOUT_VIDEO
     has_attention = is_kept and job.options.attention and not job.submission.validate_only
     return JobUrls(

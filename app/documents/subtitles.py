@@ -48,7 +48,7 @@ def to_srt(film: FilmDocument) -> str:
     """Writes SubRip, a cue for each segment that has a caption."""
     text = io.StringIO()
     segments = film.on_players_clock().segments
-    cues = _cues(segments, [_disarmed(_one_line(each.caption)) for each in segments])
+    cues = _cues(segments, [_one_line(each.caption).translate(LOOK_ALIKES) for each in segments])
     WebVTT(captions=cues).write(text, format="srt")
     return f"{text.getvalue()}\n" if cues else ""
 
@@ -127,7 +127,3 @@ def _no_formula(text: str) -> str:
 
 def _escaped(text: str) -> str:
     return html.escape(text, quote=False)
-
-
-def _disarmed(text: str) -> str:
-    return text.translate(LOOK_ALIKES)

@@ -126,14 +126,10 @@ class VideoExtraction:
                 running.append(todo)
                 yield str(todo.video.file)
 
-        needed = self._with_inputs(names)
+        taken = {*names, *(each for name in names for each in self._tags[name].inputs)}
+        needed = [extractor for name, extractor in self._extractors.items() if name in taken]
         for _, extracted in extract_videos(self._decoders, files(), needed, self._plan.limits):
             yield self._write(running.popleft(), names, extracted)
-
-    def _with_inputs(self, names: Collection[str]) -> list[AnyExtractor]:
-        """Selects the extractors, and those whose streams they take."""
-        needed = {*names, *(each for name in names for each in self._tags[name].inputs)}
-        return [extractor for name, extractor in self._extractors.items() if name in needed]
 
     def _write(
         self, todo: _Todo, names: Collection[str], extracted: ExtractedVideo | Exception
@@ -176,7 +172,7 @@ class VideoExtraction:
             source=source,
             media=extracted.video.media(),
             fps=rate or extracted.video.fps_average,
-            streams=select_streams(name, extracted.streams, self._extractors),
+            streams=_select_streams(name, extracted.streams, self._extractors),
             classes=getattr(self._extractors[name], "classes", None),
         )
 
@@ -223,14 +219,8 @@ def find_extractor_of(stream: str, names: Iterable[str]) -> str | None:
     return max(called, key=len, default=OLDEST if stream in ("frames", "grid") else None)
 
 
-def select_streams(name: str, streams: Mapping[str, Stream], names: Collection[str]) -> dict[str, Stream]:
-    """Selects the streams of one extractor out of those of several.
-
-    Args:
-        name: the extractor.
-        streams: those of all, by name.
-        names: all extractors.
-    """
+def _select_streams(name: str, streams: Mapping[str, Stream], names: Collection[str]) -> dict[str, Stream]:
+    """Selects the streams of one extractor out of those of several."""
     return {each: stream for each, stream in streams.items() if find_extractor_of(each, names) == name}
 
 
@@ -266,12 +256,8 @@ def _without_padding(stream: Stream) -> Tensor:
 
 def _list_best(probability: Tensor, classes: Sequence[str] | None) -> str:
     best = torch.topk(probability, min(MOST_PREDICTIONS, len(probability)))
-    pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    classes_text = ", ".join(
-        f"{share:.2f} {_name_class(place, classes)}" for share, place in pairs if share > 0
-    )
+    places = best.indices.tolist()
+    names = [f"class {place}" if classes is None else classes[place] for place in places]
+    pairs = zip(best.values.tolist(), names, strict=True)
+    classes_text = ", ".join(f"{share:.2f} {name}" for share, name in pairs if share > 0)
     return classes_text or "nothing that it knows"
-
-
-def _name_class(place: int, classes: Sequence[str] | None) -> str:
-    return classes[place] if classes is not None else f"class {place}"

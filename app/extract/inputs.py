@@ -43,13 +43,8 @@ def find_videos(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:
 
     Nothing that is heavy to import is needed for it, so that a missing file is refused before models load.
 
-    Args:
-        paths: files, folders, and patterns that the shell has not replaced.
-        out: folder of results, which is not searched.
-
-    Raises:
-        MissingFile: one of them is not there.
-        UsageError: there is no video.
+    paths: files, folders, and patterns that the shell has not replaced. Raises MissingFile: one of them is
+    not there; UsageError: there is no video.
     """
     videos: dict[str, InputVideo] = {}
     for path in (each for pattern in paths for each in _expand(pattern)):

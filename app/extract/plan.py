@@ -20,7 +20,7 @@ FormName = Literal["safetensors", "npy", "hdf5"]
 FORMS: tuple[FormName, ...] = get_args(FormName)
 
 
-class ExtractError(ReelwordError):
+class ExtractError(ReelwordError, code="extract_error"):
     """Is raised where no features came of a video, though it could be read.
 
     ├── ExtractorFault       extractor_error
@@ -28,28 +28,22 @@ class ExtractError(ReelwordError):
     └── CannotWrite          cannot_write
     """
 
-    code = "extract_error"
 
-
-class ExtractorFault(ExtractError):
-    code = "extractor_error"
+class ExtractorFault(ExtractError, code="extractor_error"):
     hint = "Run it again with fewer extractors or with --precision fp32; if it fails too, report the file."
 
 
-class ExtractionCrashed(ExtractError):
-    code = "extraction_crashed"
+class ExtractionCrashed(ExtractError, code="extraction_crashed"):
     hint = "The usual cause is too little memory: run it again with fewer --jobs."
 
 
-class CannotWrite(ExtractError):
-    code = "cannot_write"
+class CannotWrite(ExtractError, code="cannot_write"):
     hint = "Free space on the disk of --out, or choose another folder."
 
 
-class ExtractorsMissing(ReelwordError):
+class ExtractorsMissing(ReelwordError, code="extractors_missing"):
     """Is raised where an extractor cannot be loaded; the message says what to do."""
 
-    code = "extractors_missing"
     hint = "reelword weights list shows all weights, and docs/extractors.md what each extractor needs."
 
 

@@ -129,7 +129,9 @@ class CaptionerChoices:
         Raises PromptNotTaken; OptionNotTaken for a class of video that none of them knows, or a search that a
         pretrained captioner does not have.
         """
-        self._check_prompt(choice, options)
+        if options.prompt is not None and choice.captioner not in self.prompted:
+            those = f"those that do: {', '.join(self.prompted)}" if self.prompted else "none here does"
+            raise PromptNotTaken(f"{choice.captioner} takes no prompt; {those}.", self.prompted)
         self._check_category(choice, options.category)
         infos = [self._infos[name] for name in choice.writers]
         for info in infos:
@@ -151,11 +153,6 @@ class CaptionerChoices:
             raise OptionNotTaken(
                 f"category is {category}, and {choice.captioner} knows the classes 0 to {classes - 1}."
             )
-
-    def _check_prompt(self, choice: CaptionerChoice, options: CaptionOptions) -> None:
-        if options.prompt is not None and choice.captioner not in self.prompted:
-            those = f"those that do: {', '.join(self.prompted)}" if self.prompted else "none here does"
-            raise PromptNotTaken(f"{choice.captioner} takes no prompt; {those}.", self.prompted)
 
     def check(self, choice: CaptionerChoice) -> None:
         """Checks that all are here who have to write, and can write together.

@@ -188,11 +188,10 @@ class JobIndex:
     def _next_records(self) -> list[str]:
         """Takes the ids of the next records of Redis; at the last one ``_record_at`` is 0."""
         prefix = self._keys.job("")
+        escaped = re.sub(r"([*?\[\]\\])", r"\\\1", prefix)  # what a pattern reads as more than a letter
         with unavailable_if_away():
             names: Any
-            self._record_at, names = self._server.scan(
-                self._record_at, match=f"{_escaped(prefix)}*", count=AT_A_TIME
-            )
+            self._record_at, names = self._server.scan(self._record_at, match=f"{escaped}*", count=AT_A_TIME)
         return [name.removeprefix(prefix) for name in names]
 
     def _find(
@@ -247,8 +246,3 @@ class JobIndex:
 
 def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
-
-
-def _escaped(text: str) -> str:
-    """Escapes what a pattern of Redis would read as more than a letter."""
-    return re.sub(r"([*?\[\]\\])", r"\\\1", text)

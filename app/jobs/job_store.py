@@ -24,10 +24,10 @@ from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
 from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
-from app.jobs.keeping.steady_clock import SteadyClock
 from app.jobs.options import CaptionOptions
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 from app.settings import Settings
+from app.steady_clock import SteadyClock
 from extractors.errors import ReelwordError
 
 Pulse = Literal["go", "canceled", "lost"]
@@ -300,9 +300,6 @@ class Jobs:
             was_shared: False where the job of that claim was alone after all.
             waits: nothing works on it yet: should the worker die until then, no attempt is counted.
 
-        Returns:
-            The claim, or why there is none.
-
         Raises:
             QueueUnavailable: Redis is away.
         """
@@ -334,9 +331,6 @@ class Jobs:
             cause: the error to record where no attempt is left.
             was_shared: whether others were in the batch of a claim that is shared. It is not known then whose
                 fault it was, and the job continues within the attempt that it had.
-
-        Returns:
-            The claim, or why there is none.
         """
         job = held.job
         return self.claim(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -151,6 +151,9 @@ class CaptionOptions(DecodingOptions):
         max_length=PROMPT_LENGTH,
         description="What the captioner is asked, or goes on from; for captioners that take one, as "
         "GET /models says.",
+    )
+    bars: Literal["leave_out", "keep"] = rare(
+        "leave_out", "Whether even bars around a film's picture are left out or kept for the captioner."
     )
     category: int | None = rare(
         None,

@@ -140,9 +140,10 @@ class Queue:
         reply: Any = self._take(
             keys, [GROUP, self.worker, *limits, self.keys.job(""), interval, looks, int(is_ahead), *lanes]
         )
+        pairs = [(*head, dict(zip(flat[::2], flat[1::2], strict=True))) for *head, flat in reply]
         offers = [
-            _offer(entry, _paired(fields), PRIORITIES[number - 1], is_recovered=bool(is_recovered))
-            for number, entry, is_recovered, fields in reply
+            Offer(fields.get("job", ""), entry, PRIORITIES[number - 1], bool(is_recovered), fields)
+            for number, entry, is_recovered, fields in pairs
         ]
         if any(offer.is_recovered for offer in offers):
             self._looked_at = NOT_YET  # there may be more
@@ -239,11 +240,3 @@ def _in_hand(server: redis.Redis, stream: str) -> int:
         return 0
     handed_back: Any = server.xpending_range(stream, GROUP, "-", "+", pending, NOBODY)
     return pending - len(handed_back)
-
-
-def _offer(entry: str, fields: Mapping[str, str], priority: Priority, *, is_recovered: bool) -> Offer:
-    return Offer(fields.get("job", ""), entry, priority, is_recovered, fields)
-
-
-def _paired(flat: Sequence[str]) -> dict[str, str]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))

@@ -99,9 +99,6 @@ def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> S
         keys: names in Redis.
         registry: who lists the workers.
 
-    Returns:
-        The figures as they stand.
-
     Raises:
         QueueUnavailable: Redis is away.
     """

@@ -77,7 +77,7 @@ def _caption_batch(
         except MediaError as error:
             outcomes[file] = Outcome(file, Answer(), None, None, error)
         else:
-            read[file] = decoded, media_answer(decoded, time.perf_counter() - began)
+            read[file] = decoded, media_answer(decoded, time.perf_counter() - began, options)
     videos = [decoded.footage for decoded, _ in read.values()]
     answers = engine.describe_and_caption(videos, [options] * len(videos), ignore_progress) if videos else []
     for (file, (decoded, media)), answer in zip(read.items(), answers, strict=True):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from app import __version__
-from app.documents.job import Answer, Model, Timings
+from app.documents.job import Answer, Model, Note, Timings
 from app.errors import CaptionerUnknown, JobFailure, OptionNotTaken, PromptNotTaken
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import (
@@ -29,6 +29,7 @@ from app.pipeline.loaded_captioners import CaptionInputs, CaptionPlan, LoadedCap
 from app.settings import Settings
 from extractors.engines.engine_choice import choose_device
 from extractors.features import Features, Footage, Frames
+from extractors.media.bars import without_bars
 from extractors.media.request import DecodeRequest
 from extractors.video_features.packed_streams import count_bytes, pack_streams, unpack_streams
 from extractors.windows import Sampling
@@ -55,7 +56,16 @@ class Engine:
         self._captioners = LoadedCaptioners(settings, self.device)
         self._requests = self._captioners.requests()
         self._compiled = set[str]()  # captioners whose networks have been used
-        self.info = self._describe()
+        default = self._captioners.captioner_choices.default
+        self.info = EngineInfo(
+            device=self.device,
+            captioners=tuple(self._captioners.infos),
+            request=self._requests.get(default or "", next(iter(self._requests.values()))),
+            requests=self._requests,
+            default=default,
+            feature_identities=self._captioners.feature_identities(),
+            unmeasured=tuple(self._captioners.captioner_choices.names),
+        )
 
     def warm_up(self) -> EngineInfo:
         """Captions a grey video with the default captioner, and returns what the engine can do.
@@ -67,7 +77,6 @@ class Engine:
         return self.info
 
     def measure(self, captioner: str) -> float:
-        """Captions a grey video, and returns the seconds that it took."""
         self._compile(captioner)
         began = time.perf_counter()
         self._caption_grey(captioner)
@@ -84,35 +93,13 @@ class Engine:
         frames = _grey(self.info.request_for(options.choice))
         self.describe_and_caption([frames], [options], ignore_progress)
 
-    def _describe(self) -> EngineInfo:
-        default = self._captioners.captioner_choices.default
-        return EngineInfo(
-            device=self.device,
-            captioners=tuple(self._captioners.infos),
-            request=self._requests.get(default or "", next(iter(self._requests.values()))),
-            requests=self._requests,
-            default=default,
-            feature_identities=self._captioners.feature_identities(),
-            unmeasured=tuple(self._captioners.captioner_choices.names),
-        )
-
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Computes features of all videos together, then captions, together what one captioner writes alike.
-
-        Args:
-            videos: their frames, or the packed streams of an earlier answer.
-            options: one a video; who writes has been chosen in them.
-            report: is called with the progress.
-
-        Returns:
-            For each video its answer, or why it cannot have one.
-        """
         began = time.perf_counter()
         report("extract", 0.0)
         plans = [self._plan(each) for each in options]
-        inputs = _extract(videos, plans)
+        inputs = _extract(videos, plans, options)
         timings = {"extract": round(time.perf_counter() - began, 4)}
         answers: dict[int, EngineAnswer | JobFailure] = {}
         for places in _alike(options):
@@ -198,12 +185,14 @@ def _tell_words(report: Report) -> Callable[[Sequence[str]], None]:
 
 
 def _extract(
-    videos: Sequence[Frames | bytes], plans: Sequence[CaptionPlan | JobFailure]
+    videos: Sequence[Frames | bytes],
+    plans: Sequence[CaptionPlan | JobFailure],
+    options: Sequence[CaptionOptions],
 ) -> list[CaptionInputs]:
     """Computes for each video the streams of its own captioners, where it does not come as streams; none for
     one whose plan has failed.
     """
-    inputs = [_to_inputs(video) for video in videos]
+    inputs = [_to_inputs(*each) for each in zip(videos, options, strict=True)]
     waiting = {
         place: plan.feature_source
         for place, (video, plan) in enumerate(zip(videos, plans, strict=True))
@@ -225,10 +214,10 @@ def _alike(options: Sequence[CaptionOptions]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _to_inputs(video: Frames | bytes) -> CaptionInputs:
+def _to_inputs(video: Frames | bytes, options: CaptionOptions) -> CaptionInputs:
     """Makes the inputs of a video; one that comes as streams shows no frames."""
     if isinstance(video, Frames):
-        return CaptionInputs(video, {})
+        return CaptionInputs(without_bars(video) if options.bars == "leave_out" else video, {})
     return CaptionInputs(Frames(np.zeros((0, 1, 1, 3), np.uint8), np.zeros(0), 0.0), unpack_streams(video))
 
 
@@ -239,7 +228,8 @@ def _pack(streams: Features) -> bytes | None:
 def _answer(best_first: Sequence[Caption], model: Model, timings: Timings, streams: Features) -> EngineAnswer:
     best = best_first[0]
     captions = [ScoredCaption(**each.model_dump(exclude={"attention"})) for each in best_first]
-    answer = Answer(caption=best.text, captions=captions, model=model, timings=timings)
+    empty = [] if best.text else [Note(code="empty_caption", message="The captioner wrote no word.")]
+    answer = Answer(caption=best.text, captions=captions, model=model, timings=timings, warnings=empty)
     attention = None if best.attention is None else best.attention.model_dump_json()
     return EngineAnswer(answer, attention, partial(_pack, streams) if streams else None)
 

@@ -19,7 +19,9 @@ from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job import Stage
 from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.settings import Settings
-from extractors.features import Frames
+from extractors.features import WHOLE, Frames
+from extractors.media.bars import find_picture
+from extractors.media.errors import WarningCode
 from extractors.media.request import Decoded, DecodeRequest
 
 
@@ -80,16 +82,16 @@ class EngineInfo:
         requests = [self.requests[name] for name in names if name in self.requests]
         return DecodeRequest.together(requests) if requests else self.request
 
-    def feature_basis(self, choice: CaptionerChoice | None) -> str | None:
+    def feature_basis(self, options: CaptionOptions) -> str | None:
         """Names all that decides the features that a video is captioned from, the video apart.
 
         Captioners that share their streams have one name; None where a writer looks at frames itself.
         """
-        identities = self.feature_identities
+        identities, choice = self.feature_identities, options.choice
         if choice is None or any(name not in identities for name in choice.writers):
             return None
         fed = sorted({identities[name] for name in (choice.captioner, *choice.members) if name in identities})
-        return json.dumps([__version__, self.device, fed, repr(self.request_for(choice))])
+        return json.dumps([__version__, self.device, fed, repr(self.request_for(choice)), options.bars])
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +102,23 @@ class SemanticVectors:
     sentences: NDArray[np.float32]  #: (M, D)
 
 
-def media_answer(decoded: Decoded, decode_seconds: float) -> Answer:
-    """Makes the part of a job's answer that is known after decoding."""
+def media_answer(decoded: Decoded, decode_seconds: float, options: CaptionOptions) -> Answer:
+    """Makes the part of a job's answer that is known after decoding.
+
+    Args:
+        decoded: the video.
+        decode_seconds: that this took.
+        options: whether bars are left out.
+    """
+    view = WHOLE if options.bars == "keep" else find_picture(decoded.frames.pixels)
+    warnings = list(decoded.video.warnings)
+    if view != WHOLE:
+        width, height = (round(100 * (view[k + 2] - view[k])) for k in (0, 1))
+        warnings.append(WarningCode.BARS_LEFT_OUT.warn(width=width, height=height))
     return Answer(
-        media=Media(**decoded.video.media()),
+        media=Media(**decoded.video.media(), picture=None if view == WHOLE else view),
         sampled=[round(float(seconds), 4) for seconds in decoded.footage.shown_frames.pts],
-        warnings=[Note(code=warning.code, message=warning.message) for warning in decoded.video.warnings],
+        warnings=[Note(code=warning.code, message=warning.message) for warning in warnings],
         timings=Timings(decode=round(decode_seconds, 4)),
     )
 
@@ -162,4 +175,8 @@ def load_engine(settings: Settings) -> CaptionEngine:
 
 
 def ignore_progress(stage: Stage, share: float, text: str = "") -> None:
-    """Ignores progress that is not shown."""
+    """Ignores progress that is not shown.
+
+    Args:
+        stage, share, text: as of ``Report``.
+    """

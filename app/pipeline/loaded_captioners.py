@@ -54,6 +54,7 @@ from models.feature_sources.feature_source import (
     ExtractorPool,
     StreamSource,
     build_feature_source,
+    complete_sampling,
     describe_spread,
 )
 from models.feature_sources.stream_checks import (
@@ -96,13 +97,6 @@ class StreamPlan:
         options: DecodingOptions,
         prompt: str | None = None,  # noqa: ARG002 - refused before it comes here
     ) -> list[list[Caption]]:
-        """Writes for each video its best captions, best first.
-
-        Args:
-            videos: together.
-            options: of the search.
-            prompt: none of these captioners takes one.
-        """
         streams = [video.streams for video in videos]
         if isinstance(self.writer, FusedWriter):
             return self.writer.caption_frames([video.frames for video in videos], streams, options)
@@ -114,8 +108,9 @@ class StreamPlan:
         The frames that each pretrained member was shown stand under "frames/NAME".
         """
         specs = {name: video.streams[name].spec for name in self.writer.streams if name in video.streams}
+        samplings = self.feature_source.samplings
         used = {
-            name: {**asdict(spec), "sampling": self.feature_source.describe_sampling(name, spec)}
+            name: {**asdict(spec), "sampling": complete_sampling(spec.sampling, samplings[name])}
             for name, spec in specs.items()
         }
         members = self.writer.pretrained if isinstance(self.writer, FusedWriter) else {}
@@ -133,16 +128,6 @@ class FramePlan:
     def caption(
         self, videos: Sequence[CaptionInputs], options: DecodingOptions, prompt: str | None = None
     ) -> list[list[Caption]]:
-        """Writes for each video its best captions, best first.
-
-        Args:
-            videos: together.
-            options: of the search.
-            prompt: what the captioner is asked, where it takes one.
-
-        Raises:
-            OptionRefused: the prompt cannot be taken.
-        """
         return self.captioner.caption([video.frames for video in videos], options, prompt)
 
     def provenance(self, video: CaptionInputs) -> dict[str, Any]:  # noqa: ARG002 - of all videos alike

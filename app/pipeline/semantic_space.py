@@ -40,7 +40,8 @@ class LoadedSemanticSpace:
         source = build_feature_source([self._stream_set], self.pool, frames=1)
         vectors = []
         for begin in range(0, len(pictures), AT_ONCE):
-            stills = [_still(picture) for picture in pictures[begin : begin + AT_ONCE]]
+            some = pictures[begin : begin + AT_ONCE]
+            stills = [Footage(picture[None], np.zeros(1), 1.0, 1.0) for picture in some]
             with torch.inference_mode():
                 vectors.append(self.embedding.encode(source.extract(stills)).cpu().numpy())
         return np.concatenate(vectors).astype(np.float32) if vectors else self._none()
@@ -68,7 +69,3 @@ def load_semantic_space(settings: Settings) -> LoadedSemanticSpace | None:
     device = choose_device(settings.device)
     pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.cache_folder)
     return LoadedSemanticSpace(*load_embedding(path, device), sha256_of(path), pool)
-
-
-def _still(picture: NDArray[np.uint8]) -> Footage:
-    return Footage(picture[None], np.zeros(1), 1.0, 1.0)

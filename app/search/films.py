@@ -36,15 +36,15 @@ def moments_of_film(film: Path, name: str, captioner: FilmCaptioner, decoder: De
 
 
 def _moment(film: Path, name: str, segment: KnownSegment, decoder: Decoder) -> Moment:
-    document = segment.document
+    shown = segment.on_players_clock
     return Moment(
         source=name,
-        start=document.start,
-        end=document.end,
-        time=document.representative,
-        caption=document.caption,
+        start=shown.start,
+        end=shown.end,
+        time=shown.representative,
+        caption=shown.caption,
         vector=segment.picture,
-        picture=partial(read_picture, film, document.representative, decoder),
+        picture=partial(read_picture, film, segment.document.representative, decoder),
     )
 
 
@@ -53,7 +53,7 @@ def read_picture(film: Path, time: float, decoder: Decoder) -> Image.Image:
 
     Args:
         film: its file.
-        time: seconds.
+        time: seconds from its first frame.
         decoder: what reads it.
 
     Raises:

@@ -110,12 +110,12 @@ def _moments(job: Job, blobs: Blobs) -> list[Moment]:
 def _whole(job: Job, document: JobDocument, blobs: Blobs) -> Moment | None:
     if not document.caption or not document.sampled or document.media is None:
         return None
-    middle = len(document.sampled) // 2
+    middle, zero = len(document.sampled) // 2, document.media.first_picture or 0.0
     return Moment(
         source=f"{document.filename or 'job'} {job.id}",
-        start=0.0,
-        end=document.media.duration or 0.0,
-        time=document.sampled[middle],
+        start=zero,
+        end=zero + (document.media.duration or 0.0),
+        time=zero + document.sampled[middle],
         caption=document.caption,
         vector=None,
         picture=partial(_picture, blobs, f"{job.results}/frames/{middle}.jpg"),

@@ -21,7 +21,7 @@ class Moment:
     """Holds a captioned stretch of a film that a search may return."""
 
     source: str  #: the film or job, as it is named to the user
-    start: float  #: seconds
+    start: float  #: seconds, as players count
     end: float  #: seconds
     time: float  #: seconds; the picture is shown then
     caption: str

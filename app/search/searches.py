@@ -30,6 +30,7 @@ class Search(BaseModel):
     owner: str | None = None  #: whose jobs alone; None for all
     jobs: list[str] | None = None  #: that alone are searched; None for all
     until: float  #: seconds since 1970; then nobody waits for it
+    root: str = ""  #: path that addresses in its answer begin with
 
 
 class Searches:
@@ -39,7 +40,13 @@ class Searches:
         self._server, self._keys = server, keys
 
     def ask(
-        self, words: str, count: int, owner: str | None, seconds: float, jobs: list[str] | None = None
+        self,
+        words: str,
+        count: int,
+        owner: str | None,
+        seconds: float,
+        jobs: list[str] | None = None,
+        root: str = "",
     ) -> str | None:
         """Waits for a worker's answer, as long as ``seconds``; None where none has come.
 
@@ -49,9 +56,12 @@ class Searches:
             owner: whose jobs alone are searched; None for all.
             seconds: that an answer may take.
             jobs: ids of those that alone are searched; None for all.
+            root: path that addresses in it begin with.
         """
         until = time.time() + seconds
-        search = Search(id=uuid.uuid4().hex, words=words, count=count, owner=owner, jobs=jobs, until=until)
+        search = Search(
+            id=uuid.uuid4().hex, words=words, count=count, owner=owner, jobs=jobs, until=until, root=root
+        )
         entry, answers = search.model_dump_json(), self._keys.search_answer(search.id)
         with unavailable_if_away():
             self._server.rpush(self._keys.searches, entry)

@@ -20,7 +20,7 @@ from app.errors import JobFailure
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, ignore_progress
 from extractors.decoder.decoder import Decoder
-from extractors.features import Footage, Frames
+from extractors.features import Frames
 from extractors.media.errors import NoFrames
 from extractors.media.request import Decoded, DecodeRequest, Limits, Video, cut_clip
 from extractors.shots.held_frames import most_typical
@@ -53,6 +53,7 @@ class SegmentCaption:
     frames: NDArray[np.uint8]  #: (T, H, W, 3), those frames
     picture: NDArray[np.uint8]  #: (H, W, 3), the representative one
     film: float  #: seconds of the whole film, as far as is known
+    first_picture: float  #: seconds on the clock of players at which the film's first frame is shown
 
 
 def caption_segments(
@@ -143,7 +144,8 @@ class _FilmReader:
             part = (each.segment.start, each.segment.end)
             decoded = self.second.decode(self.path, replace(self.request, part=part), self.limits)
             footage = cut_clip(decoded.footage, *part)
-            yield SegmentFrames(each.segment, footage, _nearest(footage, each.segment), each.film)
+            away = np.abs(footage.pts + each.segment.start - each.segment.representative)
+            yield replace(each, footage=footage, picture=int(away.argmin()))
         return ended.value
 
 
@@ -195,20 +197,13 @@ def _growing_batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
 def _segment_caption(each: SegmentFrames, answer: EngineAnswer) -> SegmentCaption:
     footage, shown = each.footage, each.footage.shown_frames
     sampled = shown.pts + each.segment.start
-    return SegmentCaption(
-        each.segment, answer, sampled, shown.pixels, footage.pixels[each.picture], each.film
-    )
+    picture = footage.pixels[each.picture]
+    return SegmentCaption(each.segment, answer, sampled, shown.pixels, picture, each.film, each.first_picture)
 
 
 def _whole(decoded: Decoded) -> SegmentFrames:
     """Takes a film that is not cut by the very frames that it is captioned by without segments."""
-    footage, duration = decoded.footage, decoded.video.duration
+    footage, video = decoded.footage, decoded.video
     picture = most_typical(footage.pixels)
-    return SegmentFrames(
-        Segment(0.0, duration, float(footage.pts[picture])), footage, picture, decoded.video.duration
-    )
-
-
-def _nearest(footage: Footage, segment: Segment) -> int:
-    """Finds the frame that is nearest to the representative one."""
-    return int(np.abs(footage.pts + segment.start - segment.representative).argmin())
+    segment = Segment(0.0, video.duration, float(footage.pts[picture]))
+    return SegmentFrames(segment, footage, picture, video.duration, video.first_picture)

@@ -9,12 +9,9 @@ summarize           one line about the film                 app/segments/summary
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from app.documents.job import Media, Model, Note
 from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
@@ -52,20 +49,21 @@ class FilmCaptioner:
     def caption(self, film: Path, show: Callable[[SegmentDocument], object] = lambda _: None) -> FilmDocument:
         """Captions what an earlier run has not, and returns the film's document, its neighbours joined.
 
-        ``show`` is called with each segment as it is known, those from an earlier run first, and before it is
-        kept: what it raises ends the run. What was known before an error stays in the journal.
+        ``show`` is called with each segment on the clock of players, before it is kept: what it raises ends
+        the run. Those from an earlier run come first. What was known before an error stays in the journal.
 
         Raises leaves of MediaError, JobFailure where the engine cannot caption, UsageError where there is no
         such file.
         """
         with open_journal(self.settings.data / "segments", self._key(film)) as journal:
             for each in journal.segments:
-                show(each.document)
+                show(each.on_players_clock)
             if journal.end is None:
                 with Decoder(self.settings.decoder) as decoder:
                     self._caption_rest(film, journal, decoder, show)
             assert journal.end is not None
-            return self._document(film, journal, journal.end)
+            segments = self._joined(journal)
+            return FilmDocument(file=write_path(film), segments=segments, **dict(journal.end))
 
     @cached_property
     def space(self) -> SemanticSpace | None:
@@ -98,13 +96,11 @@ class FilmCaptioner:
         )
         for each in captions:
             model = each.answer.answer.model
-            document = segment_document(each)
-            show(document)  # before the first one waits for the networks of the embedding
-            journal.append(KnownSegment(document, self._picture(each)))
+            finished = KnownSegment(segment_document(each), first_picture=each.first_picture)
+            show(finished.on_players_clock)  # before the first one waits for the networks of the embedding
+            picture = None if self.space is None else self.space.pictures([each.picture])[0]
+            journal.append(replace(finished, picture=picture))
         journal.finish(self._end(film, journal, decoder, captions.value, model))
-
-    def _picture(self, each: SegmentCaption) -> NDArray[np.float32] | None:
-        return None if self.space is None else self.space.pictures([each.picture])[0]
 
     def _end(
         self, film: Path, journal: FilmJournal, decoder: Decoder, video: Video, model: Model | None
@@ -118,16 +114,6 @@ class FilmCaptioner:
             warnings=[Note(**asdict(warning)) for warning in video.warnings],
             model=model,
             summary=summary,
-        )
-
-    def _document(self, film: Path, journal: FilmJournal, end: FilmEnd) -> FilmDocument:
-        return FilmDocument(
-            file=write_path(film),
-            media=end.media,
-            warnings=end.warnings,
-            summary=end.summary,
-            segments=self._joined(journal),
-            model=end.model,
         )
 
     def _joined(self, journal: FilmJournal) -> list[SegmentDocument]:

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from app.documents.job import Media, Model, Note
 from app.documents.segments import SegmentDocument
 
-FORMAT = 1
+FORMAT = 2
 #: Seconds after which a journal that has not been opened is removed.
 KEPT = 30 * 86400.0
 
@@ -37,6 +37,12 @@ class KnownSegment:
     document: SegmentDocument
     #: (D,), its representative frame in the semantic embedding; None where there is none.
     picture: NDArray[np.float32] | None = None
+    first_picture: float = 0.0  #: seconds on the clock of players at which the film's first frame is shown
+
+    @property
+    def on_players_clock(self) -> SegmentDocument:
+        """Returns its document with times as players count them."""
+        return self.document.moved(self.first_picture)
 
 
 class FilmEnd(BaseModel):
@@ -66,6 +72,7 @@ class FilmJournal:
     def append(self, segment: KnownSegment) -> None:
         """Keeps a segment; it is on disk when this returns."""
         line: dict[str, Any] = {"segment": segment.document.model_dump(mode="json")}
+        line["first_picture"] = segment.first_picture
         if segment.picture is not None:
             line["picture"] = base64.b64encode(segment.picture.astype("<f2").tobytes()).decode()
         self._write(line)
@@ -113,7 +120,8 @@ def _take(journal: FilmJournal, line: bytes) -> bool:
             journal.end = FilmEnd.model_validate(content["end"])
         else:
             document = SegmentDocument.model_validate(content["segment"])
-            journal.segments.append(KnownSegment(document, _vector(content.get("picture"))))
+            picture, zero = _vector(content.get("picture")), float(content["first_picture"])
+            journal.segments.append(KnownSegment(document, picture, zero))
     except (ValueError, KeyError, TypeError, ValidationError):
         return False
     return True

@@ -21,8 +21,7 @@ log = structlog.get_logger(__name__)
 class Backoff:
     """Chooses when to try again: at once what was healthy, later and later what keeps failing.
 
-    Args:
-        longest: seconds of the longest pause.
+    longest: seconds of the longest pause.
     """
 
     def __init__(self, longest: float = LONGEST_PAUSE) -> None:

@@ -48,12 +48,7 @@ class Tracing:
     def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - the tracing one's parameters
         """Spans the answering of a request.
 
-        Args:
-            name: what the span is called.
-            parent: the client's ``traceparent``.
-
-        Yields:
-            What takes the rest of what is known.
+        parent: the client's ``traceparent``. Yields what takes the rest of what is known.
         """
         yield SpanNotes(name)
 

@@ -45,7 +45,7 @@ class FeatureReuse:
         Raises:
             BlobMissingError: its file had to be read, and is not there.
         """
-        basis = engine.feature_basis(options.choice) if self._cache.is_on else None
+        basis = engine.feature_basis(options) if self._cache.is_on else None
         if basis is None:
             return None
         sha256 = job.submission.sha256 or self._digest(job)

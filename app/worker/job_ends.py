@@ -1,4 +1,4 @@
-"""Ends attempts on the record, with what they have found out in the blobs, or starts the next one.
+"""Ends attempts on the record, with what they have found out in blobs and a trace, or starts the next one.
 
 A job that shared the batch which died continues within the attempt it had; one that was alone starts its next
 attempt, or has failed where it had its last.
@@ -21,6 +21,7 @@ from app.errors import DeadlineExceeded, JobFailure, QueueUnavailable, WorkerFau
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import ANSWER_LIMIT, Claim, Jobs
 from app.pipeline.engine_protocol import EngineAnswer
+from app.tracing.spans import Attribute, FinishedSpan
 from app.worker.attempt import Attempt
 from app.worker.feature_reuse import FeatureReuse
 from app.worker.watchdog import Watchdog
@@ -92,7 +93,7 @@ class JobEnds:
             answer = attempt.film.answer_of(answer)
         store_result(self.blobs, attempt.claim.results, attempt.clip.stills, answer.attention)
         whole = attempt.record(attempt.facts.joined_with(answer.answer))
-        record, key = store_large_answer(self.blobs, attempt.claim.results, whole), attempt.clip.feature_key
+        record, key = _store_large_answer(self.blobs, attempt.claim.results, whole), attempt.clip.feature_key
         if self.end_well(attempt, record, key and key[0]):
             self.reuse.keep(attempt.clip, answer)
 
@@ -203,16 +204,10 @@ def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: 
     blobs.write_all(files)
 
 
-def store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """Stores an answer that is too large for Redis as a blob.
 
-    Args:
-        blobs: where files of jobs lie.
-        folder: key that it goes below, the attempt's own.
-        record: all of it.
-
-    Returns:
-        What goes on the record: the answer, or its media facts and the key of the blob.
+    Returns what goes on the record: the answer, or its media facts and the key of the blob.
     """
     text = json.dumps(record)
     if len(text) <= ANSWER_LIMIT:
@@ -227,3 +222,48 @@ def delete_blobs(blobs: Blobs, job_id: str) -> None:
     """Removes all of a job's blobs, its upload included."""
     blobs.remove(f"uploads/{job_id}")
     blobs.remove(f"results/{job_id}")
+
+
+def spans_of(attempt: Attempt) -> list[FinishedSpan]:
+    """Makes the spans of a worker's turn at a job; the first turn has one of the queue as well."""
+    job, end = attempt.claim.job, attempt.turn.ended_at or attempt.turn.began_at
+    about: dict[str, Attribute] = {"reelword.job.id": job.id, "reelword.job.priority": job.priority}
+    turn = FinishedSpan(
+        "job",
+        attempt.turn.began_at,
+        end,
+        about | _outcome(attempt),
+        children=_stages(attempt, end),
+        error=None if attempt.error is None else f"{attempt.error.code}: {attempt.error}",
+    )
+    if attempt.turn.first_attempt > 1:
+        return [turn]
+    queued = FinishedSpan("queue", job.created_at, max(job.created_at, job.started_at or end), about)
+    return [queued, turn]
+
+
+def _stages(attempt: Attempt, end: float) -> list[FinishedSpan]:
+    """Makes a span of each stage; it lasts until the next one begins."""
+    ends = [began for _, began in attempt.turn.marks[1:]] + [end]
+    return [
+        FinishedSpan(stage, began, ended)
+        for (stage, began), ended in zip(attempt.turn.marks, ends, strict=True)
+    ]
+
+
+def _outcome(attempt: Attempt) -> dict[str, Attribute]:
+    options = attempt.claim.job.options if attempt.contents is None else attempt.contents.options
+    attributes: dict[str, Attribute] = {
+        "reelword.job.attempt": attempt.claim.job.attempt,
+        "reelword.job.outcome": _end_of(attempt),
+        "reelword.worker": attempt.claim.worker,
+    }
+    return attributes | ({"reelword.captioner": options.captioner} if options.captioner else {})
+
+
+def _end_of(attempt: Attempt) -> str:
+    if attempt.error is not None:
+        return "failed"
+    if attempt.stopped is not None:
+        return attempt.stopped
+    return "succeeded" if attempt.is_settled else "lost"

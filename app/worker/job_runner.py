@@ -29,12 +29,11 @@ from app.tracing.spans import Tracing
 from app.worker.attempt import Answered, Attempt, Film
 from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
 from app.worker.feature_reuse import FeatureReuse
-from app.worker.job_ends import JobEnds
+from app.worker.job_ends import JobEnds, spans_of
 from app.worker.jobs_in_hand import JobsInHand, Place
 from app.worker.reading.film_segments import FilmSegments
 from app.worker.reading.read_ahead import ReadAhead, VideoReader, engine_failure, move_on, read_until_it_works
 from app.worker.reading.url_fetches import UrlFetches
-from app.worker.turn_spans import spans_of
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 from extractors.media.request import Limits

@@ -89,10 +89,10 @@ class JobSearches:
         except (EngineDied, EngineRaised) as error:
             log.warning("a search compares words alone", reason=str(error))
             ranked = search_jobs(search.words, moments, None, search.count)
-        return [_describe(each) for each in ranked]
+        return [_describe(each, search.root) for each in ranked]
 
 
-def _describe(ranked: Found) -> FoundMoment:
+def _describe(ranked: Found, root: str) -> FoundMoment:
     moment = ranked.moment
     return FoundMoment(
         job=moment.job or "",
@@ -102,5 +102,5 @@ def _describe(ranked: Found) -> FoundMoment:
         representative=moment.time,
         caption=moment.caption,
         fit=round(ranked.fit, 4),
-        picture=moment.address or "",
+        picture=root + (moment.address or ""),
     )

@@ -50,7 +50,8 @@ def worker_killed(service: Deployment) -> Iterator[Finding]:
     restarts: dict[str, tuple[float, float]] = {}
     while len(restarts) < len(orphans):
         for job_id in set(orphans) - set(restarts):
-            if int(service.record(job_id)["attempt"]) > 1:
+            # not by its attempt, which is the same where it only waited
+            if f"-{victim}-" not in service.record(job_id)["last_worker"]:
                 restarts[job_id] = (time.monotonic() - killed, service.redis_now())
         if time.monotonic() - killed > 120:
             break

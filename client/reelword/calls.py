@@ -43,6 +43,7 @@ class Options(TypedDict, total=False):
     diversity_lambda: float
     fusion_rule: Literal["merit", "relevance"]
     category: int
+    bars: Literal["leave_out", "keep"]
     attention: bool
     explanation: Literal["evidence", "attention", "both"]
     segments: str | float

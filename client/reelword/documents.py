@@ -45,6 +45,7 @@ class Media(Document):
     first_picture: float | None = None
     width: int | None = None
     height: int | None = None
+    picture: tuple[float, float, float, float] | None = None
     rotation: int | None = None
     fps: float | None = None
     fps_average: float | None = None

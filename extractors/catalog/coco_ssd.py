@@ -88,11 +88,11 @@ class CocoSSD(WindowExtractor):
     def extract_windows(self, stacks: Tensor) -> dict[str, WindowRows]:
         moves, logits = self.engine.outputs(stacks[:, -1])
         boxes, scores = ssd_mobilenet.decode_boxes(moves), logits.sigmoid()[:, :, 1:]
-        regions = [select_boxes(*picture, self.count) for picture in zip(boxes, scores, strict=True)]
+        regions = [_select_boxes(*picture, self.count) for picture in zip(boxes, scores, strict=True)]
         return {self.name: pad_regions(regions, (1, 1), self.count, CLASSES)["_scores"]}
 
 
-def select_boxes(boxes: Tensor, scores: Tensor, count: int) -> Regions:
+def _select_boxes(boxes: Tensor, scores: Tensor, count: int) -> Regions:
     """Takes the best boxes of one picture, after suppression within each class.
 
     Args:

@@ -48,19 +48,14 @@ class DetectorInput(Protocol):
 
 
 class Detector(Protocol):
-    """Finds regions. width: of a region's feature. things: classes. engine, precision: for the name tag."""
+    """Finds regions. engine, precision: for the name tag."""
+
+    width: int  #: of a region's feature
+    things: int  #: classes
+    engine: str
 
     @property
     def input(self) -> DetectorInput: ...
-
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def things(self) -> int: ...
-
-    @property
-    def engine(self) -> str: ...
 
     @property
     def precision(self) -> str: ...

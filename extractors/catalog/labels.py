@@ -58,7 +58,7 @@ class LabelExtractor:
         if absent:
             raise ValueError(f"{self.name} needs the stream {absent[0]}: ask for its extractor too")
         taken = [streams[name] for name in self.needs_streams]
-        labels = [(find_kind(stream), each) for stream in taken for each in rank_labels(stream)]
+        labels = [(find_kind(stream), each) for stream in taken for each in _rank_labels(stream)]
         labels.sort(key=lambda pair: (KINDS.index(pair[0]), -pair[1].probability))
         rows = [[KINDS.index(kind), each.place, each.probability] for kind, each in labels]
         return {
@@ -85,7 +85,7 @@ def find_kind(stream: Stream) -> LabelKind:
     raise ValueError(f"{stream.spec.network} tells {classes} classes apart, which are of no known set")
 
 
-def rank_labels(stream: Stream) -> list[_Scored]:
+def _rank_labels(stream: Stream) -> list[_Scored]:
     """Ranks a video's classes by one network's scores.
 
     Args:

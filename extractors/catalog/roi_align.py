@@ -127,9 +127,6 @@ def combine_specs(grid: StreamSpec, boxes: StreamSpec, edges: Edges) -> StreamSp
         grid: The map's name tag.
         boxes: The detector's.
         edges: Of the map's cells; uneven ones are told.
-
-    Returns:
-        The name tag of what is pooled.
     """
     uneven = "" if edges == make_even_edges(len(edges) - 1) else ", cells by their edges"
     return StreamSpec(

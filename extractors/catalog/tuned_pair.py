@@ -5,7 +5,7 @@ costs, are the pair's own.
 
 Lite2's last two stages moved in training, and its head took in a second half that reads Lite3's last map; all
 else is as it is packaged. The weights are the packages' and a file of changes that comes with the repository
-(extractors/pretrained/weight_deltas.py), so that captioners on the untouched ``grid`` keep working beside
+(extractors/pretrained/parameters.py), so that captioners on the untouched ``grid`` keep working beside
 it.
 """
 
@@ -43,8 +43,7 @@ from extractors.networks.efficientnet_lite import (
 from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
 from extractors.pretrained.load import SEEDED, WeightsChoice, digest_weights, find_weights
-from extractors.pretrained.parameters import Checkpoint
-from extractors.pretrained.weight_deltas import apply_delta
+from extractors.pretrained.parameters import Checkpoint, apply_delta
 
 TUNED = "tuned_pair"
 TUNED_GRID = "tuned_pair_grid"

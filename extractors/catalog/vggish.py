@@ -49,11 +49,11 @@ COMPONENTS: dict[str, Components] = {
 
 @dataclass(frozen=True)
 class SoundRow:
-    """Samples ``begin`` to ``end`` at 16 kHz. padded: whether they have to be repeated to fill it."""
+    """Samples ``begin`` to ``end`` at 16 kHz."""
 
     begin: int
     end: int
-    padded: bool
+    padded: bool  #: whether they have to be repeated to fill it
 
 
 class VGGishExtractor:

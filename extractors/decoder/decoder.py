@@ -189,16 +189,13 @@ class Decoder:
 
 @dataclass
 class _Child:
-    """One decoding process, and how far it is with what it was asked.
-
-    answered: whether it is free again. seconds_left: for the file that it is at, while it is waited for.
-    """
+    """One decoding process, and how far it is with what it was asked."""
 
     process: LinkedProcess
     files: int = 0
     killed: bool = False
-    answered: bool = True
-    seconds_left: float = 0.0
+    answered: bool = True  #: whether it is free again
+    seconds_left: float = 0.0  #: for the file that it is at, while it is waited for
 
     @classmethod
     def start(cls, reader: Reader) -> _Child:
@@ -233,7 +230,8 @@ class _Child:
         if isinstance(part, FrameChunk):
             self._send(TAKEN)
         elif isinstance(part, StreamEnd):
-            self._finish()
+            os.ftruncate(self.process.shared, 0)
+            self.answered = True
         return part
 
     def _send(self, message: bytes) -> None:
@@ -256,10 +254,6 @@ class _Child:
             raise
         except (ValueError, KeyError, TypeError) as error:
             raise errors.DecoderCrashed(WITHOUT_SENSE) from error
-
-    def _finish(self) -> None:
-        os.ftruncate(self.process.shared, 0)
-        self.answered = True
 
     def _receive(self, deadline: float) -> bytes:
         try:

@@ -1,7 +1,7 @@
 """Messages between a decoder and its parent: lines of JSON, and pixels in a shared file beside them.
 
-JSON and not pickle, because the child reads hostile files: whatever it has become, it can answer wrong
-values but cannot make its parent run code.
+Answers are JSON and not pickle, because the child reads hostile files: whatever it has become, it can give
+wrong values but cannot make its parent run code.
 
 Chunk k of a stream lies in slot k mod SLOTS of the file; the parent says TAKEN when it has copied one, and
 the child waits for that before it uses the slot again. Behind each request comes a descriptor of its file.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import pickle
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,11 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import Audio, FrameSize, Resizing
+from extractors.features import Audio
 from extractors.media.errors import MediaError, MediaWarning, error_from_code
 from extractors.media.request import DecodeRequest, Limits, Video
 from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
-from extractors.windows import Sampling, Windows
 
 LONGEST_MESSAGE = 16 << 20  # times of two million frames never travel, those of the sampled ones do
 SLOTS = 2  # one is read or awaited while the other is filled
@@ -32,45 +32,14 @@ READY = "ready"  # the child's first word; behind it the layers of its box that 
 
 
 def pack_request(request: DecodeRequest, limits: Limits) -> bytes:
-    """Writes down what the child is to decode.
-
-    Args:
-        request: which frames, in which sizes.
-        limits: what the file may cost.
-
-    Returns:
-        The message, for ``unpack_request``.
-    """
-    return json.dumps({"request": asdict(request), "limits": asdict(limits)}).encode()
+    """Writes down what the child is to decode, and what the file may cost, for ``unpack_request``."""
+    return pickle.dumps((request, limits))
 
 
 def unpack_request(message: bytes) -> tuple[DecodeRequest, Limits]:
-    """Reads what ``pack_request`` wrote."""
-    content = json.loads(message)
-    return _parse_request(content["request"]), Limits(**content["limits"])
-
-
-def _parse_request(asked: dict[str, Any]) -> DecodeRequest:
-    sampling, shown, part = asked.pop("sampling"), asked.pop("shown"), asked.pop("part")
-    windows = tuple(Windows(**each) for each in asked.pop("windows"))
-    rates = tuple(Sampling(**each) for each in asked.pop("rates"))
-    sizes = tuple(_parse_frame_size(**each) for each in asked.pop("sizes"))
-    return DecodeRequest(
-        sampling=None if sampling is None else Sampling(**sampling),
-        shown=None if shown is None else Sampling(**shown),
-        part=None if part is None else tuple(part),
-        windows=windows,
-        rates=rates,
-        sizes=sizes,
-        **asked,
-    )
-
-
-def _parse_frame_size(short_side: int | None, resizing: dict[str, Any] | None) -> FrameSize:
-    if resizing is None:
-        return FrameSize(short_side)
-    target = resizing.pop("target")
-    return FrameSize(short_side, Resizing(tuple(target) if isinstance(target, list) else target, **resizing))
+    """Reads what ``pack_request`` wrote: the parent, whom the child may trust."""
+    request: tuple[DecodeRequest, Limits] = pickle.loads(message)
+    return request
 
 
 def pack_part(part: StreamPart, shared: int, offset: int) -> bytes:

@@ -36,14 +36,11 @@ LEFT_ALONE = ("pixel_mean", "pixel_std", "anchor_generator.cell_anchors", "roi_h
 
 @dataclass(frozen=True)
 class DetectionRule:
-    """Limits which detections are kept.
+    """Limits which detections are kept."""
 
-    score: the least; overlap: of two boxes of a class that are one; most: boxes kept.
-    """
-
-    score: float = 0.05
-    overlap: float = 0.5
-    most: int = 100
+    score: float = 0.05  #: the least
+    overlap: float = 0.5  #: of two boxes of a class that are one
+    most: int = 100  #: boxes kept
 
 
 @dataclass(frozen=True, eq=False)

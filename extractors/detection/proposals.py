@@ -20,14 +20,11 @@ HeadOutput: TypeAlias = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class ProposalRule:
-    """Limits how many boxes are proposed.
+    """Limits how many boxes are proposed."""
 
-    before: best of each level that compete; after: that are kept; overlap: of two that are one.
-    """
-
-    before: int = 1000
-    after: int = 1000
-    overlap: float = 0.7
+    before: int = 1000  #: best of each level that compete
+    after: int = 1000  #: that are kept
+    overlap: float = 0.7  #: of two that are one
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,12 +48,8 @@ def roi_max_pool(grid: Tensor, boxes: Sequence[Tensor], scale: float, size: int)
 def roi_align_cells(grid: Tensor, boxes: Tensor) -> Tensor:
     """Averages a map of any extractor inside the boxes of any detector (ROI align with one bin).
 
-    Args:
-        grid: (T, rows, columns, C).
-        boxes: (T, K, 4) in [0, 1] of the picture that the map covers.
-
-    Returns:
-        (T, K, C).
+    grid: (T, rows, columns, C). boxes: (T, K, 4) in [0, 1] of the picture that the map covers. Returns (T, K,
+    C).
     """
     frames, rows, columns, channels = grid.shape
     cells = boxes.to(grid.device).float() * grid.new_tensor([columns, rows, columns, rows]).float()

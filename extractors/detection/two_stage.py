@@ -25,14 +25,12 @@ BOXES_AT_ONCE = 128
 
 @dataclass(frozen=True)
 class StageRunners:
-    """Runs the two networks.
+    """Runs the two networks."""
 
-    trunk: normalised pictures (N, 3, H, W) to the maps in their order, then logits and deltas of each map
-    that proposals come from. embed: bins of boxes (B, C, s, s) to their features (B, width).
-    """
-
+    #: normalised pictures (N, 3, H, W) to the maps in their order, then logits and deltas of each map that
+    #: proposals come from
     trunk: Callable[[Tensor], Sequence[Tensor]]
-    embed: Callable[[Tensor], Tensor]
+    embed: Callable[[Tensor], Tensor]  #: bins of boxes (B, C, s, s) to their features (B, width)
 
 
 class TwoStage(nn.Module, ABC):
@@ -69,9 +67,6 @@ class TwoStage(nn.Module, ABC):
             boxes: proposals (K, 4) of each, in its pixels.
             size: height and width of the pictures, in pixels.
             run: the two networks.
-
-        Returns:
-            The regions of each picture, the best first.
         """
 
     def run_trunk(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -32,10 +32,9 @@ def choose_device(wanted: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-class DeviceUnavailable(ReelwordError, ValueError):
+class DeviceUnavailable(ReelwordError, ValueError, code="device_unavailable"):
     """The device that was asked for is not there; the message says what is."""
 
-    code = "device_unavailable"
     hint = "Choose cpu, or auto, which takes a GPU where there is one."
 
 

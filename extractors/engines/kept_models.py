@@ -82,7 +82,8 @@ def prune_models(folder: Path, most_bytes: int) -> None:
     named, total = set[str](), 0
     for note in notes:
         kept = KeptModel.read(note)
-        total += 0 if kept is None else _count_bytes(folder / kept.folder)
+        files = [] if kept is None else (folder / kept.folder).glob("*")
+        total += sum(file.stat().st_size for file in files)
         if kept is None or total > most_bytes:
             note.unlink(missing_ok=True)
         if kept is not None and total > most_bytes:
@@ -113,7 +114,3 @@ def _last_change(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:  # another process has deleted it
         return 0.0
-
-
-def _count_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.glob("*"))

@@ -137,7 +137,7 @@ def _read_kept(note: Path) -> openvino.Model | None:
     try:
         model = openvino.Core().read_model(note.parent / kept.folder / MODEL_FILE)
     except RuntimeError:
-        return None  # load_or_convert says so and makes it anew
+        return None  # _load_or_convert says so and makes it anew
     note_use(note)
     return model
 
@@ -147,25 +147,19 @@ def _convert_and_note(
 ) -> openvino.Model:
     sources = _sources_of(network)
     name = hashlib.sha256(facts + json.dumps(sources, sort_keys=True).encode()).hexdigest()[:16]
-    model = load_or_convert(network, example, note.parent / name, free)
+    model = _load_or_convert(network, example, note.parent / name, free)
     with suppress(OSError), atomic_write(note) as unfinished:  # where nothing can be kept, that has been said
         unfinished.write_text(KeptModel(folder=name, sources=sources).model_dump_json())
     return model
 
 
-def load_or_convert(
+def _load_or_convert(
     module: nn.Module, example: Tensor, kept: Path, free: tuple[int, ...] = (0,)
 ) -> openvino.Model:
     """Loads the converted model, made and kept first where it is not there.
 
-    Args:
-        module: in eval mode or not; it stays as it is.
-        example: an input, its free axes longer than 1.
-        kept: folder of the model.
-        free: axes whose length may differ from call to call.
-
-    Returns:
-        The model, not compiled yet.
+    module: in eval mode or not; it stays as it is. example: an input, its free axes longer than 1. Returns
+    the model, not compiled yet.
     """
     if kept.exists():
         try:

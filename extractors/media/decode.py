@@ -77,9 +77,6 @@ def decode_here(
         request: which frames; by default eight of them.
         limits: what the file may cost. Of ``memory`` only what the frames take is counted here.
 
-    Returns:
-        The frames, the sound and the decode report.
-
     Raises:
         MediaError: one of its leaves, but none of DecoderError.
     """
@@ -149,9 +146,6 @@ def make_end(
         request: says whether the sound is wanted, and how many frames were.
         limits: how much sound may be read.
 
-    Returns:
-        The last part of the stream.
-
     Raises:
         DecodeTimeout, DecodeMemory: where the sound passes a limit.
     """
@@ -177,6 +171,7 @@ class _Streamer:
         self, source: MediaSource, index: PacketIndex, probe: Probe, request: DecodeRequest, limits: Limits
     ) -> None:
         self._source, self._index, self._request, self._limits = source, index, request, limits
+        self._first_picture = probe.first_picture
         self._painter = _Painter(probe.display, request.frame_sizes)
         self.reading = DecodePass()
         self.timeline = timeline_of_index(index)
@@ -199,7 +194,8 @@ class _Streamer:
                 return
             # where frames were as promised the reading stopped after the last; this one was read to the end
             promised, self.timeline = self.timeline, settle(self.reading, self._index, self._limits)
-            if turn > 0 and _is_same(promised, self.timeline):
+            same_times = np.array_equal(promised.times, self.timeline.times)
+            if turn > 0 and same_times and promised.duration == self.timeline.duration:
                 return
             pictures = kept.at(self._choose())
             if pictures is not None:
@@ -236,7 +232,7 @@ class _Streamer:
 
     def _hand_over(self, pictures: Iterable[Sizes], wanted: list[int]) -> Iterator[StreamPart]:
         duration = self.timeline.duration
-        yield StreamStart(duration, len(self.timeline) / duration)
+        yield StreamStart(duration, len(self.timeline) / duration, self._first_picture)
         yield from split_into_chunks(pictures, self.timeline.times[wanted], self._request.chunk_bytes)
 
     def _choose(self) -> list[int]:
@@ -289,9 +285,6 @@ def settle(reading: DecodePass, index: PacketIndex, limits: Limits) -> Timeline:
         index: the file's packets.
         limits: the share of frames that may be lost, and the longest duration.
 
-    Returns:
-        The times of all frames that were shown.
-
     Raises:
         NoFrames, TooDamaged, TooLong: where nothing or too little was shown, or for too long.
     """
@@ -310,7 +303,3 @@ def _check_duration(timeline: Timeline, limits: Limits) -> None:
         raise errors.TooLong(
             f"The video lasts {timeline.duration:.0f} seconds, and {limits.max_duration:.0f} are allowed."
         )
-
-
-def _is_same(promised: Timeline, found: Timeline) -> bool:
-    return promised.duration == found.duration and np.array_equal(promised.times, found.times)

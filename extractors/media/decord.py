@@ -88,7 +88,7 @@ def _read(
         return None
     times = timeline.times[positions]
     return [
-        StreamStart(timeline.duration, len(timeline) / timeline.duration),
+        StreamStart(timeline.duration, len(timeline) / timeline.duration, probe.first_picture),
         *split_into_chunks(((picture,) for picture in pixels), times, request.chunk_bytes),
         make_end(source, probe, index, DecodePass(), timeline, request, limits),
     ]

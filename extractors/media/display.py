@@ -218,13 +218,10 @@ def find_picture_warnings(frame: VideoFrame) -> list[MediaWarning]:
 
 @dataclass(frozen=True)
 class TrackFacts:
-    """Facts about a track's frames that stand in its header.
+    """Facts about a track's frames that stand in its header."""
 
-    crop: the part to be seen, None where that is all. dolby_vision: the profile, None where it is none.
-    """
-
-    crop: Crop | None = None
-    dolby_vision: int | None = None
+    crop: Crop | None = None  #: the part to be seen, None where that is all
+    dolby_vision: int | None = None  #: the profile, None where it is none
 
 
 def read_display_matrix(frame: VideoFrame) -> tuple[int, ...] | None:

@@ -39,10 +39,9 @@ from enum import Enum
 from extractors.errors import ReelwordError, leaves
 
 
-class MediaError(ReelwordError):
+class MediaError(ReelwordError, code="media_error"):
     """Root of the tree; only its leaves are raised."""
 
-    code = "media_error"
     hint = "Send the video in another format."
     about_media = True
 
@@ -51,63 +50,51 @@ class InputError(MediaError):
     """The file is the trouble, and will be the next time too."""
 
 
-class MissingFile(InputError):
-    code = "missing_file"
+class MissingFile(InputError, code="missing_file"):
     hint = "Check the path and that the file may be read."
 
 
-class EmptyFile(InputError):
-    code = "empty_file"
+class EmptyFile(InputError, code="empty_file"):
     hint = "Send the file again; its upload or export wrote no bytes."
 
 
-class NotAVideo(InputError):
-    code = "not_a_video"
+class NotAVideo(InputError, code="not_a_video"):
     hint = "Send a video file such as mp4, mkv, webm, avi, mov or gif."
 
 
-class UnsupportedContainer(InputError):
-    code = "unsupported_container"
+class UnsupportedContainer(InputError, code="unsupported_container"):
     hint = "Send the video itself, not a playlist, script or archive that points to it; mp4 always works."
 
 
-class UnsupportedCodec(InputError):
-    code = "unsupported_codec"
+class UnsupportedCodec(InputError, code="unsupported_codec"):
     hint = "Convert the video to H.264 in mp4 and send that."
 
 
-class Encrypted(InputError):
-    code = "encrypted"
+class Encrypted(InputError, code="encrypted"):
     hint = "Send a copy without copy protection (DRM), or decrypt the video with its key first."
 
 
-class TiledImage(InputError):
-    code = "tiled_image"
+class TiledImage(InputError, code="tiled_image"):
     hint = "Convert the picture to JPEG or PNG and send that."
 
 
-class IncompleteFile(InputError):
-    code = "incomplete_file"
+class IncompleteFile(InputError, code="incomplete_file"):
     hint = "The file was cut off: finish the recording, export or upload, then send it again."
 
 
-class NoVideoStream(InputError):
-    code = "no_video_stream"
+class NoVideoStream(InputError, code="no_video_stream"):
     hint = "Send a file that has a picture track."
 
 
-class AudioOnly(InputError):
-    code = "audio_only"
+class AudioOnly(InputError, code="audio_only"):
     hint = "Send a file with moving pictures; sound and cover art alone cannot be captioned."
 
 
-class NoFrames(InputError):
-    code = "no_frames"
+class NoFrames(InputError, code="no_frames"):
     hint = "Play the file to see whether it shows anything, then export it again."
 
 
-class TooDamaged(InputError):
-    code = "too_damaged"
+class TooDamaged(InputError, code="too_damaged"):
     hint = "Copy or export the file again; most of its pictures cannot be decoded."
 
 
@@ -115,29 +102,24 @@ class LimitError(MediaError):
     """The file asks for more than the limits in force allow."""
 
 
-class TooLong(LimitError):
-    code = "too_long"
+class TooLong(LimitError, code="too_long"):
     hint = "Cut the video into shorter parts."
 
 
-class TooManyPixels(LimitError):
-    code = "too_many_pixels"
+class TooManyPixels(LimitError, code="too_many_pixels"):
     hint = "Scale the video down to 4K or less."
 
 
-class TooManyFrames(LimitError):
-    code = "too_many_frames"
+class TooManyFrames(LimitError, code="too_many_frames"):
     hint = "Cut the video into shorter parts or lower its frame rate."
 
 
-class DecodeTimeout(LimitError):
-    code = "decode_timeout"
+class DecodeTimeout(LimitError, code="decode_timeout"):
     hint = "Send a shorter or smaller video."
     operator_hint = "REELWORD_DECODE_SECONDS is the longest time for reading one."
 
 
-class DecodeMemory(LimitError):
-    code = "decode_memory"
+class DecodeMemory(LimitError, code="decode_memory"):
     hint = "Scale the video down."
     operator_hint = "REELWORD_DECODE_MEMORY is what reading one may take."
 
@@ -146,20 +128,17 @@ class DecoderError(MediaError):
     """The process that decodes ended before it had answered."""
 
 
-class DecoderFault(DecoderError):
+class DecoderFault(DecoderError, code="decoder_error"):
     """Our own code raised; another attempt would too. A job fails with ``worker_error`` by it."""
 
-    code = "decoder_error"
     hint = "This is a fault of the service and not of the video: report it with the file."
 
 
-class DecoderCrashed(DecoderError):
-    code = "decoder_crashed"
+class DecoderCrashed(DecoderError, code="decoder_crashed"):
     hint = "Convert the video to H.264 in mp4 and send that; the file breaks the decoder."
 
 
-class DecoderKilled(DecoderError):
-    code = "decoder_killed"
+class DecoderKilled(DecoderError, code="decoder_killed"):
     hint = "The decoding was stopped on request; send the video again if that was not meant."
 
 
@@ -203,6 +182,11 @@ class WarningCode(Enum):
         "{asked} frames were wanted and {taken} of the {available} taken: no others are on screen at the "
         "times that were looked at.",
     )
+    LONG_STAYS = (
+        "long_stays",
+        "Its frames stay for {stay:.1f} seconds, and a transport stream shows one every 0.7 at least: it may "
+        "have lost some.",
+    )
     STILL_IMAGE = "still_image", "The file is a single picture, not a video."
     TRACK_CHOSEN = (
         "track_chosen",
@@ -211,6 +195,10 @@ class WarningCode(Enum):
     DOLBY_VISION = (
         "dolby_vision",
         "The video is Dolby Vision profile 5, whose colours are read wrongly (green and violet).",
+    )
+    BARS_LEFT_OUT = (
+        "bars_left_out",
+        "Even bars were left out: {width} % of the width and {height} % of the height were captioned.",
     )
     INTERLACED = "interlaced", "The video is interlaced; moving edges may look combed."
     HDR = "hdr", "The video is HDR ({curve}); it is read without tone mapping."

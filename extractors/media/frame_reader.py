@@ -43,14 +43,12 @@ DRAINING_CODECS = frozenset({*SKIPPING_CODECS, "libdav1d", "mpeg4", "vp8", "vp9"
 
 @dataclass
 class MediaSource:
-    """A file and what reading it may cost.
-
-    deadline: on the clock of ``time.monotonic``; it is moved by the time that who takes the frames keeps the
-    reader waiting.
-    """
+    """A file and what reading it may cost."""
 
     path: MediaFile
     max_pixels: int
+    #: on the clock of ``time.monotonic``; it is moved by the time that who takes the frames keeps the reader
+    #: waiting
     deadline: float
 
     @contextmanager
@@ -90,9 +88,6 @@ def decode_packets(
         container_format: FFmpeg's name of the container.
         source: the file; its deadline is kept.
         reading: counts what cannot be decoded.
-
-    Returns:
-        All shown frames.
 
     Raises:
         DecodeTimeout, DecodeMemory: where a limit is passed.
@@ -192,13 +187,11 @@ def read_by_jumps(
 
 @dataclass(frozen=True)
 class Shortcuts:
-    """Names what need not be decoded for wanted frames to come out as they are.
+    """Names what need not be decoded for wanted frames to come out as they are."""
 
-    skips: frames that no other frame refers to. drains: what is stored after the last wanted frame: the
-    decoder is told that the film ends there, and hands over what it holds.
-    """
-
-    skips: bool
+    skips: bool  #: frames that no other frame refers to
+    #: what is stored after the last wanted frame: the decoder is told that the film ends there, and hands
+    #: over what it holds
     drains: bool
 
 
@@ -229,9 +222,6 @@ def feed_wanted(
         stream: their track, which decodes each packet before the next is asked for.
         targets: presentation times of the wanted frames.
         shortcuts: those that are exact here.
-
-    Returns:
-        The packets.
     """
     waiting = set(targets)
     for packet in packets:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import numpy as np
 from av.container import InputContainer
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
@@ -22,6 +23,7 @@ from extractors.media.containers.container import (
     read_packets,
 )
 from extractors.media.containers.packet_index import CLOCK_STAMPED, WRAP, PacketIndex
+from extractors.media.containers.sample_descriptions import read_first_aspect
 from extractors.media.display import (
     Display,
     TrackFacts,
@@ -49,6 +51,7 @@ COUNTING_FORMATS = ("mov,mp4,m4a,3gp,3g2,mj2",)
 FASTEST_RATE = 1000  # above this a "rate" is the container's clock, not frames
 
 ANIMATIONS = ("gif", "apng")
+LONGEST_STAY = 0.7  #: seconds from one frame of a transport stream to the next (ISO/IEC 13818-1, 2.7.4)
 # The last frame's stay is part of what AVI counts in ticks, and not known to us.
 TICKS_SLACK = 1.1
 
@@ -83,18 +86,20 @@ class Probe:
 def probe_media(source: MediaSource, index: PacketIndex) -> Probe:
     """Opens the file and decodes one frame. Raises NoFrames, TooManyPixels and what opening raises."""
     with source.open() as (container, stream):
-        frame = decode_first_frame(source, container, stream, index)
+        frame = _decode_first_frame(source, container, stream, index)
         check_pixels(frame.width, frame.height, source.max_pixels)
         time_base = stream.time_base or Fraction(1)
         still = container.format.name in STILL_FORMATS
-        facts = read_track_facts(stream)
+        facts, aspect = read_track_facts(stream), stream.sample_aspect_ratio
+        if container.format.name in COUNTING_FORMATS:
+            aspect = read_first_aspect(source.path, stream.id) or aspect
         warnings = [*find_picture_warnings(frame), *_track_warnings(container, stream, facts)]
         if still:
             warnings.append(WarningCode.STILL_IMAGE.warn())
         return Probe(
             container=container.format.name,
             codec=stream.codec_context.name,
-            display=plan_display(frame, stream.sample_aspect_ratio, facts.crop),
+            display=plan_display(frame, aspect, facts.crop),
             tick=frame.pts,
             zero=(zero := 0.0 if frame.pts is None else float(frame.pts * time_base)),
             first_picture=0.0 if frame.pts is None else max(0.0, zero - _find_players_zero(container)),
@@ -144,23 +149,13 @@ def _read_frame_count(source: MediaSource, container: InputContainer, stream: Vi
     return min(frames, listed or frames) or None
 
 
-def decode_first_frame(
+def _decode_first_frame(
     source: MediaSource, container: InputContainer, stream: VideoStream, index: PacketIndex
 ) -> VideoFrame:
     """Decodes the first shown frame, and where the index names it no other.
 
-    Args:
-        source: the file; its deadline is kept.
-        container: the file, just opened.
-        stream: its picture track.
-        index: the file's packets.
-
-    Returns:
-        The frame.
-
-    Raises:
-        NoFrames: where nothing decodes.
-        DecodeTimeout, DecodeMemory: where a limit is passed.
+    source: the file; its deadline is kept. Raises NoFrames: where nothing decodes; DecodeTimeout,
+    DecodeMemory: where a limit is passed.
     """
     reading, name = DecodePass(), container.format.name
     if index.trusted and index.pts and find_shortcuts(stream.codec_context.name, index).drains:
@@ -169,7 +164,7 @@ def decode_first_frame(
         if frame is not None and frame.pts == index.pts[0]:
             return frame
         with source.open() as (container, stream):
-            return decode_first_frame(source, container, stream, replace(index, trusted=False))
+            return _decode_first_frame(source, container, stream, replace(index, trusted=False))
     frame = next(decode_packets(read_packets(container, stream), name, source, reading), None)
     if frame is None:
         raise errors.NoFrames(_explain_no_frame(reading.lost))
@@ -238,6 +233,9 @@ def _find_warnings(
     yield from _find_missing_end(index, reading, timeline, expected)
     if len(timeline) == 1 and index.container in ANIMATIONS:
         yield WarningCode.STILL_IMAGE.warn()
+    stay = float(np.median(np.diff(timeline.times))) if len(timeline) > 1 else 0.0
+    if index.container in CLOCK_STAMPED and stay > LONGEST_STAY:
+        yield WarningCode.LONG_STAYS.warn(stay=stay)
     if reading.lost:
         yield WarningCode.FRAMES_LOST.warn(lost=reading.lost)
     if reading.damaged:

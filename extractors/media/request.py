@@ -51,25 +51,7 @@ class Video:
         return {**facts, **rounded}
 
 
-def choose_by_windows(
-    windows: Sequence[Windows], times: NDArray[np.float64], duration: float, fps: float
-) -> NDArray[np.int64]:
-    """Chooses the frames that any of the windows look at.
-
-    Args:
-        windows: ways to cut the video.
-        times: float64 (T,), seconds at which the frames are shown, rising.
-        duration: seconds of the video.
-        fps: frames a second of the video, on average.
-
-    Returns:
-        int64 (N,), positions in ``times``, rising, no doubles.
-    """
-    instants = [each.cut(duration, fps).instants for each in windows]
-    return np.unique(find_shown_frames(times, np.concatenate([np.zeros(0), *instants])))
-
-
-def count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> int:
+def _count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> int:
     """Counts the frames that the windows ask for, as far as they ask for a number of them.
 
     Args:
@@ -85,16 +67,10 @@ def count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> 
     return len(np.unique(np.concatenate([np.zeros(0), *instants])))
 
 
-def warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWarning]:
+def _warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWarning]:
     """Warns where fewer frames were taken than asked for though the file has more.
 
-    Args:
-        asked: frames that were wanted.
-        taken: frames that were chosen.
-        available: frames that there are.
-
-    Returns:
-        One warning, or none.
+    Returns one warning, or none.
     """
     if taken >= min(asked, available):
         return []
@@ -103,19 +79,14 @@ def warn_of_fewer_frames(asked: int, taken: int, available: int) -> list[MediaWa
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """The frames of one part of a file.
+    """The frames of one part of a file."""
 
-    first: position of the first of them in the file.
-    times: float64 (T,), seconds from the part's start at which they are shown.
-    duration: seconds of the part.
-    """
-
-    first: int
-    times: NDArray[np.float64]
-    duration: float
+    first: int  #: position of the first of them in the file
+    times: NDArray[np.float64]  #: float64 (T,), seconds from the part's start at which they are shown
+    duration: float  #: seconds of the part
 
 
-def select_span(times: NDArray[np.float64], duration: float, part: tuple[float, float] | None) -> TimeSpan:
+def _select_span(times: NDArray[np.float64], duration: float, part: tuple[float, float] | None) -> TimeSpan:
     """Selects the frames that are shown in a part of a file.
 
     Args:
@@ -187,10 +158,11 @@ class DecodeRequest:
         Raises:
             NoFrames: where the file ends before its part begins.
         """
-        span = select_span(times, duration, self.part)
+        span = _select_span(times, duration, self.part)
         if self.windows or self.sampling is None:
             fps = len(times) / duration
-            by_windows = choose_by_windows(self.windows, span.times, span.duration, fps)
+            instants = [each.cut(span.duration, fps).instants for each in self.windows]
+            by_windows = np.unique(find_shown_frames(span.times, np.concatenate([np.zeros(0), *instants])))
             at_rates = [rate.choose(span.times, span.duration) for rate in self.rates]
             return span.first + np.unique(np.concatenate([by_windows, *at_rates]))
         return span.first + self.sampling.choose(span.times, span.duration)
@@ -208,14 +180,14 @@ class DecodeRequest:
         Returns:
             One warning, or none.
         """
-        fps, span = len(times) / duration, select_span(times, duration, self.part)
+        fps, span = len(times) / duration, _select_span(times, duration, self.part)
         available = len(span.times)
         if self.windows or self.sampling is None:
-            return warn_of_fewer_frames(count_asked_for(self.windows, span.duration, fps), taken, available)
+            return _warn_of_fewer_frames(_count_asked_for(self.windows, span.duration, fps), taken, available)
         instants = len(self.sampling.instants(span.duration))
         if self.sampling.fps is not None and taken > LEAST_OF_A_RATE * min(instants, available):
             return []
-        return warn_of_fewer_frames(instants, taken, available)
+        return _warn_of_fewer_frames(instants, taken, available)
 
     @classmethod
     def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:

@@ -30,27 +30,21 @@ Sizes: TypeAlias = tuple[NDArray[np.uint8], ...]
 
 @dataclass(frozen=True)
 class StreamStart:
-    """The clock of the frames that follow.
+    """The clock of the frames that follow."""
 
-    duration: seconds, the last frame's stay included. fps: frames of the file a second, on average.
-    """
-
-    duration: float
-    fps: float
+    duration: float  #: seconds, the last frame's stay included
+    fps: float  #: frames of the file a second, on average
+    first_picture: float = 0.0  #: seconds on the clock of players at which the first frame is shown
 
 
 @dataclass(frozen=True, eq=False)
 class FrameChunk:
-    """Consecutive frames of those that were asked for.
+    """Consecutive frames of those that were asked for."""
 
-    pixels: for each of ``DecodeRequest.frame_sizes`` the frames, uint8 (T, H, W, 3), RGB, as displayed.
-    pts: float64 (T,), seconds from the first shown frame.
-    until: when the first frame of the next chunk is shown, infinity where there is none.
-    """
-
+    #: for each of ``DecodeRequest.frame_sizes`` the frames, uint8 (T, H, W, 3), RGB, as displayed
     pixels: tuple[NDArray[np.uint8], ...]
-    pts: NDArray[np.float64]
-    until: float
+    pts: NDArray[np.float64]  #: float64 (T,), seconds from the first shown frame
+    until: float  #: when the first frame of the next chunk is shown, infinity where there is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +70,6 @@ def split_into_chunks(
         frames: each in the same sizes; the k-th is shown at ``times[k]``.
         times: float64 (T,), seconds, rising.
         chunk_bytes: of pixels in a chunk at most, but for a chunk of one frame.
-
-    Returns:
-        The chunks, in order.
     """
     waiting: list[Sizes] = []
     begin = 0

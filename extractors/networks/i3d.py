@@ -24,19 +24,13 @@ CHANNELS, CLASSES = 1024, 400
 Size: TypeAlias = tuple[int, int, int]
 
 
-def pad_same(x: Tensor, kernel: Size, stride: Size, *, repeat_frames: bool = False) -> Tensor:
+def _pad_same(x: Tensor, kernel: Size, stride: Size, *, repeat_frames: bool = False) -> Tensor:
     """Pads the last three axes with zeros, as TensorFlow's SAME does.
 
     Harmless before a max pool, whose inputs come from a ReLU.
 
-    Args:
-        x: (N, C, T, H, W).
-        kernel: along T, H and W.
-        stride: the same.
-        repeat_frames: time is padded by its first and last step, not by zeros.
-
-    Returns:
-        (N, C, T′, H′, W′).
+    x: (N, C, T, H, W). repeat_frames: time is padded by its first and last step, not by zeros. Returns (N, C,
+    T′, H′, W′).
     """
     sizes = zip(x.shape[2:], kernel, stride, strict=True)
     time, rows, columns = (compute_same_padding(*axis) for axis in sizes)
@@ -61,7 +55,7 @@ class ConvNormReLU(nn.Module):
         self.norm: nn.Module = nn.BatchNorm3d(outputs, eps=1e-3)
 
     def forward(self, x: Tensor) -> Tensor:
-        padded = pad_same(x, self.kernel, self.stride, repeat_frames=self.repeat_frames)
+        padded = _pad_same(x, self.kernel, self.stride, repeat_frames=self.repeat_frames)
         return F.relu(self.norm(self.conv(padded)))
 
 
@@ -71,7 +65,7 @@ class MaxPoolSame(nn.Module):
         self.kernel, self.stride = kernel, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.max_pool3d(pad_same(x, self.kernel, self.stride), self.kernel, self.stride)
+        return F.max_pool3d(_pad_same(x, self.kernel, self.stride), self.kernel, self.stride)
 
 
 class InceptionBlock(nn.Module):

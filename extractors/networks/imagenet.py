@@ -24,25 +24,20 @@ CHANNELS, INCEPTION_CHANNELS = 2048, 1536
 class PictureFeatures:
     """Holds a network's outputs.
 
-    grid: (N, C, rows, columns), the last map; pooled: (N, C), its mean; logits: (N, classes).
-
     C is 2048, or 1536 of Inception-V4; a cell of a ResNet's map is 32 pixels wide, the last one may be cut.
     """
 
-    grid: Tensor
-    pooled: Tensor
-    logits: Tensor
+    grid: Tensor  #: (N, C, rows, columns), the last map
+    pooled: Tensor  #: (N, C), its mean
+    logits: Tensor  #: (N, classes)
 
 
 @dataclass(frozen=True)
 class ResNetLayout:
-    """Describes a variant.
+    """Describes a variant."""
 
-    depths: blocks of the four stages; groups, group_width: of the 3×3 convolutions (ResNeXt's 32×8d).
-    """
-
-    depths: tuple[int, int, int, int]
-    groups: int = 1
+    depths: tuple[int, int, int, int]  #: blocks of the four stages
+    groups: int = 1  #: of the 3×3 convolutions, with their width (ResNeXt's 32×8d)
     group_width: int = 64
 
 

@@ -44,14 +44,12 @@ LAYOUTS = {
 class ClipFeatures:
     """Holds a network's outputs.
 
-    grid: (N, C, T/16, H/32, W/32), rounded up; pooled: (N, C), its mean; logits: (N, classes).
-
     C is 2048, or 512 of 18 and 34 layers.
     """
 
-    grid: Tensor
-    pooled: Tensor
-    logits: Tensor
+    grid: Tensor  #: (N, C, T/16, H/32, W/32), rounded up
+    pooled: Tensor  #: (N, C), its mean
+    logits: Tensor  #: (N, classes)
 
 
 class BasicBlock3D(nn.Module):

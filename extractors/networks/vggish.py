@@ -30,13 +30,10 @@ Components: TypeAlias = Literal["no", "raw", "rounded", "truncated"]
 
 @dataclass(frozen=True)
 class VGGishOptions:
-    """Describes a variant.
+    """Describes a variant."""
 
-    relu: the port ends with a ReLU, one variant of the original without. components: see Components.
-    """
-
-    relu: bool = True
-    components: Components = "no"
+    relu: bool = True  #: the port ends with a ReLU, one variant of the original without
+    components: Components = "no"  #: see Components
 
     def __post_init__(self) -> None:
         if self.components not in get_args(Components):

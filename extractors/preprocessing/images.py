@@ -150,15 +150,14 @@ class ResizeAndCrop:
     """Resizes pictures, then cuts out the middle square of ``crop`` pixels (None: all of it).
 
     Calling it does so, and its string describes it in a stream's name tag.
-
-    size: of the shorter side, the aspect ratio kept; or (rows, columns), into which the whole is squashed.
-    filter: of the resizing. rounding: where the square begins when the rest is odd: "down" takes the smaller
-    part before it, as numpy code does with //; "even" rounds the half to even, as torchvision does.
     """
 
+    #: of the shorter side, the aspect ratio kept; or (rows, columns), into which the whole is squashed
     size: int | tuple[int, int]
     crop: int | None
-    filter: Filter = "bilinear"
+    filter: Filter = "bilinear"  #: of the resizing
+    #: where the square begins when the rest is odd: "down" takes the smaller part before it, as numpy code
+    #: does with //; "even" rounds the half to even, as torchvision does
     rounding: str = "down"
 
     def __post_init__(self) -> None:

@@ -36,10 +36,10 @@ from extractors.pretrained.weights_folder import FileCheck, FoundWeights, Weight
 
 @dataclass(frozen=True)
 class PartialFile:
-    """The part of a download that has come. path: its bytes, FILE.part. url: where they are from."""
+    """The part of a download that has come."""
 
-    path: Path
-    url: str
+    path: Path  #: its bytes, FILE.part
+    url: str  #: where they are from
 
     @classmethod
     def beside(cls, file: Path, url: str) -> PartialFile:
@@ -116,13 +116,10 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Limits how often and when a server is asked again.
+    """Limits how often and when a server is asked again."""
 
-    tries: in a row that bring nothing; wait: seconds after the first, then doubled, up to longest.
-    """
-
-    tries: int = 5
-    wait: float = 1.0
+    tries: int = 5  #: in a row that bring nothing
+    wait: float = 1.0  #: seconds after the first, then doubled, up to the longest
     longest: float = 30.0
 
     def pause(self, failures: int, asked: str | None = None) -> float:
@@ -143,14 +140,11 @@ class _Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Downloader:
-    """Downloads files.
-
-    progress: told after each piece. transport: instead of the network.
-    """
+    """Downloads files."""
 
     patience: RetryPolicy = RetryPolicy()
-    progress: Progress | None = None
-    transport: httpx.BaseTransport | None = None
+    progress: Progress | None = None  #: told after each piece
+    transport: httpx.BaseTransport | None = None  #: instead of the network
 
     def fetch(self, url: str, file: Path, check: Callable[[Path], None]) -> None:
         """Downloads a file, unless it is there when it is this process's turn.

@@ -23,36 +23,30 @@ from __future__ import annotations
 from extractors.errors import ReelwordError
 
 
-class WeightsError(ReelwordError):
+class WeightsError(ReelwordError, code="weights_error"):
     """Root of the tree; only its leaves are raised."""
 
-    code = "weights_error"
     hint = "Run reelword weights list to see what is here."
 
 
-class ManifestDamaged(WeightsError):
-    code = "manifest_damaged"
+class ManifestDamaged(WeightsError, code="manifest_damaged"):
     hint = "Correct the file; docs/weights.md says what an entry has."
     operator_hint = "REELWORD_MANIFEST names it."
 
 
-class UnknownWeights(WeightsError):
-    code = "unknown_weights"
+class UnknownWeights(WeightsError, code="unknown_weights"):
     hint = "Choose a name that reelword weights list shows."
 
 
-class WeightsMissing(WeightsError):
-    code = "weights_missing"
+class WeightsMissing(WeightsError, code="weights_missing"):
     hint = "Run reelword weights get NAME, or bring the file: reelword weights add FILE --as NAME."
 
 
-class WeightsDamaged(WeightsError):
-    code = "weights_damaged"
+class WeightsDamaged(WeightsError, code="weights_damaged"):
     hint = "Delete the file and get it again; reelword weights verify checks all that are here."
 
 
-class WrongCheckpoint(WeightsError):
-    code = "wrong_checkpoint"
+class WrongCheckpoint(WeightsError, code="wrong_checkpoint"):
     hint = "Bring the file that docs/networks.md names for this network."
 
 
@@ -60,33 +54,27 @@ class DownloadError(WeightsError):
     """The file did not come over the network; nothing that was there before has changed."""
 
 
-class NotForDownload(DownloadError):
-    code = "not_for_download"
+class NotForDownload(DownloadError, code="not_for_download"):
     hint = "Install the package, or bring the file: reelword weights add FILE --as NAME."
 
 
-class Offline(DownloadError):
-    code = "offline"
+class Offline(DownloadError, code="offline"):
     hint = "Bring the file: reelword weights add FILE --as NAME."
     operator_hint = "Or unset REELWORD_OFFLINE."
 
 
-class ServerUnreachable(DownloadError):
-    code = "server_unreachable"
+class ServerUnreachable(DownloadError, code="server_unreachable"):
     hint = "Run the command again, it continues where it stopped; behind a proxy set HTTPS_PROXY."
 
 
-class DownloadRefused(DownloadError):
-    code = "download_refused"
+class DownloadRefused(DownloadError, code="download_refused"):
     hint = "Get the file by a browser, then: reelword weights add FILE --as NAME."
 
 
-class DownloadDamaged(DownloadError):
-    code = "download_damaged"
+class DownloadDamaged(DownloadError, code="download_damaged"):
     hint = "Run the command again; if it happens again, the file was changed where it is published."
 
 
-class NoRoom(DownloadError):
-    code = "no_room"
+class NoRoom(DownloadError, code="no_room"):
     hint = "Free space below the data folder."
     operator_hint = "Or point REELWORD_DATA at another disk."

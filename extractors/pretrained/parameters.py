@@ -1,4 +1,4 @@
-"""Puts checkpoints into networks strictly, and fills networks with random weights."""
+"""Puts checkpoints into networks strictly, adds changes to them, and fills networks with random weights."""
 
 from __future__ import annotations
 
@@ -74,3 +74,34 @@ def randomize(network: Network, last_norm: str | None = None) -> Network:
         elif last_norm is not None and name.endswith(last_norm):
             nn.init.constant_(layer.get_parameter("weight"), SHARE)
     return network
+
+
+#: End of a scale's name: a change is a whole number of -127 to 127 for each weight, and a scale for each
+#: output channel; what has one number a channel (a bias) is kept exactly.
+SCALE = ".scale"
+
+
+def apply_delta(before: Checkpoint, changes: Checkpoint) -> dict[str, Tensor]:
+    """Adds changes to a network's parameters, each of which is off by half a scale at most then.
+
+    changes: by the parameter's name int8 of its shape, with NAME.scale, float32 (channels,); or float32 as it
+    is. Raises WrongCheckpoint where they are not of these parameters.
+    """
+    expected = set(before) | {name + SCALE for name, value in before.items() if value.dim() > 1}
+    if differing := sorted(expected ^ set(changes)):
+        raise WrongCheckpoint(f"Not changes of these weights: {', '.join(differing[:3])} is one's alone.")
+    return {name: _add_change(name, value, changes) for name, value in before.items()}
+
+
+def _add_change(name: str, value: Tensor, changes: Checkpoint) -> Tensor:
+    change = changes[name]
+    if change.shape != value.shape:
+        raise WrongCheckpoint(f"The change of {name} is {tuple(change.shape)}, not {tuple(value.shape)}.")
+    if value.dim() < 2:
+        return value + change
+    return value + change.float() * align_channels(changes[name + SCALE], value)
+
+
+def align_channels(scale: Tensor, like: Tensor) -> Tensor:
+    """Returns (channels,) with an axis of one for each further axis of ``like``."""
+    return scale.view(-1, *[1] * (like.dim() - 1))

@@ -25,28 +25,21 @@ FileCheck = Callable[[Path], None]
 
 @dataclass(frozen=True)
 class FoundWeights:
-    """Describes a file that is here and is the right one.
-
-    sha256: of the file. pinned: the whole digest is not published, so that the first one seen is trusted.
-    converted: where a form that is quicker and safer to read is kept, as safetensors.
-    """
+    """Describes a file that is here and is the right one."""
 
     entry: WeightsEntry
     file: Path
-    sha256: str
-    pinned: bool
-    converted: Path
+    sha256: str  #: of the file
+    pinned: bool  #: the whole digest is not published, so that the first one seen is trusted
+    converted: Path  #: where a form that is quicker and safer to read is kept, as safetensors
 
 
 @dataclass(frozen=True)
 class WeightsFolder:
-    """Finds, checks and takes in files of weights.
+    """Finds, checks and takes in files of weights."""
 
-    data: the data folder. manifest: the file that lists what there is.
-    """
-
-    data: Path
-    manifest: Path = MANIFEST
+    data: Path  #: the data folder
+    manifest: Path = MANIFEST  #: the file that lists what there is
 
     @classmethod
     def of(cls, data: Path | None) -> WeightsFolder:
@@ -117,7 +110,7 @@ class WeightsFolder:
         if not file.is_file():
             raise WeightsMissing(f"There is no file {file}.")
         digest = sha256_of(file)
-        if difference := compare_with_published(known, file, digest):
+        if difference := _compare_with_published(known, file, digest):
             raise WeightsDamaged(f"{file} {difference}: it is not what is published as {known.name}.")
         if not known.is_vouched_for:
             probe(file)
@@ -152,7 +145,7 @@ class WeightsFolder:
         seen = read_digest(self.place(known)) if file.parent == self.place(known).parent else None
         if seen is not None and digest != seen:
             return f"has sha256 {digest[:12]}…, not {seen[:12]}… as when it was first seen"
-        return compare_with_published(known, file, digest, with_git=seen is None)
+        return _compare_with_published(known, file, digest, with_git=seen is None)
 
     def _describe_renewal(self, known: WeightsEntry, file: Path) -> str:
         if file == self._find_beside(known):
@@ -164,19 +157,12 @@ class WeightsFolder:
         return f"bring it again with `{COMMAND} add FILE --as {known.name}`"
 
 
-def compare_with_published(
+def _compare_with_published(
     known: WeightsEntry, file: Path, digest: str, *, with_git: bool = True
 ) -> str | None:
     """Compares a file with what the manifest says of it.
 
-    Args:
-        known: the manifest's entry.
-        file: of the weights.
-        digest: the file's sha256.
-        with_git: whether git's name of the file is compared too.
-
-    Returns:
-        The difference as the end of a sentence, or None.
+    digest: the file's sha256. Returns the difference as the end of a sentence, or None.
     """
     if known.sha256 is not None and not digest.startswith(known.sha256):
         return f"has sha256 {digest[:12]}…, not {known.sha256[:12]}…"

@@ -40,11 +40,11 @@ FADE = 2.0  #: seconds between these two at most
 
 @dataclass(frozen=True, eq=False)
 class JudgedFrame:
-    """pixels: uint8 (H, W, 3), RGB. time: seconds of the film. is_cut: whether a shot begins with it."""
+    """Holds a frame that was shown."""
 
-    time: float
-    pixels: NDArray[np.uint8]
-    is_cut: bool
+    time: float  #: seconds of the film
+    pixels: NDArray[np.uint8]  #: uint8 (H, W, 3), RGB
+    is_cut: bool  #: whether a shot begins with it
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +93,7 @@ class CutDetector:
     def push(self, time: float, pixels: NDArray[np.uint8]) -> Iterator[JudgedFrame]:
         """Takes the next frame, and gives those that are judged by now.
 
-        Args:
-            time: seconds of the film.
-            pixels: uint8 (H, W, 3), RGB; not changed as long as the frame waits.
+        time: seconds of the film. pixels: uint8 (H, W, 3), RGB; not changed as long as the frame waits.
         """
         yield from self._rest_until(time)
         small = _small(pixels)

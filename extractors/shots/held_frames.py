@@ -14,12 +14,10 @@ THUMBNAIL = (16, 16)
 
 @dataclass(eq=False)
 class HeldFrames:
-    """The frames of an open segment, of which each ``stride``-th is kept.
+    """The frames of an open segment, of which each ``stride``-th is kept."""
 
-    most: how many are held; once there are more, every second one goes, and half as many are taken in from
-    then on. So between half of ``most`` and all of it stay, whether the segment lasts seconds or hours.
-    """
-
+    #: how many are held; once there are more, every second one goes, and half as many are taken in from then
+    #: on. So between half of ``most`` and all of it stay, whether the segment lasts seconds or hours.
     most: int
     stride: int = 1
     times: list[float] = field(default_factory=list)
@@ -32,9 +30,8 @@ class HeldFrames:
     def add(self, time: float, pixels: NDArray[np.uint8]) -> None:
         """Takes in the next frame, or passes it over where a neighbour stands for it.
 
-        Args:
-            time: seconds of the film, later than those before.
-            pixels: uint8 (H, W, 3); copied, since it may be a part of a chunk that is large.
+        time: seconds of the film, later than those before. pixels: uint8 (H, W, 3); copied, since it may be a
+        part of a chunk that is large.
         """
         if self._skip:
             self._skip -= 1

@@ -112,12 +112,14 @@ class SegmentFrames:
     """A finished segment and the frames of it that a captioner looks at, on a clock that begins with it.
 
     picture: index of the representative frame. film: seconds of the whole film, as far as is known.
+    first_picture: seconds on the clock of players at which the film's first frame is shown.
     """
 
     segment: Segment
     footage: Footage
     picture: int
     film: float
+    first_picture: float = 0.0
 
 
 @dataclass(frozen=True)

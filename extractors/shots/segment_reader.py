@@ -172,4 +172,5 @@ class Segmenter:
         since = np.maximum(times - done.start, 0.0)
         footage = Footage(pixels, since, duration, self.begin.fps, None, sized)
         segment = Segment(done.start, end, float(times[picture]))
-        return SegmentFrames(segment, footage, picture, max(self.begin.duration, end))
+        film, zero = max(self.begin.duration, end), self.begin.first_picture
+        return SegmentFrames(segment, footage, picture, film, zero)

@@ -8,7 +8,7 @@ held does not grow with a file's length, but for its sound (which has a limit of
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -20,15 +20,71 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extractors.decoder.decoder import Decoder
-from extractors.extractor import AnyExtractor
+from extractors.extractor import AnyExtractor, DerivedExtractor, SoundExtractor
 from extractors.features import FrameSize, Stream
 from extractors.media.errors import MediaError
 from extractors.media.request import DecodeRequest, Limits, Video
-from extractors.media.stream_parts import FrameChunk, StreamEnd, StreamPart, StreamStart
+from extractors.media.stream_parts import FrameChunk, StreamPart, StreamStart
 from extractors.preprocessing.images import to_device
-from extractors.video_features.extractor_group import ExtractorGroup, streamed_size
 from extractors.windowing.batching import Batcher, PendingRows, WindowCutter
 from extractors.windowing.window_extractor import WindowExtractor
+
+
+class ExtractorGroup:
+    """Raises ValueError where there is none, two have one name, or one needs what no decoder gives."""
+
+    def __init__(self, extractors: Sequence[AnyExtractor]) -> None:
+        self.frames: list[WindowExtractor] = []
+        self.sound: list[SoundExtractor] = []
+        self.derived: list[DerivedExtractor] = []
+        for extractor in extractors:
+            if isinstance(extractor, WindowExtractor):
+                self.frames.append(extractor)
+            elif "audio" in extractor.needs:
+                self.sound.append(extractor)  # type: ignore[arg-type]
+            elif "streams" in extractor.needs:
+                self.derived.append(extractor)  # type: ignore[arg-type]
+            else:
+                needs = set(extractor.needs)
+                raise ValueError(f"{extractor.name} cannot be fed by a decoder: it needs {needs}")
+        counts = Counter(extractor.name for extractor in extractors)
+        twice = [name for name, count in counts.items() if count > 1]
+        if twice or not counts:
+            raise ValueError(f"extractors given twice: {', '.join(twice)}" if twice else "no extractor given")
+
+    def request(self) -> DecodeRequest:
+        """Requests every frame that any extractor looks at, in the sizes that they want, and the sound."""
+        return DecodeRequest(
+            sampling=None,
+            short_side=None,
+            audio_rate=max((extractor.rate for extractor in self.sound), default=None),
+            windows=tuple(dict.fromkeys(extractor.windows for extractor in self.frames)),
+            sizes=tuple(dict.fromkeys(streamed_size(extractor) for extractor in self.frames)),
+        )
+
+    def derive(self, streams: dict[str, Stream]) -> None:
+        """Adds the derived streams, each after those that it needs.
+
+        Raises ValueError where a stream that is needed comes from none of the extractors.
+        """
+        waiting = list(self.derived)
+        while waiting:
+            ready = [extractor for extractor in waiting if streams.keys() >= set(extractor.needs_streams)]
+            if not ready:
+                missing = sorted(set(waiting[0].needs_streams) - streams.keys())
+                raise ValueError(f"{waiting[0].name} needs {', '.join(missing)}, which no extractor gives")
+            for extractor in ready:
+                streams.update(extractor.derive(streams))
+                waiting.remove(extractor)
+
+
+def streamed_size(extractor: WindowExtractor) -> FrameSize:
+    """Chooses the size in which the decoder streams frames to an extractor.
+
+    Made smaller by the decoder they are the very bytes that the extractor's own resizing on a CPU gives.
+    Another device resizes by itself, faster and not bit by bit alike.
+    """
+    return extractor.frame_size if extractor.device.type == "cpu" else FrameSize(extractor.short_side)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +109,6 @@ def extract_video(
         path: the file.
         extractors: each makes its streams, on one clock.
         limits: what the file may cost.
-
-    Returns:
-        The streams and the decode report.
 
     Raises:
         MediaError: any of its leaves.
@@ -161,7 +214,9 @@ class _VideoInWork:
                 elif isinstance(part, FrameChunk):
                     self._extract_windows(part)
                 else:
-                    self._end(part)
+                    self._video = part.video
+                    for extractor in self.group.sound:
+                        self._sound.update(extractor.extract(part.audio, part.video.duration))
         except Exception as error:
             self.error = error
             self._forget()
@@ -191,11 +246,6 @@ class _VideoInWork:
                 batcher.add(stack, pending)
             if pending.error is not None:
                 raise pending.error
-
-    def _end(self, end: StreamEnd) -> None:
-        self._video = end.video
-        for extractor in self.group.sound:
-            self._sound.update(extractor.extract(end.audio, end.video.duration))
 
     def _finish(self) -> ExtractedVideo:
         if self.error is not None:

@@ -12,10 +12,11 @@ import errno
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import torch
 from numpy.typing import NDArray
@@ -31,25 +32,21 @@ from extractors.windows import Windows
 FORMAT = "reelword-features-1"
 
 
-class FeaturesDamaged(ReelwordError, ValueError):
+class FeaturesDamaged(ReelwordError, ValueError, code="features_damaged"):
     """Raised for a file of features that was cut, changed, or written by something else, which it names."""
 
-    code = "features_damaged"
     hint = "Run reelword extract again: it makes damaged features anew."
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Names all that decides the numbers of one extractor, the video apart.
-
-    spec: network, weights, preprocessing, engine, precision. windows: how the video is cut, None for an
-    extractor that has its own way (sound, regions of others' maps). inputs: extractor → spec_hash of those
-    whose streams it takes.
-    """
+    """Names all that decides the numbers of one extractor, the video apart."""
 
     extractor: str
-    spec: StreamSpec
+    spec: StreamSpec  #: network, weights, preprocessing, engine, precision
+    #: how the video is cut, None for an extractor that has its own way (sound, regions of others' maps)
     windows: Windows | None = None
+    #: extractor → spec_hash of those whose streams it takes
     inputs: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -183,15 +180,29 @@ class FeatureHeader:
             raise FeaturesDamaged(f"{file} does not describe features of Reelword ({error}).") from error
 
 
-class FileFormat(Protocol):
+class FileFormat(ABC):
     """Lays features down in a folder under a video's name, which may hold slashes."""
 
-    name: str
+    name: ClassVar[str]  #: as ``--format`` has it
+    ending: ClassVar[str]  #: of the file whose presence says that the features are there
 
     def main_file(self, folder: Path, name: str) -> Path:
         """Returns the file whose presence says that the features are there."""
-        ...
+        return folder / f"{name}{self.ending}"
 
+    def header(self, folder: Path, name: str) -> FeatureHeader:
+        """Reads the description alone. Raises FeaturesDamaged."""
+        return self._open(folder, name, with_arrays=False)[0]
+
+    def read(self, folder: Path, name: str) -> SavedFeatures:
+        """Reads everything, and checks it. Raises FeaturesDamaged."""
+        header, arrays = self._open(folder, name, with_arrays=True)
+        if content_digest(arrays) != header.content_sha256:
+            file = self.main_file(folder, name)
+            raise FeaturesDamaged(f"The numbers of {file} are not those that were written.")
+        return join_streams(header, self._to_own_names(header, arrays))
+
+    @abstractmethod
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
         """Writes features, each file whole or not at all.
 
@@ -203,42 +214,29 @@ class FileFormat(Protocol):
         Raises:
             OSError: where the disk does not take them.
         """
-        ...
 
-    def header(self, folder: Path, name: str) -> FeatureHeader:
-        """Reads the description alone. Raises FeaturesDamaged."""
-        ...
+    @abstractmethod
+    def _open(self, folder: Path, name: str, *, with_arrays: bool) -> tuple[FeatureHeader, Arrays]:
+        """Reads the description and, where they are asked for, the arrays as they were written."""
 
-    def read(self, folder: Path, name: str) -> SavedFeatures:
-        """Reads everything, and checks it. Raises FeaturesDamaged."""
-        ...
+    def _to_own_names(self, header: FeatureHeader, arrays: Arrays) -> Arrays:  # noqa: ARG002 - of another form
+        """Names arrays as ``collect_arrays`` does, where the form has other names."""
+        return arrays
 
 
-class SafetensorsForm:
+class SafetensorsForm(FileFormat):
     """Writes ``NAME.safetensors``: tensors ``STREAM.values``, ``.start``, ``.end`` and, where there are any,
     ``.boxes``, ``.mask`` and ``.view``; the metadata's member ``reelword`` is a JSON document."""
 
-    name = "safetensors"
-
-    def main_file(self, folder: Path, name: str) -> Path:
-        return folder / f"{name}.safetensors"
+    name, ending = "safetensors", ".safetensors"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Writes features as ``FileFormat.write`` says."""
         arrays = collect_arrays(saved.streams)
         with atomic_write(self.main_file(folder, name)) as unfinished:
             save_file(arrays, unfinished, {"reelword": FeatureHeader.of(saved, arrays).to_json()})
 
-    def header(self, folder: Path, name: str) -> FeatureHeader:
-        header, _ = self._open(self.main_file(folder, name), with_arrays=False)
-        return header
-
-    def read(self, folder: Path, name: str) -> SavedFeatures:
+    def _open(self, folder: Path, name: str, *, with_arrays: bool) -> tuple[FeatureHeader, Arrays]:
         file = self.main_file(folder, name)
-        header, arrays = self._open(file, with_arrays=True)
-        return join_streams(header, check_arrays(header, arrays, file))
-
-    def _open(self, file: Path, *, with_arrays: bool) -> tuple[FeatureHeader, Arrays]:
         try:
             with safe_open(file, "np") as opened:
                 metadata = opened.metadata() or {}
@@ -262,25 +260,6 @@ def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.data.cast("B") if array.size else b"")
     return digest.hexdigest()
-
-
-def check_arrays(header: FeatureHeader, arrays: Arrays, file: Path) -> Arrays:
-    """Checks that arrays are those that were written.
-
-    Args:
-        header: describes them.
-        arrays: as they were read.
-        file: to be named in the error.
-
-    Returns:
-        The arrays themselves.
-
-    Raises:
-        FeaturesDamaged: where they are not.
-    """
-    if content_digest(arrays) != header.content_sha256:
-        raise FeaturesDamaged(f"The numbers of {file} are not those that were written.")
-    return arrays
 
 
 def join_streams(header: FeatureHeader, arrays: Arrays) -> SavedFeatures:

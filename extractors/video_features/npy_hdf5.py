@@ -18,13 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extractors.files import atomic_write
-from extractors.video_features.feature_files import (
-    FeatureHeader,
-    FeaturesDamaged,
-    SavedFeatures,
-    check_arrays,
-    join_streams,
-)
+from extractors.video_features.feature_files import FeatureHeader, FeaturesDamaged, FileFormat, SavedFeatures
 from extractors.video_features.packed_streams import Arrays, collect_arrays
 
 #: What the public extractor calls the same vectors; any other stream's key is its own name.
@@ -73,16 +67,19 @@ def from_public_arrays(header: FeatureHeader, public: Mapping[str, NDArray[Any]]
     return arrays
 
 
-class NpyForm:
+class PublicForm(FileFormat):
+    """Is read as all files whose arrays have the public names are."""
+
+    def _to_own_names(self, header: FeatureHeader, arrays: Arrays) -> Arrays:
+        return from_public_arrays(header, arrays)
+
+
+class NpyForm(PublicForm):
     """Writes ``NAME_<key>.npy``, and last ``NAME_spec.json``, which says what the others must sum up to."""
 
-    name = "npy"
-
-    def main_file(self, folder: Path, name: str) -> Path:
-        return folder / f"{name}_spec.json"
+    name, ending = "npy", "_spec.json"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Writes features as ``FileFormat.write`` says."""
         arrays = to_public_arrays(saved)
         for key, array in arrays.items():
             with atomic_write(folder / f"{name}_{key}.npy") as unfinished, unfinished.open("wb") as file:
@@ -91,34 +88,25 @@ class NpyForm:
         with atomic_write(self.main_file(folder, name)) as unfinished:
             unfinished.write_text(header.to_json(), encoding="utf-8")
 
-    def header(self, folder: Path, name: str) -> FeatureHeader:
+    def _open(self, folder: Path, name: str, *, with_arrays: bool) -> tuple[FeatureHeader, Arrays]:
         file = self.main_file(folder, name)
         try:
-            text = file.read_text(encoding="utf-8")
+            header = FeatureHeader.from_json(file.read_text(encoding="utf-8"), file)
         except (OSError, UnicodeDecodeError) as error:
             raise FeaturesDamaged(f"{file} cannot be read ({error}).") from error
-        return FeatureHeader.from_json(text, file)
-
-    def read(self, folder: Path, name: str) -> SavedFeatures:
-        header = self.header(folder, name)
-        file = self.main_file(folder, name)
         try:
-            public = {key: np.load(folder / f"{name}_{key}.npy") for key in header.arrays}
+            keys = header.arrays if with_arrays else ()
+            return header, {key: np.load(folder / f"{name}_{key}.npy") for key in keys}
         except (OSError, ValueError, EOFError) as error:
             raise FeaturesDamaged(f"An array beside {file} cannot be read ({error}).") from error
-        return join_streams(header, from_public_arrays(header, check_arrays(header, public, file)))
 
 
-class Hdf5Form:
+class Hdf5Form(PublicForm):
     """Writes ``NAME.h5``: a data set a key; the description is the attribute ``reelword``. Needs h5py."""
 
-    name = "hdf5"
-
-    def main_file(self, folder: Path, name: str) -> Path:
-        return folder / f"{name}.h5"
+    name, ending = "hdf5", ".h5"
 
     def write(self, folder: Path, name: str, saved: SavedFeatures) -> None:
-        """Writes features as ``FileFormat.write`` says."""
         import h5py
 
         arrays = to_public_arrays(saved)
@@ -127,25 +115,17 @@ class Hdf5Form:
                 file.create_dataset(key, data=array)
             file.attrs["reelword"] = FeatureHeader.of(saved, arrays).to_json()
 
-    def header(self, folder: Path, name: str) -> FeatureHeader:
-        header, _ = self._open(self.main_file(folder, name), with_arrays=False)
-        return header
-
-    def read(self, folder: Path, name: str) -> SavedFeatures:
-        file = self.main_file(folder, name)
-        header, public = self._open(file, with_arrays=True)
-        return join_streams(header, from_public_arrays(header, check_arrays(header, public, file)))
-
-    def _open(self, path: Path, *, with_arrays: bool) -> tuple[FeatureHeader, Arrays]:
+    def _open(self, folder: Path, name: str, *, with_arrays: bool) -> tuple[FeatureHeader, Arrays]:
         import h5py
 
+        path = self.main_file(folder, name)
         try:
             with h5py.File(path, "r") as file:
                 header = FeatureHeader.from_json(str(file.attrs["reelword"]), path)
-                arrays: Arrays = {key: file[key][()] for key in header.arrays} if with_arrays else {}
+                keys = header.arrays if with_arrays else ()
+                return header, {key: file[key][()] for key in keys}
         except (OSError, KeyError, RuntimeError) as error:
             raise FeaturesDamaged(f"{path} cannot be read ({error}).") from error
-        return header, arrays
 
 
 def link(folder: Path) -> list[Path]:
@@ -168,10 +148,8 @@ def link(folder: Path) -> list[Path]:
     for key, files in places.items():
         with atomic_write(folder / f"{key}.hdf5") as unfinished, h5py.File(unfinished, "w") as collection:
             for file in files:
-                collection[_data_set_name(file)] = h5py.ExternalLink(os.fspath(file), key)
+                collection[os.fsencode(file.with_suffix("").as_posix())] = h5py.ExternalLink(
+                    os.fspath(file), key
+                )
         written.append(folder / f"{key}.hdf5")
     return written
-
-
-def _data_set_name(file: Path) -> bytes:
-    return os.fsencode(file.with_suffix("").as_posix())

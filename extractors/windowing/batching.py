@@ -20,7 +20,7 @@ from torch import Tensor
 
 from extractors.features import WHOLE, Stream, StreamSpec, View
 from extractors.windowing.memory_halving import extract_within_memory
-from extractors.windowing.window_rows import WindowRows, make_stream
+from extractors.windowing.window_rows import WindowRows
 from extractors.windows import TICK, Cut
 
 # Small frames are enlarged when they are prepared: a chunk of them at once would be a hundred times as large.
@@ -94,15 +94,12 @@ class WindowCutter:
 
 @dataclass(eq=False)
 class PendingRows:
-    """Collects one video's rows from one extractor.
-
-    view: the part of its frames that was looked at. error: why there will be no rows, or None.
-    """
+    """Collects one video's rows from one extractor."""
 
     extractor: BatchedExtractor
     cut: Cut
-    view: View = WHOLE
-    error: Exception | None = None
+    view: View = WHOLE  #: the part of its frames that was looked at
+    error: Exception | None = None  #: why there will be no rows, or None
     _rows: dict[str, WindowRows] = field(default_factory=dict)
     _count: int = 0
 
@@ -132,8 +129,14 @@ class PendingRows:
         """Makes the streams once all rows are there. Raises ``error`` where there is one."""
         if self.error is not None:
             raise self.error
+        return {name: self._make_stream(rows) for name, rows in self._rows.items()}
+
+    def _make_stream(self, rows: WindowRows) -> Stream:
+        """Makes a stream of the rows of all windows; padded ones are masked."""
+        real = torch.from_numpy(~self.cut.padded)
+        mask, cut = real if rows.mask is None else rows.mask & real[:, None], self.cut
         spec, view = self.extractor.spec, self.view
-        return {name: make_stream(rows, self.cut, spec, view) for name, rows in self._rows.items()}
+        return Stream(rows.values, cut.start, cut.end, spec, boxes=rows.boxes, mask=mask, view=view)
 
 
 def _tensors(rows: WindowRows) -> list[Tensor]:

@@ -18,15 +18,8 @@ def extract_within_memory(
 ) -> tuple[dict[str, WindowRows], int]:
     """Extracts windows; where a GPU has too little memory for them, in halves.
 
-    Args:
-        extract: turns windows into rows by stream name.
-        stacks: prepared frames of each window, all of one shape.
-
-    Returns:
-        The rows, on the CPU, and how many windows fit at a time.
-
-    Raises:
-        torch.OutOfMemoryError: there is too little memory for a single window.
+    stacks: prepared frames of each window, all of one shape. Returns the rows, on the CPU, and how many
+    windows fit at a time. Raises torch.OutOfMemoryError: there is too little memory for a single window.
     """
     try:
         return move_to_cpu(extract(torch.stack(list(stacks)))), len(stacks)

@@ -81,7 +81,8 @@ class NetworkExtractor(WindowExtractor):
         on_cpu, elsewhere = plan.batch
         self.batch = on_cpu * options.threads if self.device.type == "cpu" else elsewhere
         self.classes = find_labels(classes)
-        self.engine = self._engine(module, sha256, options)
+        key = f"{plan.network} {sha256} {plan.preprocessing}"
+        self.engine: NetworkEngine = choose_engine(module, self.example(), key, options)
         self.spec = StreamSpec(
             plan.network,
             sha256,
@@ -118,16 +119,6 @@ class NetworkExtractor(WindowExtractor):
         frames, side = max(self.windows.stack_size, self.plan.least), self.plan.framing.crop
         assert side is not None, "a plan that cuts nothing out has no one size"
         return torch.zeros(2, frames, side, side, 3, dtype=torch.uint8)
-
-    def _engine(
-        self, module: nn.Module | UnbuiltModule, sha256: str, options: ExtractorOptions
-    ) -> NetworkEngine:
-        return choose_engine(
-            module,
-            self.example(),
-            f"{self.plan.network} {sha256} {self.plan.preprocessing}",
-            options,
-        )
 
 
 def lengthen(stacks: Tensor, least: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Holds the rows that an extractor makes of windows, and makes a stream of them."""
+"""Holds the rows that an extractor makes of windows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-from extractors.features import WHOLE, Stream, StreamSpec, View
-from extractors.windows import Cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,20 +36,3 @@ def join_rows(rows: Sequence[WindowRows]) -> WindowRows:
     masks = [row.mask for row in rows if row.mask is not None]
     values = torch.cat([row.values for row in rows])
     return WindowRows(values, torch.cat(boxes) if boxes else None, torch.cat(masks) if masks else None)
-
-
-def make_stream(rows: WindowRows, cut: Cut, spec: StreamSpec, view: View = WHOLE) -> Stream:
-    """Makes a stream of rows once the times of their windows are known.
-
-    Args:
-        rows: of all windows of a video.
-        cut: the windows; padded ones are masked.
-        spec: the name tag of the stream.
-        view: the part of the frames that was looked at.
-
-    Returns:
-        The stream.
-    """
-    real = torch.from_numpy(~cut.padded)
-    mask = real if rows.mask is None else rows.mask & real[:, None]
-    return Stream(rows.values, cut.start, cut.end, spec, boxes=rows.boxes, mask=mask, view=view)

@@ -2,9 +2,9 @@
 
     python -m lab extend START TRAINED --out FILE
 
-Matrices that read further streams have further columns (lab/pictures/session.py); those come from the
-trained one, all other weights from the start, so that what further steps cost is not paid
-(docs/results/motion.md).
+What reads further streams are further columns of matrices (lab/pictures/session.py), or weights that the
+start has not; those come from the trained one, all others from the start, so that what further steps cost
+is not paid (docs/results/motion.md).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import CheckpointError, find_checkpoint, load_checkpoint, save_checkpoint
 
 
-def join_columns(start: AnyCaptioner, trained: AnyCaptioner, file: Path) -> dict[str, Tensor]:
-    """Joins the start's weights with the further columns of the trained one.
+def join_weights(start: AnyCaptioner, trained: AnyCaptioner, file: Path) -> dict[str, Tensor]:
+    """Joins the start's weights with the further ones, and further columns, of the trained one.
 
     Args:
         start: Reads fewer streams.
@@ -31,13 +31,11 @@ def join_columns(start: AnyCaptioner, trained: AnyCaptioner, file: Path) -> dict
         file: Of the start, for the error.
 
     Raises:
-        CheckpointError: The two differ in words, in widths, or in weights that are no matrix's columns.
+        CheckpointError: The two differ in words or widths.
     """
     weights, before = match_weights(start, trained, file), start.state_dict()
     for name, value in trained.state_dict().items():
-        if name not in before or before[name].shape[:1] != value.shape[:1]:
-            raise CheckpointError(f"{name} is not {file}'s with further columns")
-        if before[name].shape != value.shape:
+        if name in before and before[name].shape != value.shape:
             columns = before[name].shape[1]
             weights[name][:, columns:] = value[:, columns:]
     return weights
@@ -52,7 +50,7 @@ def extend(
     try:
         file = find_checkpoint(start)
         first, last = load_checkpoint(file), load_checkpoint(trained)
-        last.captioner.load_state_dict(join_columns(first.captioner, last.captioner, file))
+        last.captioner.load_state_dict(join_weights(first.captioner, last.captioner, file))
     except (CheckpointError, UnknownCaptioner) as error:
         raise typer.BadParameter(str(error)) from error
     began = {name: value for name, value in first.card.training.items() if name != "ids"}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from extractors.features import Features
 from models.captioner import AnyCaptioner, as_numpy
-from models.evidence.restriction import take_rows
+from models.evidence.reader import take_rows
 from models.likelihood import teacher_force
 
 

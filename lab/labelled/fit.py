@@ -35,8 +35,7 @@ from models.captioners.labelled.streams import PICTURE
 from models.captioners.registry import captioner_class
 from models.checkpoint import Card, load_captioner, save_checkpoint
 from models.feature_sources.feature_source import FeatureSource
-from models.labels.classes import CLASS_NAMES, LABELS
-from models.labels.expected_meaning import MeaningConfig
+from models.labels.expected_meaning import CLASS_NAMES, LABELS, MeaningConfig
 from models.labels.labelled_captioner import LabelledCaptioner, LabelledConfig, RememberedConfig
 from models.stream_set import DEMO_MOTION
 from models.vocabulary import SPECIALS, Vocabulary, split_words

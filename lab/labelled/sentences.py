@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extractors.label import KINDS, NAMES
-from models.labels.classes import CLASS_NAMES
+from models.labels.expected_meaning import CLASS_NAMES
 
 FOLDER = Path(__file__).parent / "sentences"
 SCENES = "scene"

@@ -18,12 +18,13 @@ from extractors.extractor import ExtractorOptions
 from extractors.features import StreamSpec
 from lab.pictures.picture_batches import CachedNetwork, TrainingItem, hold_out, load_training_sets
 from lab.pictures.picture_features import VIEWS
+from lab.pictures.renamed_streams import ConfigT, rename_streams
+from lab.pictures.still_network import StillNetwork
 from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import Card, find_checkpoint, read_card
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
-from models.inputs import ConfigT, InputDescription, rename_streams
+from models.inputs import InputDescription
 from models.stream_set import DEMO_MOTION, StreamSet
-from training.batches.still_network import StillNetwork
 from training.precision import CPU
 from training.recipes.train_options import NeedsVideo
 

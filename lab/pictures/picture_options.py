@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from training.recipes.option_check import explain_no_reward, explain_no_teacher
 from training.recipes.recipe import Recipe
 from training.recipes.train_options import Unread
+from training.sessions.session_choice import explain_no_reward, explain_no_teacher
 
 
 def list_unread_by_embedding(recipe: Recipe) -> Unread:

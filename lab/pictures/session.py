@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lab.pictures.embedding import train_embedding
 from lab.pictures.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
 from lab.pictures.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards
 from lab.pictures.pseudo_video import Shots
+from lab.pictures.renamed_streams import holds_inputs, rename_streams
 from lab.pictures.teacher_targets import (
     SoftTargets,
     TeacherReading,
@@ -35,7 +37,6 @@ from models.checkpoint import (
     load_embedding,
     save_checkpoint,
 )
-from models.inputs import holds_inputs, rename_streams
 from models.stream_set import DEMO, StreamSet
 from models.vocabulary import Vocabulary
 from training.optimization.learner import TrainedNetwork
@@ -52,6 +53,7 @@ WHOLE_PICTURES, AMONG_SHOTS = "held-out training pictures", "held-out training p
 CARD_SCORES = {
     "cider": (WHOLE_PICTURES, "cider"),
     "shots_cider": (AMONG_SHOTS, "cider"),
+    "log_likelihood": (WHOLE_PICTURES, "log_likelihood"),
     "recall": (WHOLE_PICTURES, "recall"),
 }
 
@@ -96,6 +98,8 @@ def train_captioner(
     if start is not None:
         captioner.load_state_dict(load_start_weights(start, captioner))
     freeze_all_but(captioner, recipe.only)
+    if start is not None and recipe.keep_start:
+        freeze_start(captioner, load_checkpoint(start).captioner)
 
     def load_best_after(phase: str) -> AnyCaptioner:
         best = training.run.best_after(phase)
@@ -267,6 +271,23 @@ def freeze_all_but(captioner: nn.Module, part: str) -> None:
         parameter.requires_grad_(part in name)
     if not any(parameter.requires_grad for parameter in captioner.parameters()):
         raise ValueError(f"no parameter of this captioner has {part!r} in its name")
+
+
+def freeze_start(captioner: nn.Module, start: nn.Module) -> None:
+    """Freezes what a captioner has of its start: whole parameters, and the first columns of wider ones."""
+    before = start.state_dict()
+    for name, parameter in captioner.named_parameters():
+        shape = before[name].shape if name in before else ()
+        if shape == parameter.shape:
+            parameter.requires_grad_(False)
+        elif shape and shape[1] < parameter.shape[1]:
+            keep = partial(_drop_columns, shape[1])
+            parameter.register_hook(keep)  # type: ignore[no-untyped-call]
+
+
+def _drop_columns(count: int, gradient: torch.Tensor) -> torch.Tensor:
+    """Returns a gradient with zeros for the first columns."""
+    return F.pad(gradient[:, count:], (count, 0))
 
 
 def load_start_weights(start: Path, captioner: AnyCaptioner) -> dict[str, torch.Tensor]:

@@ -18,7 +18,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def find_scale(query: Tensor) -> int:
-    """Chooses whether ``weigh_tanh`` takes its input as it is, 1, or doubled, 2.
+    """Chooses whether ``_weigh_tanh`` takes its input as it is, 1, or doubled, 2.
 
     Doubled, it computes tanh x = 2 σ(2x) - 1, off by 2e-7 at most. In float32 on a CPU torch's σ takes a
     sixth of the time of its tanh, which over all cells of a video is what a step would spend most on.
@@ -30,7 +30,7 @@ def find_scale(query: Tensor) -> int:
     )
 
 
-def weigh_tanh(w: nn.Linear, x: Tensor, scale: int) -> Tensor:
+def _weigh_tanh(w: nn.Linear, x: Tensor, scale: int) -> Tensor:
     """Computes wᵀ tanh(x / scale) over the last axis, and may write into x.
 
     Args:
@@ -75,7 +75,7 @@ class KeyedAttention(nn.Module, ABC):
         query = self.W_h(h).view(videos, -1, *([1] * len(places)), keys.shape[-1])
         scale = find_scale(query)
         x = self._join(scale * query, keys.unsqueeze(1), scale)
-        return weigh_tanh(self.w, x, scale).view(h.shape[0], *places)
+        return _weigh_tanh(self.w, x, scale).view(h.shape[0], *places)
 
     @abstractmethod
     def _join(self, query: Tensor, keys: Tensor, scale: int) -> Tensor:

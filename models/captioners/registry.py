@@ -32,24 +32,21 @@ EMBEDDINGS: dict[str, type[SemanticEmbedding]] = {SemanticEmbedding.name: Semant
 DESCRIPTION = "captioner.toml"
 
 
-class UnknownCaptioner(ReelwordError, ValueError):
+class UnknownCaptioner(ReelwordError, ValueError, code="captioner_not_registered"):
     """No captioner of that name; the message lists those there are."""
 
-    code = "captioner_not_registered"
     hint = "Choose one of those that the message lists."
 
 
-class UnknownStreamSet(ReelwordError, ValueError):
+class UnknownStreamSet(ReelwordError, ValueError, code="unknown_stream_set"):
     """No stream set has that name; the message lists those there are."""
 
-    code = "unknown_stream_set"
     hint = "Choose one of those that the message lists."
 
 
-class CaptionerFolderDamaged(ReelwordError, ValueError):
+class CaptionerFolderDamaged(ReelwordError, ValueError, code="captioner_folder_damaged"):
     """A captioner's folder cannot be used; the message says what is wrong with which of its files."""
 
-    code = "captioner_folder_damaged"
     hint = "Correct the file that the message names: docs/architecture.md, How to add a captioner."
 
 

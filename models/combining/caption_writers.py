@@ -51,10 +51,9 @@ CANDIDATE_COLUMNS = [
 CANDIDATES = 5  #: captions that each member sends into a fusion, or as many as its beam has
 
 
-class VocabulariesDiffer(ReelwordError, ValueError):
+class VocabulariesDiffer(ReelwordError, ValueError, code="vocabularies_differ"):
     """Members whose probabilities were to be averaged know different words; the message says whose."""
 
-    code = "vocabularies_differ"
     hint = "Combine captioners that were trained on one vocabulary, or let fusion choose among them."
 
 
@@ -111,13 +110,6 @@ class _CheckpointOutput(DecodedOutput):
         return cls(batch.captioner, batch.memory, batch.hypotheses, batch)
 
     def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
-        """Makes a caption of the candidate's hypothesis.
-
-        Args:
-            video: its place among the B.
-            candidate: one that this captioner decoded.
-            with_attention: whether the caption has it.
-        """
         if with_attention:
             return self.batch.caption(video, candidate.hypothesis)
         return self.batch.caption_alone(candidate.hypothesis)

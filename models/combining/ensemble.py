@@ -100,16 +100,6 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
     def step(
         self, state: EnsembleState, word: Tensor, memory: EnsembleMemory
     ) -> tuple[Tensor, EnsembleState, StepAttention | None]:
-        """Averages the members' probabilities of the next word.
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written, given to every member.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), at most 0; the members' states; the attention.
-        """
         triples = zip(self._captioners(), state.members, memory.members, strict=True)
         log_probs, states, attentions = zip(*(m.step(s, word, part) for m, s, part in triples), strict=True)
         weighted = [lp + math.log(w) for lp, w in zip(log_probs, self.config.weights, strict=True)]

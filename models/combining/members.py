@@ -19,10 +19,9 @@ from models.checkpoint import WEIGHTS, list_checkpoints, read_card, read_vocabul
 FUSION, ENSEMBLE = "fusion", "ensemble"
 
 
-class WrongMembers(ReelwordError, ValueError):
+class WrongMembers(ReelwordError, ValueError, code="wrong_members"):
     """Members that cannot be combined as they were named, or none to combine; the message says why."""
 
-    code = "wrong_members"
     hint = "Name two or more captioners that reelword models lists, of one vocabulary."
 
 
@@ -67,7 +66,9 @@ def choose_members(kind: str, captioners: Sequence[MemberFactsT]) -> list[Member
     members = [each for each in captioners if _joins_unasked(each.kind)] or list(captioners)
     if kind != ENSEMBLE:
         return members
-    alike = _of_one_vocabulary(members)
+    counts = Counter(each.vocabulary for each in members)
+    (most, _), *_ = counts.most_common(1) or [("", 0)]
+    alike = [each for each in members if each.vocabulary == most]
     return alike if len(alike) > 1 else []
 
 
@@ -85,9 +86,3 @@ def _joins_unasked(kind: str) -> bool:
     """Finds out whether captioners of a kind are members without being named; pretrained ones are."""
     registered = list_captioners().get(kind)
     return registered is None or registered.description.joins_unasked
-
-
-def _of_one_vocabulary(captioners: Sequence[MemberFactsT]) -> list[MemberFactsT]:
-    counts = Counter(each.vocabulary for each in captioners)
-    (most, _), *_ = counts.most_common(1) or [("", 0)]
-    return [each for each in captioners if each.vocabulary == most]

@@ -66,13 +66,6 @@ class PretrainedOutput:
         ]
 
     def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
-        """Finds the caption that a candidate of its own stands for.
-
-        Args:
-            video: its place among the B.
-            candidate: one that this captioner wrote.
-            with_attention: whether the caption keeps it.
-        """
         written = self.written[video][candidate.beam]
         if not with_attention:
             return written.caption.model_copy(update={"attention": None})

@@ -37,27 +37,16 @@ TWICE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Holds a caption that competes.
+    """Holds a caption that competes."""
 
-    Attributes:
-        captioner: Whose it is.
-        beam: Its place among theirs, 0 the best.
-        words: Without an end, as they are compared with other captions'.
-        hypothesis: As its captioner decoded it.
-        text: As a pretrained captioner wrote it, with its capitals and marks; None of ours.
-        relevance: The cosine of caption and video.
-        likelihood: Log-probability a word, its end counted, the mean over all captioners.
-        merit: What it is ranked by.
-    """
-
-    captioner: str
-    beam: int
-    words: tuple[str, ...]
-    hypothesis: Hypothesis
-    relevance: float = 0.0
-    likelihood: float = 0.0
-    merit: float = 0.0
-    text: str | None = None
+    captioner: str  #: whose it is
+    beam: int  #: its place among theirs, 0 the best
+    words: tuple[str, ...]  #: without an end, as they are compared with other captions'
+    hypothesis: Hypothesis  #: as its captioner decoded it
+    relevance: float = 0.0  #: the cosine of caption and video
+    likelihood: float = 0.0  #: log-probability a word, its end counted, the mean over all captioners
+    merit: float = 0.0  #: what it is ranked by
+    text: str | None = None  #: as a pretrained captioner wrote it, with its capitals and marks; None of ours
 
     def with_scores(self, relevance: float, likelihood: float, weight: float) -> Self:
         """Adds the scores to a candidate that was not scored yet.
@@ -66,9 +55,6 @@ class Candidate:
             relevance: The cosine of caption and video.
             likelihood: Log-probability a word, the mean over all captioners.
             weight: What the likelihood counts against the relevance.
-
-        Returns:
-            The candidate with its merit.
         """
         merit = relevance + weight * (likelihood - TWICE * names_twice(self.words))
         return replace(self, relevance=relevance, likelihood=likelihood, merit=merit)

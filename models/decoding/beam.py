@@ -25,14 +25,11 @@ from models.vocabulary import EOS
 
 @dataclass(frozen=True, eq=False)
 class BeamStep:
-    """Says how the beams of the next step are made, all tensors (B, beams).
+    """Says how the beams of the next step are made, all tensors (B, beams)."""
 
-    parent: the row that is continued. word: by which id. total: its log-probability then.
-    """
-
-    parent: Tensor
-    word: Tensor
-    total: Tensor
+    parent: Tensor  #: the row that is continued
+    word: Tensor  #: by which id
+    total: Tensor  #: its log-probability then
 
 
 def search_beams(
@@ -81,14 +78,11 @@ def search_beams(
 
 @dataclass(frozen=True, eq=False)
 class AskedBeams:
-    """Says of which of R beams a step asks the captioner, as many of each video.
+    """Says of which of R beams a step asks the captioner, as many of each video."""
 
-    beams: R. rows: (S,), those beams, in their order. videos: (A,), which of the B videos they are of.
-    """
-
-    beams: int
-    rows: Tensor
-    videos: Tensor
+    beams: int  #: R
+    rows: Tensor  #: (S,), those beams, in their order
+    videos: Tensor  #: (A,), which of the B videos they are of
 
     @classmethod
     def all_of(cls, beams: PartialCaptions, videos: int) -> AskedBeams:
@@ -127,14 +121,7 @@ def _score_continuations(
 ) -> Tensor:
     """Scores every continuation of R beams; a finished beam's only one is to stay as it is.
 
-    Args:
-        log_probs: (S, V), of the beams that the captioner was asked of.
-        beams: R of them.
-        asked: Which those are.
-        constraints: Forbid words.
-
-    Returns:
-        (R, V) log-probabilities.
+    log_probs: (S, V), of the beams that the captioner was asked of. Returns (R, V) log-probabilities.
     """
     total = beams.total.to(log_probs.dtype)
     open_total = total.masked_fill(beams.finished, -torch.inf)

@@ -26,21 +26,14 @@ FUNCTION_WORDS = (
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Holds the constraints that some options ask for, on one device.
+    """Holds the constraints that some options ask for, on one device."""
 
-    Attributes:
-        never: bool (V,), never written.
-        no_end_after: bool (V,), words that no caption ends with, or None where it may end with any.
-        once: bool (V,), written once at most, or None where all words may return.
-        no_immediate_repeat: No word twice in a row.
-        no_repeated_trigram: No three words in a row that stand in the caption already.
-    """
-
-    never: Tensor
+    never: Tensor  #: bool (V,), never written
+    #: bool (V,), words that no caption ends with, or None where it may end with any
     no_end_after: Tensor | None
-    once: Tensor | None
-    no_immediate_repeat: bool
-    no_repeated_trigram: bool
+    once: Tensor | None  #: bool (V,), written once at most, or None where all words may return
+    no_immediate_repeat: bool  #: no word twice in a row
+    no_repeated_trigram: bool  #: no three words in a row that stand in the caption already
 
     @classmethod
     def from_options(

@@ -7,8 +7,8 @@ The rest of the room, in the order in which a decoding goes through it:
 * ``constraints.py`` forbids words, as minus infinity in their scores.
 * ``beam.py`` searches the likeliest captions; ``sampling.py`` takes the likeliest word or draws one at each
   step. Both write rows of ``partial_captions.py``, which finds the attention of a row afterwards.
-* ``reading.py`` reads sentences that a captioner recalls beside those that it writes.
-* ``decode``, below, ranks the rows that were written and makes a ``Hypothesis`` of each that is returned.
+* ``decode``, below, reads what a captioner recalls beside, ranks all rows and makes a ``Hypothesis`` of each
+  that is returned.
 * ``written_captions.py`` turns hypotheses into words with attention on the video's own clock and places.
 
 The search calls three methods of ``Captioner`` and knows nothing of what is behind them. It has no Python
@@ -30,38 +30,31 @@ from models.decoding.constraints import Constraints
 from models.decoding.length_penalty import LengthPenalty
 from models.decoding.options import DecodingOptions
 from models.decoding.partial_captions import PartialCaptions, SearchResult
-from models.decoding.reading import read_captions
 from models.decoding.sampling import sample, search_by_sampling, search_greedily
+from models.likelihood import teacher_force
 from models.memory import Memory, StepAttention
+from models.vocabulary import EOS
 
 __all__ = ["DecodingOptions", "Hypothesis", "decode", "sample"]
 
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """Holds one caption of one video, as ids with scores and attention.
+    """Holds one caption of one video, as ids with scores and attention."""
 
-    Attributes:
-        tokens: Ids without the end token.
-        logprobs: One a token, natural logarithms in the distribution searched (after the temperature, before
-            any constraint).
-        end_logprob: The end token's, None where the caption was cut.
-        score: Their sum over the length penalty.
-        finished: Whether it ended by itself.
-        attention: Tensors (L, …) on the CPU for the L tokens; None where none was asked for.
-        merit: By which its captioner ranks it; the score where it has no other opinion.
-        confidence: How often captions alike are right, in [0, 1]; None where its captioner cannot tell.
-        recalled: Whether it was not searched but recalled, a sentence that was written in advance.
-    """
-
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...]  #: ids without the end token
+    #: one a token, natural logarithms in the distribution searched (after the temperature, before any
+    #: constraint)
     logprobs: tuple[float, ...]
-    end_logprob: float | None
-    score: float
-    finished: bool
+    end_logprob: float | None  #: the end token's, None where the caption was cut
+    score: float  #: their sum over the length penalty
+    finished: bool  #: whether it ended by itself
+    #: tensors (L, …) on the CPU for the L tokens; None where none was asked for
     attention: StepAttention | None
-    merit: float = 0.0
+    merit: float = 0.0  #: by which its captioner ranks it; the score where it has no other opinion
+    #: how often captions alike are right, in [0, 1]; None where its captioner cannot tell
     confidence: float | None = None
+    #: whether it was not searched but recalled, a sentence that was written in advance
     recalled: bool = False
 
 
@@ -102,7 +95,7 @@ def decode(
     recalled = captioner.recall(memory, options.max_length) if options.method == "beam" else None
     if recalled is None:
         return written
-    read = _judge(captioner, memory, read_captions(captioner, memory, recalled), options)
+    read = _judge(captioner, memory, _read_captions(captioner, memory, recalled), options)
     return [_merge(*each, options.num_captions) for each in zip(written, read, strict=True)]
 
 
@@ -111,7 +104,9 @@ def _judge(
 ) -> list[list[Hypothesis]]:
     """The best rows of each video by the captioner's own merit; of equal ones the earlier row first."""
     penalty = LengthPenalty.parse(options.length_penalty)
-    score = _normalised_scores(search.captions, penalty)
+    score = penalty.score(search.captions.total, search.captions.length)
+    if score.isnan().any():
+        raise ValueError("the captioner gave log-probabilities that are not numbers")
     judgement = captioner.judge(memory, search.captions.tokens, score, penalty)
     # a captioner's own opinion would bring back rows that the constraints have made impossible
     merit = judgement.merit.masked_fill(score == -torch.inf, -torch.inf)
@@ -146,14 +141,6 @@ def _merge(written: list[Hypothesis], read: list[Hypothesis], count: int) -> lis
     return sorted(every, key=lambda each: -each.merit)[:count]
 
 
-def _normalised_scores(written: PartialCaptions, penalty: LengthPenalty) -> Tensor:
-    """(R,), log-probabilities over the length penalty. Raises ValueError for NaN."""
-    score = penalty.score(written.total, written.length)
-    if score.isnan().any():
-        raise ValueError("the captioner gave log-probabilities that are not numbers")
-    return score
-
-
 def _to_hypotheses(
     best: PartialCaptions, scores: list[float], attention: StepAttention | None
 ) -> list[Hypothesis]:
@@ -183,3 +170,22 @@ def _attention_of(attention: StepAttention, row: int, words: int) -> StepAttenti
         spatial=None if attention.spatial is None else attention.spatial[row, :words],
         extras={name: value[row, :words] for name, value in attention.extras.items()},
     )
+
+
+def _read_captions(captioner: AnyCaptioner, memory: Memory, targets: Tensor) -> SearchResult:
+    """Gives a captioner captions word by word, and keeps how likely each word is and where it looks.
+
+    targets: (R, L) ids, ended by <eos> and padded by -1; the captions of a video side by side. Returns R
+    finished rows with the attention of L steps.
+    """
+    read = teacher_force(captioner, memory, targets)
+    rows = torch.arange(len(targets), device=targets.device)
+    captions = PartialCaptions(
+        tokens=targets.masked_fill(~read.valid, EOS),
+        logprobs=read.log_p,
+        steps=rows.unsqueeze(1).expand_as(targets),
+        total=read.log_p.sum(1),
+        length=read.valid.sum(1).to(read.log_p.dtype),
+        finished=torch.ones_like(rows, dtype=torch.bool),
+    )
+    return SearchResult(captions, read.attentions)

@@ -14,24 +14,16 @@ from models.vocabulary import EOS
 
 @dataclass(frozen=True, eq=False)
 class PartialCaptions(TensorRows):
-    """Holds what R rows have written in t steps. A finished row continues with end tokens that cost nothing.
+    """Holds what R rows have written in t steps; a finished row continues with end tokens, free of cost."""
 
-    Attributes:
-        tokens: (R, t) word ids.
-        logprobs: (R, t), without meaning after a row's end.
-        steps: (R, t), for each step the row of *that* step which this row descends from, so that attention
-            need not be moved when beams are.
-        total: (R,), the sum of log-probabilities.
-        length: (R,), the number of tokens, the first end token included.
-        finished: bool (R,).
-    """
-
-    tokens: Tensor
-    logprobs: Tensor
+    tokens: Tensor  #: (R, t) word ids
+    logprobs: Tensor  #: (R, t), without meaning after a row's end
+    #: (R, t), for each step the row of *that* step which this row descends from, so that attention need not
+    #: be moved when beams are
     steps: Tensor
-    total: Tensor
-    length: Tensor
-    finished: Tensor
+    total: Tensor  #: (R,), the sum of log-probabilities
+    length: Tensor  #: (R,), the number of tokens, the first end token included
+    finished: Tensor  #: bool (R,)
 
     @classmethod
     def begin(cls, rows: int, device: torch.device) -> PartialCaptions:
@@ -51,9 +43,6 @@ class PartialCaptions(TensorRows):
             word: (R',) ids.
             logprob: (R',), the words' own log-probabilities.
             total: (R',), the sums with these words.
-
-        Returns:
-            The rows of the next step.
         """
         past = self.select(parent)
         return PartialCaptions(
@@ -73,14 +62,10 @@ class PartialCaptions(TensorRows):
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """Holds what a search wrote, and the attention of each of its t steps.
+    """Holds what a search wrote, and the attention of each of its t steps."""
 
-    Attributes:
-        captions: R rows, those of a video side by side.
-        attentions: One a step, of the rows that there were at that step; None for a step without attention.
-    """
-
-    captions: PartialCaptions
+    captions: PartialCaptions  #: R rows, those of a video side by side
+    #: one a step, of the rows that there were at that step; None for a step without attention
     attentions: Sequence[StepAttention | None]
 
     def gather_attention(self, steps: Tensor) -> StepAttention | None:

@@ -117,15 +117,11 @@ def _draw(scores: Tensor, generator: torch.Generator | None) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class SampledCaptions:
-    """Holds R rows of L drawn tokens for training; L ends with the longest row.
+    """Holds R rows of L drawn tokens for training; L ends with the longest row."""
 
-    tokens: (R, L), the end token where a row has ended. logprobs: (R, L), 0 after the end, with
-    gradient. mask: bool (R, L), True for what was drawn, the first end token included.
-    """
-
-    tokens: Tensor
-    logprobs: Tensor
-    mask: Tensor
+    tokens: Tensor  #: (R, L), the end token where a row has ended
+    logprobs: Tensor  #: (R, L), 0 after the end, with gradient
+    mask: Tensor  #: bool (R, L), True for what was drawn, the first end token included
 
 
 def sample(

@@ -23,20 +23,15 @@ from models.word_maps import attention_document, box_attention, grid_attention
 
 @dataclass(frozen=True, eq=False)
 class DecodedBatch:
-    """Holds a batch of videos as one captioner decoded it.
-
-    hypotheses: for each video, best first. memory: of the captioner whose attention they carry. lead: the
-    stream on whose clock and in whose places that attention is. author: who wrote, where that captioner did
-    not write alone.
-    """
+    """Holds a batch of videos as one captioner decoded it."""
 
     captioner: AnyCaptioner
-    memory: Memory
+    memory: Memory  #: of the captioner whose attention they carry
     features: Sequence[Features]
-    lead: str
+    lead: str  #: the stream on whose clock and in whose places that attention is
     options: DecodingOptions
-    hypotheses: Sequence[Sequence[Hypothesis]]
-    author: AnyCaptioner | None = None
+    hypotheses: Sequence[Sequence[Hypothesis]]  #: for each video, best first
+    author: AnyCaptioner | None = None  #: who wrote, where that captioner did not write alone
 
     @classmethod
     def by(

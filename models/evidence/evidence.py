@@ -1,7 +1,7 @@
 """Finds for each content word of a caption the moment, and in it the place, that the word needs.
 
 With log p(w | v) the log-probability of word w after the words before it, of video v; v_t the video that is
-moment t alone, and v_tn the one that is place n of that moment alone (restriction.py):
+moment t alone, and v_tn the one that is place n of that moment alone (reader.py):
 
     over moments:  e_w(t) = softmax over t of β · (log p(w | v_t) + γ · mean over w' of log p(w' | v_t))
     over places:   e_w(n) = softmax over n of β' · log p(w | v_tn),  t the moment where e_w(t) is largest
@@ -29,8 +29,7 @@ from models.caption import Evidence
 from models.captioner import Array, rounded, without_nothing
 from models.content_words import mark_content
 from models.evidence.places import Places
-from models.evidence.reader import CaptionReader
-from models.evidence.restriction import VideoPart
+from models.evidence.reader import CaptionReader, VideoPart
 from models.word_maps import normalised_entropy
 
 #: β and γ: docs/results/evidence.md.
@@ -43,10 +42,10 @@ NO_PLACE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class _PlacesOfWord:
-    """Holds what was read of a word's moment. weights: (N,), sums to one."""
+    """Holds what was read of a word's moment."""
 
     moment: int
-    weights: Array
+    weights: Array  #: (N,), sums to one
 
 
 def find_evidence(

@@ -12,7 +12,7 @@ from extractors.features import WHOLE, Stream, View
 from extractors.preprocessing.images import Edges, make_even_edges, map_to_picture
 from models.caption import BoxAttention, GridAttention, PlaceWeights
 from models.captioner import Array, as_numpy, rounded
-from models.evidence.restriction import VideoPart, has_places
+from models.evidence.reader import VideoPart, has_places
 
 #: β of places that are read alone, and of those that are hidden, without which little is lost.
 ALONE, HIDDEN = 2.0, 8.0
@@ -47,23 +47,14 @@ class Places(Protocol):
 
 @dataclass(frozen=True)
 class GridPlaces:
-    """Reads some parts of a grid of cells, and the cells between them by linear interpolation.
+    """Reads some parts of a grid of cells, and the cells between them by linear interpolation."""
 
-    Attributes:
-        rows: Where they begin and the last one ends, in [0, 1] of the picture.
-        columns: The same.
-        view: What they cover.
-        parts: How many are read each way, as far apart as may be.
-        width: The share of the grid that a part has each way; one cell at least.
-        is_hidden: A part is worth what is lost without it; else what it tells alone.
-    """
-
-    rows: Edges
-    columns: Edges
-    view: View = WHOLE
-    parts: int = 4
-    width: float = 0.0
-    is_hidden: bool = False
+    rows: Edges  #: where they begin and the last one ends, in [0, 1] of the picture
+    columns: Edges  #: the same
+    view: View = WHOLE  #: what they cover
+    parts: int = 4  #: how many are read each way, as far apart as may be
+    width: float = 0.0  #: the share of the grid that a part has each way; one cell at least
+    is_hidden: bool = False  #: a part is worth what is lost without it; else what it tells alone
 
     @property
     def sharpness(self) -> float:
@@ -109,13 +100,10 @@ class GridPlaces:
 
 @dataclass(frozen=True, eq=False)
 class BoxPlaces:
-    """Reads one box at a time.
+    """Reads one box at a time."""
 
-    boxes: (T, N, 4), x0 y0 x1 y1 in [0, 1] of the picture. mask: bool (T, N), False for padding.
-    """
-
-    boxes: Array
-    mask: NDArray[np.bool_]
+    boxes: Array  #: (T, N, 4), x0 y0 x1 y1 in [0, 1] of the picture
+    mask: NDArray[np.bool_]  #: bool (T, N), False for padding
     sharpness: float = ALONE
 
     def list_parts(self, moment: int) -> list[VideoPart]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from extractors.extractor import AnyExtractor, create
-from extractors.features import Footage, Frames, FrameSize, Stream, StreamSpec
+from extractors.features import WHOLE, Footage, Frames, FrameSize, Stream
 from extractors.media.request import DecodeRequest
-from extractors.video_features.extractor_group import ExtractorGroup
+from extractors.video_features.extract_videos import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
 from models.stream_set import StreamSet, combine_stream_sets
@@ -114,9 +114,10 @@ class FeatureSource:
             return None
         return describe_spread(self._spread.count)
 
-    def describe_sampling(self, stream: str, spec: StreamSpec) -> str:  # noqa: ARG002 - all are of one set
-        """Describes how a stream's frames were chosen. spec: its name tag."""
-        return complete_sampling(spec.sampling, self.sampling)
+    @property
+    def samplings(self) -> Mapping[str, str | None]:
+        """Describes for each stream how its frames are chosen."""
+        return dict.fromkeys(self.wanted.streams, self.sampling)
 
     @property
     def _spread(self) -> Sampling | None:
@@ -156,12 +157,8 @@ class FeatureSource:
     def choose(self, video: Frames, extractor: WindowExtractor) -> Frames:
         """Gives an extractor the frames that it looks at, also where others had more of them decoded.
 
-        Args:
-            video: All frames that were decoded.
-            extractor: One of ``frame_extractors``; one of windows finds its own among all frames.
-
-        Returns:
-            The frames, in the extractor's size where the set does not spread frames.
+        extractor: one of ``frame_extractors``; one of windows finds its own among all frames. Returns the
+        frames, in the extractor's size where the set does not spread frames.
         """
         footage = (
             video
@@ -197,9 +194,10 @@ class CombinedFeatureSource:
         text = "\n".join(source.identity for source in self._sources)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def describe_sampling(self, stream: str, spec: StreamSpec) -> str:
-        """Describes how a stream's frames were chosen. spec: its name tag."""
-        return complete_sampling(spec.sampling, self._owner[stream].sampling)
+    @property
+    def samplings(self) -> Mapping[str, str | None]:
+        """Describes for each stream how its frames are chosen."""
+        return {stream: source.sampling for stream, source in self._owner.items()}
 
     @property
     def parts(self) -> Sequence[FeatureSource]:
@@ -214,12 +212,10 @@ class CombinedFeatureSource:
         """Makes one video's streams of those of its parts."""
         joined: dict[str, Stream] = {}
         for source, new in zip(self._sources, streams, strict=True):
-            joined.update({name: stream for name, stream in new.items() if self._is_of(name, source)})
+            # extractors make more streams than their set names: another source may be the one to make them
+            owned = {name: stream for name, stream in new.items() if self._owner.get(name, source) is source}
+            joined.update(owned)
         return joined
-
-    def _is_of(self, stream: str, source: FeatureSource) -> bool:
-        """Finds out whether ``source`` is to make it: extractors make more streams than their set names."""
-        return self._owner.get(stream, source) is source
 
 
 #: Makes the streams of one captioner, or of several.
@@ -229,11 +225,7 @@ StreamSource: TypeAlias = FeatureSource | CombinedFeatureSource
 def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[str, Stream]]:
     """Makes the streams of videos of several captioners; each extractor runs once over all that need it.
 
-    Args:
-        asked: for each video who is to make its streams, and its frames.
-
-    Returns:
-        For each video its streams.
+    asked: for each video who is to make its streams, and its frames. Returns for each video its streams.
     """
     shares = [(part, video) for source, video in asked for part in source.parts]
     streams: list[dict[str, Stream]] = [{} for _ in shares]
@@ -246,6 +238,9 @@ def extract_together(asked: Sequence[tuple[StreamSource, Frames]]) -> list[dict[
             streams[place].update(new)
     for part_streams, (part, video) in zip(streams, shares, strict=True):
         part.complete(part_streams, video)
+        if video.view != WHOLE:
+            for name, stream in part_streams.items():
+                part_streams[name] = stream.placed_within(video.view)
     of_parts = iter(streams)
     return [source.join([next(of_parts) for _ in source.parts]) for source, _ in asked]
 
@@ -275,9 +270,6 @@ def build_feature_source(
         sets: Stream sets; those that spread frames alike are made of the same frames.
         pool: Loads the extractors.
         frames: How many, for sets whose frames are spread over the time; None for their own number.
-
-    Returns:
-        One source for all.
 
     Raises:
         ValueError: Two sets would make the same stream in different ways.

@@ -17,10 +17,9 @@ from models.stream_set import DEMO, SAVED, StreamSet, UnknownStream
 from models.video_category import list_extracted
 
 
-class StreamMismatch(ReelwordError, ValueError):
+class StreamMismatch(ReelwordError, ValueError, code="stream_mismatch"):
     """The features were made by another network, weights or preprocessing; the message prints both."""
 
-    code = "stream_mismatch"
     hint = "Make the features again with the extractors that the captioner was trained on."
 
 

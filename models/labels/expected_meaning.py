@@ -31,29 +31,39 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from extractors.label import KINDS
+from extractors.catalog.labels import STREAM
+from extractors.label import KINDS, NAMES
 from models.captioner import Judgement
-from models.inputs import Batch
-from models.labels.classes import CLASS_NAMES, find_class_rows
+from models.inputs import Batch, InputStream
 from models.memory import TensorRows
 from models.vocabulary import EOS
 
+LABELS = STREAM
+LABELS_INPUT = InputStream(name=LABELS, width=3)
+CLASS_NAMES: tuple[str, ...] = tuple(name for kind in KINDS for name in NAMES[kind])
+_COUNTS = torch.tensor([len(NAMES[kind]) for kind in KINDS])
+#: Where each kind's classes begin among CLASS_NAMES.
+_FIRST = _COUNTS.cumsum(0) - _COUNTS
+
+
+def find_class_rows(kinds: Tensor, classes: Tensor) -> Tensor:
+    """Finds the places among CLASS_NAMES of classes (…) of kinds (…); numbers beyond are clipped."""
+    kinds = kinds.clamp(0, len(KINDS) - 1)
+    counts, first = _COUNTS.to(kinds.device)[kinds], _FIRST.to(kinds.device)[kinds]
+    return first + classes.clamp(min=0).minimum(counts - 1)
+
 
 class MeaningConfig(BaseModel):
-    """Configures what is expected.
-
-    texts: width of sentence vectors. gate: γ. common: α, the weight of m, which is the buffer ``common``.
-    likelihood: λ. prior: δ. confidence: c_0, c_ρ and c_s; None before they were fitted.
-    """
+    """Configures what is expected."""
 
     model_config = ConfigDict(frozen=True)
 
-    texts: int = 384
-    gate: float = 1.5
-    common: float = 0.7
-    likelihood: float = 0.06
-    prior: float = 0.5
-    confidence: tuple[float, float, float] | None = None
+    texts: int = 384  #: width of sentence vectors
+    gate: float = 1.5  #: γ
+    common: float = 0.7  #: α, the weight of m, which is the buffer ``common``
+    likelihood: float = 0.06  #: λ
+    prior: float = 0.5  #: δ
+    confidence: tuple[float, float, float] | None = None  #: c_0, c_ρ and c_s; None before they were fitted
 
 
 @dataclass(frozen=True, eq=False)

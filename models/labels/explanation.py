@@ -10,7 +10,8 @@ from extractors.label import Label, LabelKind
 from models.caption import ChosenMoment, ExplanationPart, MomentsExplanation
 from models.captioner import DIGITS, Array, CaptionSteps, as_numpy
 from models.decoding.constraints import FUNCTION_WORDS
-from models.labels.classes import LABELS, share_stem
+from models.labels.expected_meaning import LABELS
+from models.vocabulary import split_words
 
 #: What is said of a label of each kind.
 TITLES: dict[LabelKind, str] = {"motion": "by motion", "picture": "in the picture", "box": "in a box"}
@@ -103,3 +104,21 @@ def _make_moment(caption: CaptionSteps, label: Label, weight: float) -> ChosenMo
         text=label.name,
         box=None if label.box is None else [round(edge, 4) for edge in label.box],
     )
+
+
+def share_stem(word: str, label: str) -> bool:
+    """Tells whether a word is one of a label's, in whatever form: ``flips`` is of ``flipping pancake``.
+
+    Words that name nothing are no label's.
+    """
+    stems = (_stem(other) for other in split_words(label) if other not in FUNCTION_WORDS)
+    return word not in FUNCTION_WORDS and _stem(word) in stems
+
+
+def _stem(word: str) -> str:
+    """Takes the commonest endings off, and a doubled consonant before them."""
+    for ending in ("ing", "ed", "es", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word.removesuffix(ending)
+            break
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] else word

@@ -22,8 +22,7 @@ from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
 from models.captioner import AnyCaptioner, Captioner, CaptionSteps, Judgement, LengthDivisor
 from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
-from models.labels.classes import LABELS, LABELS_INPUT
-from models.labels.expected_meaning import ExpectedMeaning, MeaningConfig, ReadLabels
+from models.labels.expected_meaning import LABELS, LABELS_INPUT, ExpectedMeaning, MeaningConfig, ReadLabels
 from models.labels.explanation import explain_labels
 from models.likelihood import teacher_force
 from models.memory import Memory, State, StepAttention
@@ -33,17 +32,15 @@ WriterConfigT = TypeVar("WriterConfigT", bound=BaseModel)
 
 
 class RememberedConfig(BaseModel):
-    """Configures the sentences. sentences: how many. words: of each at most, its end among them. classes:
-    pairs of a sentence and a class that it was written of. recalled: of each video. places: regions of the
-    typical picture."""
+    """Configures the sentences."""
 
     model_config = ConfigDict(frozen=True)
 
-    sentences: int = 0
-    words: int = 12
-    classes: int = 0
-    recalled: int = 8
-    places: int = 49
+    sentences: int = 0  #: how many
+    words: int = 12  #: of each at most, its end among them
+    classes: int = 0  #: pairs of a sentence and a class that it was written of
+    recalled: int = 8  #: of each video
+    places: int = 49  #: regions of the typical picture
 
 
 class LabelledConfig(BaseModel, Generic[WriterConfigT]):
@@ -63,19 +60,12 @@ class LabelledConfig(BaseModel, Generic[WriterConfigT]):
 
 @dataclass(frozen=True, eq=False)
 class LabelledMemory(Memory):
-    """Holds what is known of B videos.
+    """Holds what is known of B videos."""
 
-    Attributes:
-        writer: The captioner's own memory.
-        seen: v̄ (B, C).
-        labels: As they were read.
-        expected: μ (B, texts).
-    """
-
-    writer: Memory
-    seen: Tensor
-    labels: ReadLabels
-    expected: Tensor
+    writer: Memory  #: the captioner's own memory
+    seen: Tensor  #: v̄ (B, C)
+    labels: ReadLabels  #: as they were read
+    expected: Tensor  #: μ (B, texts)
 
     @property
     def moments(self) -> Tensor:
@@ -145,61 +135,32 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         return LabelledMemory(memory.times, writer=memory, seen=seen, labels=read, expected=expected)
 
     def start(self, memory: LabelledMemory, rows_per_video: int) -> State:
-        """Makes the captioner's own state."""
         return self.writer.start(memory.writer, rows_per_video)
 
     def first_word(self, memory: LabelledMemory, rows_per_video: int) -> Tensor:
-        """Makes the captioner's own first word."""
         return self.writer.first_word(memory.writer, rows_per_video)
 
     def step(
         self, state: State, word: Tensor, memory: LabelledMemory
     ) -> tuple[Tensor, State, StepAttention | None]:
-        """Takes the captioner's own step.
-
-        Args:
-            state: Of ``start``, or of the step before.
-            word: (R,) ids just written.
-            memory: B videos.
-
-        Returns:
-            Log-probabilities (R, V), the next state, and the attention.
-        """
         return self.writer.step(state, word, memory.writer)
 
     def embed_words(self, words: Tensor) -> Tensor:
-        """Embeds words as the captioner inside does."""
         return self.writer.embed_words(words)
 
     def advance(
         self, state: State, embedded: Tensor, memory: LabelledMemory
     ) -> tuple[Tensor, State, StepAttention | None]:
-        """Takes the captioner's own step without scoring words.
-
-        Args:
-            state: Of ``start``, or of the step before.
-            embedded: (R, E), the words just written.
-            memory: B videos, as this captioner encoded them.
-
-        Returns:
-            What ``score_words`` takes (R, …), the state behind the word, and the attention.
-        """
         return self.writer.advance(state, embedded, memory.writer)
 
     def score_words(self, output: Tensor) -> Tensor:
-        """Scores words as the captioner inside does."""
         return self.writer.score_words(output)
 
     def recall(self, memory: LabelledMemory, longest: int) -> Tensor | None:
         """Recalls the sentences that fit each video best.
 
-        Args:
-            memory: B videos.
-            longest: Words at most, the end among them.
-
-        Returns:
-            (B·K, t) ids ended by <eos> and padded by -1, those of a video side by side; None where there are
-            none so short.
+        longest: words at most, the end among them. Returns (B·K, t) ids ended by <eos> and padded by -1,
+        those of a video side by side; None where there are none so short.
         """
         tokens = self.remembered.long()
         short = ((tokens != EOS).sum(1) < longest).nonzero().flatten()
@@ -217,17 +178,6 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def judge(
         self, memory: LabelledMemory, tokens: Tensor, scores: Tensor, penalty: LengthDivisor
     ) -> Judgement:
-        """Judges captions by what is expected of one, and by how likely they are of this video and of any.
-
-        Args:
-            memory: B videos.
-            tokens: (R, t) ids of the captions, those of a video side by side.
-            scores: (R,), their log-probabilities over the length penalty.
-            penalty: By which log-probabilities were divided.
-
-        Returns:
-            Their merits, and their confidence where that was fitted.
-        """
         ended = (tokens == EOS).cumsum(1)
         targets = torch.cat([tokens.masked_fill(ended > 1, -1), torch.full_like(tokens[:, :1], -1)], 1)
         priors = self._find_priors(tokens)
@@ -284,13 +234,8 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def find_written(self, tokens: Tensor, classes: Tensor) -> Tensor:
         """Finds which words of a caption that was recalled were written of which classes.
 
-        Args:
-            tokens: (t,) ids of the caption.
-            classes: (L,), places among CLASS_NAMES.
-
-        Returns:
-            bool (t, L), whether a sentence that was written of the class has the word; nowhere in a caption
-            that is not remembered.
+        tokens: (t,) ids of the caption. classes: (L,), places among CLASS_NAMES. Returns bool (t, L), whether
+        a sentence that was written of the class has the word; nowhere in a caption that is not remembered.
         """
         is_recalled = self._match_remembered(F.pad(tokens, (0, 1), value=EOS).unsqueeze(0)).any()
         sentence, of = self.written_of.long().unbind(1)

@@ -13,16 +13,14 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class AttentionChoice:
-    """Chooses which of a decoder's attention is shown.
+    """Chooses which of a decoder's attention is shown."""
 
-    layers: places of the layers whose mean is shown; None takes the upper half of them, where words have
-    found their objects and the embeddings' own likeness weighs less. heads: None for the mean of all.
-    rollout: for self-attention, weights multiplied through all layers, half of each being what a token keeps
-    of itself (Abnar and Zuidema 2020), instead of the mean; ``layers`` are then left aside.
-    """
-
+    #: places of the layers whose mean is shown; None takes the upper half of them, where words have found
+    #: their objects and the embeddings' own likeness weighs less
     layers: tuple[int, ...] | None = None
-    heads: tuple[int, ...] | None = None
+    heads: tuple[int, ...] | None = None  #: None for the mean of all
+    #: for self-attention, weights multiplied through all layers, half of each being what a token keeps of
+    #: itself (Abnar and Zuidema 2020), instead of the mean; ``layers`` are then left aside
     rollout: bool = False
 
     def of(self, modules: Sequence[nn.Module]) -> list[nn.Module]:
@@ -46,10 +44,8 @@ class AttentionRecorder:
     def __init__(self, modules: Sequence[nn.Module], choice: AttentionChoice, queries: slice) -> None:
         """Prepares recording.
 
-        Args:
-            modules: The decoder's attention modules, the lowest first.
-            choice: Which of them, and which heads.
-            queries: Those that write the caption's tokens; all others are left out.
+        modules: the decoder's attention modules, the lowest first. queries: those that write the caption's
+        tokens; all others are left out.
         """
         self._modules, self._choice, self._queries = choice.of(modules), choice, queries
         self._total: Tensor | None = None

@@ -211,7 +211,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         if not options.attention or options.explanation == "attention":
             return caption
         frames, words = videos.chosen[video], [each.word for each in caption.words]
-        tokens = self._token_map(videos.encoded, video, frames)
+        tokens = self._token_map(videos.encoded, video, frames).placed_within(frames.view)
         document = caption.attention or tokens.without_attention(words, frames)
         reader = FrameReader(
             frames,
@@ -359,7 +359,8 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         by_video: list[list[WrittenCaption]] = []
         for video, frames in enumerate(chosen):
             rows = range(video * each, (video + 1) * each)
-            looked = None if read.attention is None else self._token_map(encoded, video, frames)
+            tokens = None if read.attention is None else self._token_map(encoded, video, frames)
+            looked = tokens and tokens.placed_within(frames.view)
             of_video = [
                 self._to_caption(captions[row], logprobs[row], options)
                 if looked is None or read.attention is None

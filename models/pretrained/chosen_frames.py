@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import Frames
+from extractors.features import WHOLE, Frames, View
 from extractors.windows import Sampling, find_shown_frames
 
 
@@ -17,12 +17,13 @@ class ChosenFrames:
     """As many frames as a model wants; where the video is short, some of them twice.
 
     pixels: uint8 (T, H, W, 3). starts: float64 (T,), seconds at which each frame is first on screen, never
-    falling. duration: seconds of the video.
+    falling. duration: seconds of the video. view: the part of the displayed frames that the pixels are.
     """
 
     pixels: NDArray[np.uint8]
     starts: NDArray[np.float64]
     duration: float
+    view: View = WHOLE
 
     @classmethod
     def of(cls, video: Frames, sampling: Sampling, multiple: int = 1) -> Self:
@@ -39,7 +40,7 @@ class ChosenFrames:
         places = find_shown_frames(video.pts, sampling.instants(video.duration))
         lacking = -len(places) % multiple
         places = np.concatenate([places, np.repeat(places[-1:], lacking)])
-        return cls(video.pixels[places], video.pts[places], video.duration)
+        return cls(video.pixels[places], video.pts[places], video.duration, video.view)
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -27,47 +27,39 @@ from __future__ import annotations
 from extractors.errors import ReelwordError
 
 
-class PretrainedError(ReelwordError):
+class PretrainedError(ReelwordError, code="pretrained_error"):
     """Root of the tree; only its leaves are raised."""
 
-    code = "pretrained_error"
     hint = "docs/pretrained.md says what a folder of a pretrained captioner has."
 
 
-class NotACaptioner(PretrainedError):
-    code = "not_a_captioner"
+class NotACaptioner(PretrainedError, code="not_a_captioner"):
     hint = "Name a folder in the Hugging Face format: config.json, tokenizer, processor and *.safetensors."
 
 
-class UnknownArchitecture(PretrainedError):
-    code = "unknown_architecture"
+class UnknownArchitecture(PretrainedError, code="unknown_architecture"):
     hint = "Choose a model of a family that docs/pretrained.md lists."
 
 
-class RemoteCodeRefused(PretrainedError):
-    code = "remote_code_refused"
+class RemoteCodeRefused(PretrainedError, code="remote_code_refused"):
     hint = "Choose a model whose code is part of transformers; code that comes with a model is never run."
 
 
-class PickledWeightsOnly(PretrainedError):
-    code = "pickled_weights_only"
+class PickledWeightsOnly(PretrainedError, code="pickled_weights_only"):
     hint = "Choose a revision of the model that has *.safetensors; pickles can run code and are not opened."
 
 
-class QuantisedWeights(PretrainedError):
-    code = "quantised_weights"
+class QuantisedWeights(PretrainedError, code="quantised_weights"):
     hint = "Choose the model as it was before it was quantised: in bfloat16, float16 or float32."
 
 
-class PretrainedDamaged(PretrainedError):
-    code = "pretrained_damaged"
+class PretrainedDamaged(PretrainedError, code="pretrained_damaged"):
     hint = "Get the folder again, whole."
 
 
-class OptionRefused(PretrainedError, ValueError):
+class OptionRefused(PretrainedError, ValueError, code="option_refused"):
     """A decoding option that cannot be done as asked. option: its name. why: in words."""
 
-    code = "option_refused"
     hint = "Leave the option out, or choose one of Reelword's own captioners, which have them all."
 
     def __init__(self, option: str, why: str) -> None:
@@ -75,56 +67,46 @@ class OptionRefused(PretrainedError, ValueError):
         self.option, self.why = option, why
 
 
-class NotANumber(PretrainedError):
-    code = "not_a_number"
+class NotANumber(PretrainedError, code="not_a_number"):
     hint = "Load the captioner in float32: half precision may overflow in it."
 
 
 # Between a captioner's name and its folder: models/pretrained/hub.py and installed.py.
 
 
-class NoSuchCaptioner(PretrainedError):
-    code = "hub_id_unknown"
+class NoSuchCaptioner(PretrainedError, code="hub_id_unknown"):
     hint = "Name a folder in the Hugging Face format, or a model as OWNER/NAME or OWNER/NAME@REVISION."
 
 
-class GatedCaptioner(PretrainedError):
-    code = "hub_id_gated"
+class GatedCaptioner(PretrainedError, code="hub_id_gated"):
     hint = "Accept its terms on its page, then set HF_TOKEN to a token of that account and try again."
 
 
-class HubUnreachable(PretrainedError):
-    code = "hub_unreachable"
+class HubUnreachable(PretrainedError, code="hub_unreachable"):
     hint = "Run the command again: what has come is kept, and the rest is asked for."
 
 
-class DownloadsForbidden(PretrainedError):
-    code = "downloads_forbidden"
+class DownloadsForbidden(PretrainedError, code="downloads_forbidden"):
     hint = "Copy the folder here and name that instead."
     operator_hint = "Or unset REELWORD_OFFLINE."
 
 
-class FilesDiffer(PretrainedError):
-    code = "files_differ"
+class FilesDiffer(PretrainedError, code="files_differ"):
     hint = "Remove it (reelword captioners remove NAME) and add it again."
 
 
-class DiskTooSmall(PretrainedError):
-    code = "disk_too_small"
+class DiskTooSmall(PretrainedError, code="disk_too_small"):
     hint = "Free space on the disk of the data folder."
     operator_hint = "Or set REELWORD_DATA to a folder on a larger one."
 
 
-class NameTaken(PretrainedError):
-    code = "captioner_name_taken"
+class NameTaken(PretrainedError, code="captioner_name_taken"):
     hint = "Choose another name with --name, or remove the other: reelword captioners remove NAME."
 
 
-class NameRefused(PretrainedError):
-    code = "captioner_name_refused"
+class NameRefused(PretrainedError, code="captioner_name_refused"):
     hint = "Use letters, digits, dots, hyphens and underscores, at most 64, beginning with a letter or digit."
 
 
-class NotInstalled(PretrainedError):
-    code = "captioner_not_installed"
+class NotInstalled(PretrainedError, code="captioner_not_installed"):
     hint = "reelword captioners list shows what is installed."

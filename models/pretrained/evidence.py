@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from extractors.features import View
 from models.captioner import Array
-from models.evidence.restriction import VideoPart
+from models.evidence.reader import VideoPart
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.words import TokenWords
 
@@ -65,8 +65,9 @@ def keep_place(frames: ChosenFrames, place: View, is_hidden: bool = False) -> Ch
         is_hidden: Whether the place itself is greyed out.
     """
     height, width = frames.size
-    left, right = round(place[0] * width), round(place[2] * width)
-    top, bottom = round(place[1] * height), round(place[3] * height)
+    x0, y0, x1, y1 = frames.view
+    left, right = (round((x - x0) / (x1 - x0) * width) for x in place[::2])
+    top, bottom = (round((y - y0) / (y1 - y0) * height) for y in place[1::2])
     pixels = frames.pixels.copy() if is_hidden else np.full_like(frames.pixels, GREY)
     inside = np.s_[:, top:bottom, left:right]
     pixels[inside] = GREY if is_hidden else frames.pixels[inside]

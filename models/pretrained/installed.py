@@ -52,19 +52,15 @@ class InstalledFile(BaseModel):
 
 
 class ModelFacts(BaseModel):
-    """A pretrained model's facts, read from its configuration and the heads of its weights alone.
-
-    family: the adapter that runs it. memory: bytes that it takes when it is loaded and writes.
-    licence: as its README's head says, empty where it does not.
-    """
+    """A pretrained model's facts, read from its configuration and the heads of its weights alone."""
 
     model_config = ConfigDict(frozen=True)
 
-    family: str
+    family: str  #: the adapter that runs it
     architecture: str
     parameters: int
-    memory: int
-    licence: str = ""
+    memory: int  #: bytes that it takes when it is loaded and writes
+    licence: str = ""  #: as its README's head says, empty where it does not
 
 
 class MeasuredSpeed(BaseModel):
@@ -78,10 +74,7 @@ class MeasuredSpeed(BaseModel):
 
 
 class PretrainedCard(BaseModel):
-    """Describes an installed captioner. revision: of the hub's repository; None from a folder.
-
-    scores: by data set, as checkpoints' cards have them; with speed they decide who writes by default.
-    """
+    """Describes an installed captioner. revision: of the hub's repository; None from a folder."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,6 +84,7 @@ class PretrainedCard(BaseModel):
     added_at: str
     facts: ModelFacts
     files: Mapping[str, InstalledFile]
+    #: by data set, as checkpoints' cards have them; with speed they decide who writes by default
     scores: Mapping[str, Any] = {}
     speed: MeasuredSpeed | None = None
 
@@ -112,13 +106,10 @@ ReadFacts = Callable[[Path], ModelFacts]
 
 @dataclass(frozen=True)
 class InstalledCaptioners:
-    """The installed captioners of one data folder.
+    """The installed captioners of one data folder."""
 
-    folder: ``DATA/captioners``. reserved: names that are taken by other captioners.
-    """
-
-    folder: Path
-    reserved: frozenset[str] = frozenset()
+    folder: Path  #: ``DATA/captioners``
+    reserved: frozenset[str] = frozenset()  #: names that are taken by other captioners
 
     def add(
         self,

@@ -44,11 +44,7 @@ class _Stack:
 def working_memory(config: Mapping[str, Any]) -> int:
     """Estimates the bytes in float32 for one video with a beam of five.
 
-    Args:
-        config: config.json of any of the families.
-
-    Returns:
-        An estimate, above what is needed where beams end early.
+    Returns an estimate, above what is needed where beams end early.
     """
     vision_config = config.get("vision_config") or config.get("encoder") or {}
     text_config = config.get("text_config") or config.get("decoder") or config

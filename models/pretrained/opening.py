@@ -147,13 +147,10 @@ def special_tokens(model: Any, tokenizer: Any, start: int | None = None) -> Spec
 
 @dataclass(frozen=True, eq=False)
 class PixelProcessor:
-    """Makes pixels of frames as an image processor of transformers does.
-
-    geometry: which part of a frame is left of it, and how large.
-    """
+    """Makes pixels of frames as an image processor of transformers does."""
 
     processor: Any
-    geometry: ResizeAndCrop
+    geometry: ResizeAndCrop  #: which part of a frame is left of it, and how large
 
     @classmethod
     def open(cls, info: PretrainedInfo) -> PixelProcessor:

@@ -56,12 +56,8 @@ def generation_config(options: DecodingOptions, tokens: SpecialTokens) -> Genera
 
     Beams end as ours do (``early_stopping="never"``): when none that is open could still win.
 
-    Args:
-        options: Ours, checked by ``check_options``.
-        tokens: The model's special tokens.
-
-    Returns:
-        A configuration in which nothing is left to the model's own.
+    options: ours, checked by ``check_options``. Returns a configuration in which nothing is left to the
+    model's own.
     """
     settings: dict[str, Any] = {
         "max_new_tokens": options.max_length,

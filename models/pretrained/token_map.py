@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extractors.features import WHOLE, View
+from extractors.features import WHOLE, View, place_within
 from extractors.preprocessing.images import ResizeAndCrop, make_even_edges, map_to_picture
 from models.caption import AttentionDocument
 from models.evidence.places import GridPlaces
@@ -29,6 +29,10 @@ class TokenMap:
     columns: int  #: columns of the grid of cells
     view: View = WHOLE  #: the part of the frame that the grid covers
     frames_each: int = 1  #: frames that make one moment
+
+    def placed_within(self, view: View) -> TokenMap:
+        """Returns the map of frames that are a part of the displayed ones, placed in these."""
+        return replace(self, view=place_within(view, self.view))
 
     @property
     def places(self) -> GridPlaces:

@@ -40,12 +40,7 @@ def split_words(tokenizer: Any, tokens: Sequence[int]) -> TokenWords:
     nothing readable (a mark, white space, the first bytes of a letter) belongs to the word that follows, and
     behind the last word to that one.
 
-    Args:
-        tokenizer: Of transformers.
-        tokens: Ids of a caption without its end token.
-
-    Returns:
-        The words, the same as those of the decoded whole.
+    Returns the words, the same as those of the decoded whole.
     """
     text = _decode(tokenizer, tokens)
     words = tuple(text.split())

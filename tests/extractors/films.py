@@ -47,6 +47,21 @@ def write_dolby_vision(source: Path, path: Path, profile: int) -> Path:
     return with_box(source, path, b"dvcC", record)
 
 
+def add_description(first: Path, second: Path, path: Path) -> Path:
+    """The first film, with the second's sample description behind its own, as where recordings are joined."""
+    content, other, at = bytearray(first.read_bytes()), second.read_bytes(), 0
+    begin = other.index(b"stsd") + 12
+    entry = other[begin : begin + int.from_bytes(other[begin : begin + 4])]
+    for parent in SAMPLE_ENTRY_PATH:
+        at = content.index(parent, at)
+        _grow(content, at - 4, len(entry))
+    end = at - 4 + int.from_bytes(content[at - 4 : at]) - len(entry)
+    content[end:end] = entry
+    struct.pack_into(">I", content, at + 8, 2)
+    path.write_bytes(content)
+    return path
+
+
 def with_box(source: Path, path: Path, name: bytes, payload: bytes) -> Path:
     """An mp4 with a box more in its first track's sample entry; its ``moov`` stands last."""
     content, at = bytearray(source.read_bytes()), 0

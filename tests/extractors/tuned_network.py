@@ -13,8 +13,7 @@ from extractors.catalog.efficientnet_lite2 import load_packaged
 from extractors.catalog.tuned_pair import PairEnd
 from extractors.files import sha256_of
 from extractors.pretrained.manifest import MANIFEST
-from extractors.pretrained.parameters import Checkpoint
-from extractors.pretrained.weight_deltas import SCALE, align_channels
+from extractors.pretrained.parameters import SCALE, Checkpoint, align_channels
 from extractors.pretrained.weights_folder import write_weights
 
 LARGEST = 127

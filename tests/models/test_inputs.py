@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from lab.pictures.renamed_streams import rename_streams
 from models.inputs import (
     InputStream,
     average_frames,
@@ -17,7 +18,6 @@ from models.inputs import (
     find_nearest_rows,
     gather_rows,
     make_absent_stream,
-    rename_streams,
 )
 from tests.models.tiny import (
     dual_afr_config,

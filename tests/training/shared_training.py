@@ -23,8 +23,7 @@ from models.inputs import InputStream
 from tests.training.killed_training import RECIPE, trainer
 from training.batches.training_batch import TrainingBatch
 from training.optimization import trainer as optimization_trainer
-from training.optimization.caption_values import CaptionValues
-from training.optimization.losses import supervised_loss
+from training.optimization.losses import CaptionValues, supervised_loss
 from training.optimization.processes import Processes, join_processes
 from training.optimization.trainer import Trainer
 

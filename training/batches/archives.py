@@ -25,10 +25,9 @@ from extractors.errors import ReelwordError
 from models.vocabulary import split_words
 
 
-class CorpusError(ReelwordError, ValueError):
+class CorpusError(ReelwordError, ValueError, code="corpus_damaged"):
     """A caption file or picture archive is not what it should be; the message says what to do."""
 
-    code = "corpus_damaged"
     hint = "docs/data.md says what caption files and archives look like."
 
 

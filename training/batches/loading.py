@@ -25,9 +25,7 @@ def find_device(network: nn.Module) -> torch.device:
 def map_tensors(value: ValueT, function: Callable[[Tensor], Tensor]) -> ValueT:
     """Applies a function to every tensor in a value.
 
-    Args:
-        value: a tensor, a dataclass or a mapping; what else it holds stays as it is.
-        function: from a tensor to the one that takes its place.
+    value: a tensor, a dataclass or a mapping; what else it holds stays as it is.
     """
     changed: Any = value
     if isinstance(value, Tensor):

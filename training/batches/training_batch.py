@@ -32,13 +32,10 @@ ItemT_co = TypeVar("ItemT_co", bound=CaptionedItem, covariant=True)
 
 @dataclass(frozen=True, eq=False)
 class TeacherTargets(TensorRows):
-    """A teacher's most probable words at every place of a batch's captions.
+    """A teacher's most probable words at every place of a batch's captions."""
 
-    words: (R, L, k) ids, shares: (R, L, k) of a probability of one; 0 where a caption has ended.
-    """
-
-    words: Tensor
-    shares: Tensor
+    words: Tensor  #: (R, L, k) ids
+    shares: Tensor  #: (R, L, k) of a probability of one; 0 where a caption has ended
 
     def loss(self, log_probs: Tensor, place: int) -> Tensor:
         """Computes (R,) cross-entropy in nats of log_probs (R, V) against the teacher at word ``place``."""
@@ -49,19 +46,15 @@ class TeacherTargets(TensorRows):
 
 @dataclass(frozen=True, eq=False)
 class TrainingBatch:
-    """B videos, one batch a stream, and K captions of each: targets (B·K, L).
-
-    true_steps: bool (B, T), the steps that the captions are of, None where that is all of them. soft: a
-    teacher's words in every place of the captions. places: for each target which of its video's captions it
-    is.
-    """
+    """B videos, one batch a stream, and K captions of each: targets (B·K, L)."""
 
     ids: tuple[str, ...]
     batches: Mapping[str, Batch]
     targets: Tensor
+    #: bool (B, T), the steps that the captions are of, None where that is all of them
     true_steps: Tensor | None
-    soft: TeacherTargets | None = None
-    places: tuple[int, ...] = ()
+    soft: TeacherTargets | None = None  #: a teacher's words in every place of the captions
+    places: tuple[int, ...] = ()  #: for each target which of its video's captions it is
 
     def inputs_of(self, network: StreamReader) -> list[Batch]:
         """Returns what the ``encode_batches`` of a captioner or an embedding takes."""

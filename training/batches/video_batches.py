@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 
 from extractors.decoder.decoder import Decoder
-from extractors.features import Features, Stream
+from extractors.features import Features
 from extractors.video_features.feature_files import FeaturesDamaged
 from models.captioner import AnyCaptioner
 from models.inputs import Batch, InputStream, collate_inputs
@@ -46,19 +46,11 @@ class CaptionedVideo:
     def load(self) -> Features:
         """Reads the features, and adds what the annotations say of the video. Raises FeaturesDamaged."""
         features = self.features.load(self.video)
+        # at each reading: it costs little beside it, and a first reading of all would be long
         for name, stream in features.items():
-            _check_numbers(self.id, name, stream)
+            if not all(bool(bound.isfinite()) for bound in stream.values.aminmax()):
+                raise FeaturesDamaged(f"{name} of {self.id} has values that are infinite or no number.")
         return add_category(features, self.video.category)
-
-
-def _check_numbers(video: str, name: str, stream: Stream) -> None:
-    """Checks that values are finite. Raises FeaturesDamaged.
-
-    Each time that features are read, since that costs little beside the reading, and the first reading of all
-    would be long where they are large.
-    """
-    if not all(bool(bound.isfinite()) for bound in stream.values.aminmax()):
-        raise FeaturesDamaged(f"{name} of {video} has values that are infinite or no number.")
 
 
 def load_captioned_videos(
@@ -88,10 +80,10 @@ def load_captioned_videos(
 
 @dataclass(frozen=True)
 class VideoInputs:
-    """The streams that a captioner reads. optional: those that a video may lack."""
+    """The streams that a captioner reads."""
 
     streams: tuple[InputStream, ...]
-    optional: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()  #: those that a video may lack
 
     @classmethod
     def for_captioner(cls, captioner: AnyCaptioner) -> VideoInputs:

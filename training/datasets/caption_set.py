@@ -51,16 +51,13 @@ class Notice:
 
 @dataclass(frozen=True)
 class CaptionSet:
-    """A set as it lies on the disk.
-
-    videos: in the annotations' order, those without file or captions included. expected: split → videos that
-    the paper had, as far as it says. annotations: the files that were read.
-    """
+    """A set as it lies on the disk."""
 
     name: str
-    videos: tuple[VideoItem, ...]
+    videos: tuple[VideoItem, ...]  #: in the annotations' order, those without file or captions included
+    #: split → videos that the paper had, as far as it says
     expected: Mapping[Split, int] = field(default_factory=dict)
-    annotations: tuple[Path, ...] = ()
+    annotations: tuple[Path, ...] = ()  #: the files that were read
     notices: tuple[Notice, ...] = ()
 
     def in_split(self, split: Split) -> tuple[VideoItem, ...]:
@@ -74,12 +71,8 @@ class CaptionSet:
     def require(self, *splits: Split, media: bool = True) -> tuple[VideoItem, ...]:
         """Returns the usable videos of these splits, of all where none is named.
 
-        Args:
-            splits: their names.
-            media: whether a video needs a file; its features may have been made before.
-
-        Raises:
-            NothingToUse: there is none.
+        media: whether a video needs a file; its features may have been made before. Raises NothingToUse:
+        there is none.
         """
         videos = self.usable if media else tuple(video for video in self.videos if video.captions)
         chosen = tuple(video for video in videos if not splits or video.split in splits)
@@ -98,9 +91,8 @@ def assemble(
     name: str,
     entries: Iterable[VideoItem],
     file_name: Callable[[str], str],
-    *,
-    expected: Mapping[Split, int] | None = None,
-    annotations: Sequence[Path] = (),
+    expected: Mapping[Split, int],
+    annotations: Sequence[Path],
     notices: Sequence[Notice] = (),
 ) -> CaptionSet:
     """Makes a set of entries as their authors wrote them: cleans captions, joins doubles, reports losses.
@@ -126,7 +118,7 @@ def assemble(
         *_note(MISSING_VIDEO, missing, "{n} captioned {videos} not there, e.g. {first}."),
         *_note("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
     )
-    return CaptionSet(name, tuple(videos), expected or {}, tuple(annotations), all_notices)
+    return CaptionSet(name, tuple(videos), expected, tuple(annotations), all_notices)
 
 
 def _join_entries(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:

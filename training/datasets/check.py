@@ -20,7 +20,7 @@ from extractors.media.request import DecodeRequest, Limits
 from extractors.media.stills.picture_format import is_picture
 from models.vocabulary import SPECIALS
 from training.datasets.caption_set import SPLITS, CaptionSet, Notice, Split
-from training.datasets.data_set import DataSet, PaperProtocol
+from training.datasets.data_set import DataSet
 from training.datasets.errors import DataSetError
 
 Probe: TypeAlias = Callable[[Path], None]
@@ -28,12 +28,12 @@ Probe: TypeAlias = Callable[[Path], None]
 
 @dataclass(frozen=True)
 class FoundAnnotation:
-    """An annotation file that was looked for. path: None where it is not there."""
+    """An annotation file that was looked for."""
 
     names: tuple[str, ...]
     what: str
     needed: bool
-    path: Path | None
+    path: Path | None  #: None where it is not there
 
 
 @dataclass(frozen=True)
@@ -111,29 +111,16 @@ def check_data_set(
         FoundAnnotation(each.names, each.what, each.needed, each.find(root)) for each in wanted.annotations
     )
     try:
-        captions = wanted.load(root, protocol.paper)
-    except DataSetError as error:
-        return _report_unread(wanted, root, protocol, annotations, error)
+        captions, error = wanted.load(root, protocol.paper), None
+    except DataSetError as failure:
+        captions, error = CaptionSet(wanted.name, ()), str(failure)
     unreadable = _find_unreadable(captions, probe) if probe is not None else ()
     counts = _count_splits(captions, unreadable)
+    missing = _find_missing(annotations, captions, counts) if error is None else _list_absent(annotations)
     return SetCheck(
         wanted.name, root, protocol.paper, annotations, counts, str(protocol.rule),
         len(protocol.rule.build_vocabulary(captions)) - len(SPECIALS), protocol.rule.printed,
-        unreadable, captions.notices, _find_missing(annotations, captions, counts), None, wanted.obtain,
-    )  # fmt: skip
-
-
-def _report_unread(
-    wanted: DataSet,
-    root: Path,
-    protocol: PaperProtocol,
-    annotations: tuple[FoundAnnotation, ...],
-    error: DataSetError,
-) -> SetCheck:
-    rule, missing = protocol.rule, _list_absent(annotations)
-    return SetCheck(
-        wanted.name, root, protocol.paper, annotations, (), str(rule), 0, rule.printed,
-        (), (), tuple(missing), str(error), wanted.obtain,
+        unreadable, captions.notices, tuple(missing), error, wanted.obtain,
     )  # fmt: skip
 
 
@@ -167,22 +154,19 @@ def _find_unreadable(captions: CaptionSet, probe: Probe) -> tuple[Unreadable, ..
 
 def _find_missing(
     annotations: Sequence[FoundAnnotation], captions: CaptionSet, counts: Sequence[SplitCount]
-) -> tuple[str, ...]:
+) -> list[str]:
     sentences = _list_absent(annotations) if captions.expected else []
     for count in counts:
         if not count.complete:
             needed = count.annotated if count.expected is None else count.expected
             good = count.found - count.unreadable
             sentences.append(f"{count.split}: {needed - good} of {needed} videos are missing or unreadable.")
-    return tuple(sentences) if any(captions.usable) else (*sentences, "No captioned video is there at all.")
+    return sentences if captions.usable else [*sentences, "No captioned video is there at all."]
 
 
 def _list_absent(annotations: Sequence[FoundAnnotation]) -> list[str]:
-    return [f"{' or '.join(each.names)} ({each.what})" for each in annotations if _lacks(each)]
-
-
-def _lacks(annotation: FoundAnnotation) -> bool:
-    return annotation.path is None and annotation.needed
+    absent = (each for each in annotations if each.path is None and each.needed)
+    return [f"{' or '.join(each.names)} ({each.what})" for each in absent]
 
 
 def probe_header(path: Path) -> None:

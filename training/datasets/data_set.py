@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from models.vocabulary import Vocabulary, split_words
-from training.datasets.caption_set import CaptionSet, Split
+from training.datasets.caption_set import SPLITS, CaptionSet, Split
 from training.datasets.errors import UnknownProtocol
 from training.datasets.files import AnnotationFile
 
@@ -47,22 +47,16 @@ class VocabularyRule:
 
 @dataclass(frozen=True)
 class PaperProtocol:
-    """A paper's use of a set. paper: one of the five, or another name. splits: videos of each."""
+    """A paper's use of a set."""
 
-    paper: str
-    splits: Mapping[Split, int]
+    paper: str  #: one of the five, or another name
+    splits: Mapping[Split, int]  #: videos of each
     rule: VocabularyRule
 
 
-def make_splits(train: int, val: int, test: int) -> dict[Split, int]:
-    """Returns how many videos each split has.
-
-    Args:
-        train: videos to train on.
-        val: videos to validate with.
-        test: videos to test with.
-    """
-    return {"train": train, "val": val, "test": test}
+def make_splits(*videos: int) -> dict[Split, int]:
+    """Returns how many videos the splits have: train, val and test."""
+    return dict(zip(SPLITS, videos, strict=True))
 
 
 ReadSet: TypeAlias = Callable[[Path, PaperProtocol], CaptionSet]

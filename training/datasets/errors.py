@@ -19,53 +19,41 @@ from __future__ import annotations
 from extractors.errors import ReelwordError
 
 
-class DataSetError(ReelwordError, ValueError):
+class DataSetError(ReelwordError, ValueError, code="data_set_error"):
     """Root of the tree; only its leaves are raised."""
-
-    code = "data_set_error"
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
 
 
-class UnknownDataSet(DataSetError):
-    code = "unknown_data_set"
+class UnknownDataSet(DataSetError, code="unknown_data_set"):
+    """No set has that name."""
 
 
-class UnknownProtocol(DataSetError):
+class UnknownProtocol(DataSetError, code="unknown_protocol"):
     """No paper of that name used the set."""
 
-    code = "unknown_protocol"
+
+class UnknownSplit(DataSetError, code="unknown_split"):
+    """No split has that name."""
 
 
-class UnknownSplit(DataSetError):
-    code = "unknown_split"
+class FolderMissing(DataSetError, code="folder_missing"):
+    """There is no folder of that name."""
 
 
-class FolderMissing(DataSetError):
-    code = "folder_missing"
-
-
-class AnnotationsMissing(DataSetError):
+class AnnotationsMissing(DataSetError, code="annotations_missing"):
     """A file with captions or splits is not there."""
 
-    code = "annotations_missing"
 
-
-class AnnotationsDamaged(DataSetError):
+class AnnotationsDamaged(DataSetError, code="annotations_damaged"):
     """A file with captions or splits is there and has another form than its authors gave it."""
 
-    code = "annotations_damaged"
 
-
-class IdsCollide(DataSetError):
+class IdsCollide(DataSetError, code="ids_collide"):
     """Two different videos have one id."""
 
-    code = "ids_collide"
 
-
-class NothingToUse(DataSetError):
+class NothingToUse(DataSetError, code="nothing_to_use"):
     """No video has both a file and a caption."""
-
-    code = "nothing_to_use"

@@ -17,15 +17,11 @@ CLIP = re.compile(r"(?P<video>.+)_(?P<start>\d+)_(?P<end>\d+)")
 
 @dataclass(frozen=True)
 class AnnotationFile:
-    """An annotation file.
+    """An annotation file."""
 
-    names: what it may be called, the first is its authors' name. what: what it holds. needed: whether the
-    set cannot be read without it.
-    """
-
-    names: tuple[str, ...]
-    what: str
-    needed: bool = True
+    names: tuple[str, ...]  #: what it may be called, the first is its authors' name
+    what: str  #: what it holds
+    needed: bool = True  #: whether the set cannot be read without it
 
     def find(self, root: Path) -> Path | None:
         """Looks in the folder itself and at most two folders below it, for the names in their order."""

@@ -77,12 +77,9 @@ class FolderEntry(BaseModel):
         """Makes the video; its path is None where the file is not there."""
         path = root / self.file
         captions = self.captions if self.caption is None else (*self.captions, self.caption)
-        name = self._name if self.id is None else str(self.id)
+        name = self.file if self.start is None else f"{self.file}@{self.start:g}-{self.end:g}"
+        name = name if self.id is None else str(self.id)
         return VideoItem(name, path if path.is_file() else None, self.split, captions, self.start, self.end)
-
-    @property
-    def _name(self) -> str:
-        return self.file if self.start is None else f"{self.file}@{self.start:g}-{self.end:g}"
 
 
 class _ByFile(RootModel[dict[str, str | list[str]]]):
@@ -95,9 +92,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     entries, notices = (_read_entries(path), []) if path.suffix == ".json" else _read_rows(path)
     items = [entry.item(path.parent) for entry in entries]
     named = {item.id: entry.file for item, entry in zip(items, entries, strict=True)}
-    return assemble(
-        FOLDER.name, items, named.__getitem__, expected=protocol.splits, annotations=[path], notices=notices
-    )
+    return assemble(FOLDER.name, items, named.__getitem__, protocol.splits, [path], notices)
 
 
 def _read_entries(path: Path) -> list[FolderEntry]:

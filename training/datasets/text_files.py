@@ -97,11 +97,11 @@ def read_table(
     whole = [row for row in rows if len(row) > max(places[name] for name in columns)]
     short = len(rows) - len(whole)
     reported = f"{short} rows of {path.name} lack fields and were left out."
-    return [_name_fields(row, places) for row in whole], [Notice("short_row", reported)] if short else []
-
-
-def _name_fields(row: Sequence[str], places: Mapping[str, int]) -> dict[str, str]:
-    return {name: row[place].strip() if place < len(row) else "" for name, place in places.items()}
+    named = [
+        {name: row[place].strip() if place < len(row) else "" for name, place in places.items()}
+        for row in whole
+    ]
+    return named, [Notice("short_row", reported)] if short else []
 
 
 def _find_columns(

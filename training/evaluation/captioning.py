@@ -50,12 +50,12 @@ class NoExtractor:
 
 @dataclass(frozen=True, eq=False)
 class CaptioningRun:
-    """Captions sets with one writer. request: the frames of a clip, by default some spread over it."""
+    """Captions sets with one writer."""
 
     writer: Writer
     extractor: StreamExtractor
     options: DecodingOptions
-    request: DecodeRequest | None = None
+    request: DecodeRequest | None = None  #: the frames of a clip, by default some spread over it
 
     def caption_pictures(
         self, archive: Path, captions: Path, split: str | None, limit: int | None = None

@@ -10,8 +10,9 @@ import torch
 from pydantic import ValidationError
 
 from extractors.errors import ReelwordError
+from extractors.extractor import is_derived
 from extractors.pretrained.weights_folder import WeightsFolder
-from extractors.windows import FRAMES
+from extractors.windows import FRAMES, WindowOptions
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
@@ -27,7 +28,6 @@ from models.feature_sources.stream_checks import check_extractors, select_stream
 from models.pretrained.installed import InstalledCaptioners
 from models.stream_set import DEMO_MOTION, StreamSet, combine_stream_sets
 from training.batches.loading import find_device
-from training.batches.still_network import show_frames
 from training.batches.video_features import FeatureStore
 from training.precision import CPU
 from training.saved_features.feature_folder import FeatureFolder
@@ -36,17 +36,15 @@ Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
 
 
-class PretrainedNotScored(UnknownCaptioner):
+class PretrainedNotScored(UnknownCaptioner, code="pretrained_not_scored"):
     """An installed pretrained captioner: what is scored reads features, and it reads frames."""
 
-    code = "pretrained_not_scored"
     hint = "Judge it by eye with python -m lab judge."
 
 
-class WrongSearch(ReelwordError, ValueError):
+class WrongSearch(ReelwordError, ValueError, code="wrong_search"):
     """An option of the search that cannot be, or that who writes does not have; the message names it."""
 
-    code = "wrong_search"
     hint = "docs/models.md lists what each option may be."
 
 
@@ -133,6 +131,17 @@ def load_evaluated_captioner(
     source = FeatureSource(chosen, str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
+
+
+def show_frames(streams: StreamSet, most: int) -> StreamSet:
+    """Makes a set's networks of windows look at single frames, ``most`` of them."""
+    once = WindowOptions(stack_size=1, step_size=1, most=most)
+    looks = {
+        each.extractor: WindowOptions() if is_derived(each.extractor) else once for each in streams.inputs
+    }
+    return replace(
+        streams, inputs=tuple(replace(each, windows=looks[each.extractor]) for each in streams.inputs)
+    )
 
 
 def _load(name: str, device: torch.device) -> Checkpoint:

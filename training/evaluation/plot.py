@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 Points = tuple[tuple[float, float], ...]
 
 
-class NoCurves(ReelwordError, ValueError):
+class NoCurves(ReelwordError, ValueError, code="no_curves"):
     """A folder without a log, or a log without numbers; the message says which."""
 
-    code = "no_curves"
     hint = "Name a folder that reelword train wrote; its log.csv has the numbers."
 
 

@@ -161,6 +161,8 @@ def record_scores(captioner: str, name: str, report: ScoreReport) -> None:
     checkpoint = load_checkpoint(path)
     document = report.to_json()
     scores = {metric: round(value, 2) for metric, value in document["metrics"].items() if value is not None}
-    entry = scores | {"n": report.n, "cider_interval": [round(v, 2) for v in document["intervals"]["cider"]]}
+    entry = scores | {"n": report.n}
+    if interval := document["intervals"].get("cider"):
+        entry["cider_interval"] = [round(value, 2) for value in interval]
     card = replace(checkpoint.card, scores={**checkpoint.card.scores, name: entry})
     save_checkpoint(path, checkpoint.captioner, card)

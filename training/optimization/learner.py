@@ -26,15 +26,12 @@ NetworkT = TypeVar("NetworkT", bound=TrainedNetwork)
 
 @dataclass(frozen=True, eq=False)
 class Learner(Generic[NetworkT]):
-    """A network in training.
-
-    average: its copy, whose weights are a moving average of the network's. scaler: of losses computed in
-    float16, whose small gradients would be lost; it does nothing in other precisions.
-    """
+    """A network in training."""
 
     network: NetworkT
-    average: AveragedModel
+    average: AveragedModel  #: its copy, whose weights are a moving average of the network's
     optimizer: Optimizer
+    #: of losses computed in float16, whose small gradients would be lost; it does nothing in other precisions
     scaler: GradScaler
 
     @property

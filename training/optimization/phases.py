@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from models.captioner import AnyCaptioner
 from models.training_phase import PhaseSpec
-from training.optimization.caption_values import CaptionValues
 from training.optimization.learner import build_learner
+from training.optimization.losses import CaptionValues
 from training.optimization.self_critical import SelfCritical
 from training.optimization.trainer import Phase, Scores, Trainer
 

@@ -30,18 +30,17 @@ SEEDS_APART = 2**40
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
-class NotShared(ReelwordError, ValueError):
+class NotShared(ReelwordError, ValueError, code="not_shared"):
     """This training cannot be shared among processes; the message says why."""
 
-    code = "not_shared"
     hint = "Start it as one process: without torch.distributed.run."
 
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that train one network together, seen from one of them. rank: its number, from 0."""
+    """The processes that train one network together, seen from one of them."""
 
-    rank: int = 0
+    rank: int = 0  #: its number, from 0
     count: int = 1
 
     @property
@@ -90,9 +89,7 @@ class Processes:
     ) -> Callable[[TrainingBatch, int], Mapping[str, Tensor]]:
         """Makes a function from a batch and a step to losses, whose gradients the processes average.
 
-        Args:
-            network: on its device, the same in all processes.
-            loss: from the network, a batch and the step's number to losses, of which "total" is descended.
+        loss: from the network, a batch and the step's number to losses, of which "total" is descended.
         """
         if self.count == 1:
             return lambda batch, step: loss(network, batch, step)
@@ -123,9 +120,7 @@ class _LossModule(nn.Module):
 def share_mean(mean: Tensor, count: Tensor) -> Tensor:
     """Weighs a mean over ``count`` things so that averaged over the processes it is the mean over all.
 
-    Args:
-        mean: () with gradient.
-        count: (), how many things this process has: words, or samples' words.
+    mean: () with gradient. count: (), how many things this process has: words, or samples' words.
     """
     if not (dist.is_available() and dist.is_initialized()):
         return mean

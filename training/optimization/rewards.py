@@ -23,10 +23,9 @@ Score = Callable[[Sequence[str], Sequence[Words], Sequence[bool]], Floats]
 TextScore = Callable[[Sequence[str], Sequence[Sequence[str]]], Floats]
 
 
-class NoReward(ReelwordError, RuntimeError):
+class NoReward(ReelwordError, RuntimeError, code="no_reward"):
     """A metric that the recipe pays for cannot be computed here; the message says why and what to do."""
 
-    code = "no_reward"
     hint = "Install the training group (make setup), or choose a recipe with another reward."
 
 

@@ -21,16 +21,17 @@ from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (
     *("phase", "step", "loss", "auxiliary", "shot", "reward"),
-    *("learning_rate", "cider", "shots_cider", "recall", "recall_1", "recall_5", "recall_10", "seconds"),
+    *("learning_rate", "cider", "shots_cider", "log_likelihood"),
+    *("recall", "recall_1", "recall_5", "recall_10", "seconds"),
 )
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """``folder`` holds last.pt, log.csv and best.safetensors. device: of the networks that are trained."""
+    """``folder`` holds last.pt, log.csv and best.safetensors."""
 
     folder: Path
-    device: torch.device = CPU
+    device: torch.device = CPU  #: of the networks that are trained
 
     @property
     def best(self) -> Path:

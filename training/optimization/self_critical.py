@@ -31,11 +31,11 @@ from training.recipes.recipe import Recipe
 
 @dataclass(frozen=True, eq=False)
 class SelfCritical:
-    """Computes the loss of self-critical steps. words: the vocabulary, by the words' ids."""
+    """Computes the loss of self-critical steps."""
 
     recipe: Recipe
     rewards: Rewards
-    words: Sequence[str]
+    words: Sequence[str]  #: the vocabulary, by the words' ids
 
     @classmethod
     def for_items(cls, recipe: Recipe, items: Sequence[CaptionedItem], words: Sequence[str]) -> SelfCritical:

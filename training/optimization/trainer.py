@@ -21,7 +21,6 @@ from models.captioner import AnyCaptioner, Captioner
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.loading import BatchLoader, find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches
-from training.optimization.caption_values import CaptionValues
 from training.optimization.learner import (
     Learner,
     NetworkT,
@@ -29,7 +28,7 @@ from training.optimization.learner import (
     adapt_to_rewards,
     build_learner,
 )
-from training.optimization.losses import supervised_loss
+from training.optimization.losses import CaptionValues, supervised_loss
 from training.optimization.processes import ALONE, Processes
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
@@ -38,6 +37,8 @@ from training.precision import CPU, autocast
 from training.recipes.recipe import Recipe, TrainingMoment
 
 REPORT_EVERY = 20
+#: What weights are judged by where CIDEr-D of the held-out items cannot be computed.
+LIKELIHOOD = "log_likelihood"
 #: Losses of one step, each (): "total" is descended, the others are logged.
 Losses: TypeAlias = Mapping[str, Tensor]
 #: Name → value of what checkpoints are judged by.
@@ -53,17 +54,16 @@ def list_phase_names(network: TrainedNetwork) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class BestScore:
-    """The score by which weights were kept. metric: its name. where: the phase and step of the run."""
+    """The score by which weights were kept."""
 
-    metric: str
+    metric: str  #: its name
     value: float
-    where: str
+    where: str  #: the phase and step of the run
 
 
-class NotFinite(ReelwordError, ArithmeticError):
+class NotFinite(ReelwordError, ArithmeticError, code="training_not_finite"):
     """A loss or the weights became infinite or no number: no step after it can learn."""
 
-    code = "training_not_finite"
     hint = (
         "Train with a lower learning rate, or look for numbers that are none among the features; the run "
         "continues from its last validation."
@@ -81,7 +81,8 @@ class Phase(Generic[NetworkT]):
     #: From the network, a batch and the step's number to losses.
     loss: Callable[[NetworkT, TrainingBatch, int], Losses]
     rate: Callable[[int], float]  #: from a step to its learning rate
-    #: Scores of the averaged weights, of which the one called ``metric`` says whether they are kept.
+    #: Scores of the averaged weights, of which the one called ``metric``, or LIKELIHOOD in its place, says
+    #: whether they are kept.
     judge: Callable[[NetworkT], Scores]
     metric: str = "cider"
     keeps_start: bool = False  #: the weights it starts from have to be surpassed
@@ -161,8 +162,13 @@ class Trainer:
         return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
     def judge(self, captioner: AnyCaptioner, spec: PhaseSpec = CROSS_ENTROPY) -> Scores:
-        """Returns CIDEr-D of the held-out items, and of pseudo-videos where a phase is judged by those."""
+        """Returns CIDEr-D of the held-out items, and of pseudo-videos where a phase is judged by those.
+
+        Where it cannot be computed of these items, it is how likely their captions are.
+        """
         choose = spec.judge_memory or keep_memory
+        if not self.validation.scorer.is_computable:
+            return {LIKELIHOOD: self.validation.log_likelihood(captioner, self.precision, choose)}
         scores = {"cider": self.validation.cider(captioner, self.precision, choose)}
         if spec.metric == "cider":
             return scores
@@ -227,7 +233,7 @@ class Trainer:
                     self._report(phase, step, losses, time.monotonic() - clock)
                 if validates:
                     best = self._checkpoint(phase, step + 1, learner, best)
-                    bar.set_postfix({phase.metric: f"{best:.1f}"})
+                    bar.set_postfix(best=f"{best:.2f}")
         self.processes.wait()  # for what the first one has saved
 
     def _load_batches(
@@ -245,15 +251,19 @@ class Trainer:
         state = self.run.load()
         if state is None:
             return 0, -math.inf
-        order = list_phase_names(learner.network)
+        order, metric = list_phase_names(learner.network), self._metric_of(phase)
         if order.index(state["phase"]) > order.index(phase.name):
             return phase.steps, float(state["best"])
         if state["phase"] != phase.name:
-            return 0, float(state["best"]) if state.get("metric", "cider") == phase.metric else -math.inf
+            return 0, float(state["best"]) if state.get("metric", "cider") == metric else -math.inf
         learner.restore(state)
         for name, tensor in phase.remembered.items():
             tensor.copy_(state[name])
         return int(state["step"]), float(state["best"])
+
+    def _metric_of(self, phase: Phase[NetworkT]) -> str:
+        is_lost = phase.metric in ("cider", "shots_cider") and not self.validation.scorer.is_computable
+        return LIKELIHOOD if is_lost else phase.metric
 
     def _step(
         self,
@@ -290,12 +300,13 @@ class Trainer:
         if not all(bool(weights.isfinite().all()) for weights in averaged.state_dict().values()):
             raise NotFinite(f"Weights are no longer finite at step {step} of {phase.name}.")
         scores = phase.judge(averaged)
-        score = scores[phase.metric]
+        metric = self._metric_of(phase)
+        score = scores[metric]
         self.run.log({"phase": phase.name, "step": step, **scores})
         if score >= best:  # of equals the last: what is trained may not show in what is judged
-            self.save_best(averaged, BestScore(phase.metric, score, f"{phase.name} step {step}"))
+            self.save_best(averaged, BestScore(metric, score, f"{phase.name} step {step}"))
         best = max(score, best)
-        place = {"phase": phase.name, "step": step, "best": best, "metric": phase.metric}
+        place = {"phase": phase.name, "step": step, "best": best, "metric": metric}
         self.run.save({**place, **learner.state(), **phase.remembered})
         return best
 

@@ -1,4 +1,4 @@
-"""Computes CIDEr-D on held-out items, quick enough to choose checkpoints by."""
+"""Computes CIDEr-D, or likelihood, on held-out items, quick enough to choose checkpoints by."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import torch
 from models.captioner import Captioner, MemoryT, StateT
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import Batch, order_inputs
+from models.likelihood import teacher_force
+from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
 from training.batches.training_batch import ItemT_co
 from training.batches.video_batches import CaptionedVideo, VideoInputs
@@ -57,6 +59,31 @@ class Validation(ABC, Generic[ItemT_co]):
         """
         return 100 * float(self.score(captioner, precision, choose_memory).mean())
 
+    def log_likelihood(
+        self,
+        captioner: Captioner[MemoryT, StateT],
+        precision: torch.dtype,
+        choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
+    ) -> float:
+        """Returns the mean log-probability (nats) of a word of the items' first captions.
+
+        Weights are chosen by it where CIDEr-D cannot be computed of the items.
+
+        Args:
+            captioner: is put into evaluation mode.
+            precision: what it computes in.
+            choose_memory: the memory that is read from, where a captioner has several.
+        """
+        captioner.eval()
+        words = []
+        for items, memory in self._encode_groups(captioner, precision):
+            captions = [captioner.vocabulary.encode(item.captions[0]) for item in items]
+            with torch.inference_mode(), autocast(precision, find_device(captioner)):
+                targets = pad_captions(captions).to(find_device(captioner))
+                forced = teacher_force(captioner, choose_memory(memory), targets)
+            words.append(forced.log_p[forced.valid].double())
+        return float(torch.cat(words).mean())
+
     def score(
         self,
         captioner: Captioner[MemoryT, StateT],
@@ -83,13 +110,20 @@ class Validation(ABC, Generic[ItemT_co]):
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT],
     ) -> Iterator[list[str]]:
+        for _, memory in self._encode_groups(captioner, precision):
+            with torch.inference_mode(), autocast(precision, find_device(captioner)):
+                for hypotheses in decode(captioner, choose_memory(memory), self.options):
+                    yield captioner.vocabulary.decode(hypotheses[0].tokens)
+
+    def _encode_groups(
+        self, captioner: Captioner[MemoryT, StateT], precision: torch.dtype
+    ) -> Iterator[tuple[Sequence[ItemT_co], MemoryT]]:
         device = find_device(captioner)
         for start in range(0, len(self.items), self.group):
             batches = move_to(self.load_group(start), device)
             with torch.inference_mode(), autocast(precision, device):
                 memory = captioner.encode_batches(order_inputs(captioner, batches))
-                for hypotheses in decode(captioner, choose_memory(memory), self.options):
-                    yield captioner.vocabulary.decode(hypotheses[0].tokens)
+            yield self.items[start : start + self.group], memory
 
 
 class VideoValidation(Validation[CaptionedVideo]):

@@ -38,9 +38,6 @@ class RecipeBook:
             tables: Name → its numbers; one may extend another that stands before it.
             captioners: The only ones that have what they train; none where any has.
 
-        Returns:
-            A new book.
-
         Raises:
             ValidationError: A number is missing, or has no name that a recipe knows.
         """
@@ -61,10 +58,9 @@ _SHARED = RecipeBook().add(tomllib.loads(Path(__file__).with_name("recipes.toml"
 DEMO, DEMO_EMBEDDING, FINETUNE = (_SHARED.recipes[name] for name in ("demo", "demo-embedding", "finetune"))
 
 
-class UnknownRecipe(ReelwordError, ValueError):
+class UnknownRecipe(ReelwordError, ValueError, code="unknown_recipe"):
     """No recipe of that name, or none for that captioner; the message lists those there are."""
 
-    code = "unknown_recipe"
     hint = "Choose one of those that the message lists."
 
 

@@ -19,10 +19,10 @@ def compute_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
 
 @dataclass(frozen=True)
 class TrainingMoment:
-    """A moment of a phase. done: the share of its steps that are taken. epoch: how many epochs those are."""
+    """A moment of a phase."""
 
-    done: float
-    epoch: float
+    done: float  #: the share of its steps that are taken
+    epoch: float  #: how many epochs those are
 
 
 class Cosine(BaseModel):
@@ -104,6 +104,7 @@ class Recipe(BaseModel):
     #: The share of the cross-entropy that a teacher's words take, where there is a teacher.
     soft_weight: float = 0.0
     only: str = ""  #: parameters whose names have this in them are trained, the others stay as they are
+    keep_start: bool = False  #: what the start has stays as it is; what reads further streams is trained
     corpus: int | None = None  #: so many of the training videos only, where epochs are to be short
     #: Of the training videos only those whose ids begin with this, such as one set's; the words are those of
     #: all.

@@ -12,24 +12,21 @@ from extractors.errors import ReelwordError
 Unread = dict[str, str]
 
 
-class UnreadOption(ReelwordError, ValueError):
+class UnreadOption(ReelwordError, ValueError, code="unread_option"):
     """An option that was given and would not be read; the message names it and says why."""
 
-    code = "unread_option"
     hint = "Leave the option out, or choose a recipe that reads it."
 
 
-class StartMissing(ReelwordError, ValueError):
+class StartMissing(ReelwordError, ValueError, code="start_missing"):
     """A recipe that goes on from a captioner, and none was given."""
 
-    code = "start_missing"
     hint = "Name a checkpoint with --start."
 
 
-class NeedsVideo(ReelwordError, ValueError):
+class NeedsVideo(ReelwordError, ValueError, code="needs_video"):
     """The stream set looks at what pictures do not show; the message says at what."""
 
-    code = "needs_video"
     hint = "Train on videos (--data-set), or choose a captioner that reads single pictures."
 
 

@@ -117,12 +117,7 @@ def _open_hdf5(file: Path) -> Any:
 def choose_axes(dimensions: int, *, regions: bool) -> str | None:
     """Guesses the axes of an array; None where it has too many or none.
 
-    Args:
-        dimensions: How many axes it has.
-        regions: Whether its steps have rows.
-
-    Returns:
-        Letters as ``MappedStream.axes`` has them.
+    Returns letters as ``MappedStream.axes`` has them.
     """
     usual = {2: "NC", 3: "TNC", 4: "THWC"} if regions else {1: "C", 2: "TC", 3: "1TC"}
     return usual.get(dimensions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from extractors.decoder.decoder import Decoder
@@ -16,23 +17,14 @@ from extractors.video_features.feature_files import (
     name_extractor_folder,
 )
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
-from models.stream_set import StreamSet
+from extractors.windows import Windows
+from models.stream_set import StreamInput, StreamSet
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
-from training.saved_features.clock_checks import (
-    FeaturesDoNotFit,
-    check_extracted_windows,
-    check_width,
-    list_failed,
-)
-from training.saved_features.feature_map import strip_suffix
+from training.saved_features.feature_map import FeaturesDoNotFit, check_width, list_failed, strip_suffix
 
-#: End of a file's name → the form that such files are in.
-FORMS: dict[str, type[FileFormat]] = {
-    ".safetensors": SafetensorsForm,
-    "_spec.json": NpyForm,
-    ".h5": Hdf5Form,
-}
+#: The forms that files may be in.
+FORMS: tuple[type[FileFormat], ...] = (SafetensorsForm, NpyForm, Hdf5Form)
 
 
 class ExtractorFolder:
@@ -127,18 +119,6 @@ class ExtractedFeatures:
         self._checked: set[str] = set()
 
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
-        """Looks for the videos' features, by their headers.
-
-        Args:
-            videos: Of a set, with or without files.
-            decoder: Not asked: nothing is made here.
-
-        Returns:
-            The videos that lack features, or whose features are damaged or of another file.
-
-        Raises:
-            FeaturesDoNotFit: They have another width or other windows than the set.
-        """
         return list_failed(videos, self._check_all)
 
     def load(self, video: VideoItem) -> Features:
@@ -175,7 +155,7 @@ class ExtractedFeatures:
                 raise FeaturesDoNotFit(f"{folder.folder} holds {saved_streams}, and not {each.stream}.")
             width = streams[each.stream].values.shape[-1]
             check_width(each.stream, width, each.width, f"the stream set {self._wanted.name}")
-            check_extracted_windows(each, self._wanted, header.tag.windows)
+            _check_windows(each, self._wanted, header.tag.windows)
 
     def _is_optional(self, folder: ExtractorFolder) -> bool:
         extracted = {each.stream for each in self._wanted.inputs if each.extractor == folder.extractor}
@@ -184,7 +164,34 @@ class ExtractedFeatures:
 
 def _find_files(folder: Path) -> Iterator[tuple[str, FileFormat]]:
     """Finds the features in a folder: name of the video, with slashes, and the form of its file."""
-    for ending, form in FORMS.items():
-        file_format = form()
-        for file in sorted(folder.rglob(f"*{ending}")):
-            yield file.relative_to(folder).as_posix().removesuffix(ending), file_format
+    for file_format in (form() for form in FORMS):
+        for file in sorted(folder.rglob(f"*{file_format.ending}")):
+            yield file.relative_to(folder).as_posix().removesuffix(file_format.ending), file_format
+
+
+def _check_windows(asked: StreamInput, streams: StreamSet, windows: Windows | None) -> None:
+    """Checks how an extractor cut its videos by what a stream set asks for. Raises FeaturesDoNotFit.
+
+    windows: the extractor's, None for one that has its own way.
+    """
+    if windows is None:
+        return
+    if streams.spread is not None:
+        if windows.extraction_total is None:
+            raise FeaturesDoNotFit(
+                f"{asked.stream} was made of windows every {windows.step_size} frames, and the stream set "
+                f"{streams.name} spreads frames over the video: extract with --extraction-total "
+                f"{streams.spread}."
+            )
+        return
+    for member, value in asdict(asked.windows).items():
+        saved_value = getattr(windows, member)
+        fits = (
+            saved_value >= value if member == "most" and value is not None else value in (None, saved_value)
+        )
+        if not fits:
+            option = f"--{member.replace('_', '-')} {value}"
+            raise FeaturesDoNotFit(
+                f"{asked.stream} was made with {member} {saved_value}, and the stream set {streams.name} "
+                f"asks for {value}: extract with {option}."
+            )

@@ -18,13 +18,11 @@ from training.saved_features.mapped_features import MappedFeatures
 
 @dataclass(frozen=True)
 class FeatureFolder:
-    """A folder of saved features.
+    """A folder of saved features."""
 
-    folder: where they lie. map: the file that names them, by default features.yaml or features.json there,
-    where there is one; without one the folder is what ``extract`` wrote.
-    """
-
-    folder: Path
+    folder: Path  #: where they lie
+    #: the file that names them, by default features.yaml or features.json there, where there is one; without
+    #: one the folder is what ``extract`` wrote
     map: Path | None = None
 
     @cached_property
@@ -45,16 +43,8 @@ class FeatureFolder:
     def open(self, wanted: StreamSet, optional: frozenset[str] = frozenset()) -> FeatureStore:
         """Opens the features of a stream set.
 
-        Args:
-            wanted: The set, or the part of it that is read.
-            optional: Those of its streams that a video may lack.
-
-        Returns:
-            What reads the features of videos.
-
-        Raises:
-            FeatureMapDamaged: The map cannot be read.
-            FeaturesDoNotFit: What lies there has other streams, widths or clocks.
+        Raises FeatureMapDamaged: the map cannot be read; FeaturesDoNotFit: what lies there has other streams,
+        widths or clocks.
         """
         if self.map_path is None or self.feature_map is None:
             return ExtractedFeatures(self.folder, wanted, optional)
@@ -63,16 +53,8 @@ class FeatureFolder:
     def select(self, card: Card, asked: str | None = None) -> StreamSet:
         """Chooses what a captioner, or an embedding, reads of these features.
 
-        Args:
-            card: What it was trained on.
-            asked: A stream set by name, by default the card's.
-
-        Returns:
-            The part of the stream set.
-
-        Raises:
-            StreamMismatch, UnknownStreamSet: The set makes other streams than it was trained on.
-            UnknownStream: The map names other streams.
+        asked: a stream set by name, by default the card's. Raises StreamMismatch, UnknownStreamSet: the set
+        makes other streams than it was trained on; UnknownStream: the map names other streams.
         """
         mapped = self.stream_set
         if asked is None and mapped is not None and card.training.get("streams") == SAVED:

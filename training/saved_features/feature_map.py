@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from tqdm import tqdm
 
 from extractors.errors import ReelwordError
 from extractors.media.containers.container import PICTURE_SUFFIXES, VIDEO_SUFFIXES
+from extractors.video_features.feature_files import FeaturesDamaged
 from models.stream_set import SAVED, StreamInput, StreamKind, StreamSet
+from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.datasets.files import CLIP
 
@@ -28,50 +31,40 @@ PLACEHOLDERS = ("id", "stem", "number", "split", "name")
 Pattern: TypeAlias = str
 
 
-class FeatureMapDamaged(ReelwordError, ValueError):
+class FeatureMapDamaged(ReelwordError, ValueError, code="feature_map_damaged"):
     """The file that names saved features is not there or has another form; the message says where."""
 
-    code = "feature_map_damaged"
     hint = "docs/data.md, Saved features, has the members of that file."
 
 
-class MappedStream(BaseModel):
-    """Describes where one stream of every video lies, and what its rows are.
+class FeaturesDoNotFit(ReelwordError, ValueError, code="features_do_not_fit"):
+    """Saved features have another width, shape or clock than they should; the message says which."""
 
-    Attributes:
-        file: Pattern below the map's folder; ``.npy``, ``.npz`` or HDF5.
-        key: Pattern of the array in a ``.npz`` or HDF5 file.
-        width: Channels C.
-        axes: What the array's axes are: T time, N regions, H and W of a grid, C channels, 1 an axis of one.
-            By default C, TC or 1TC; with regions NC, TNC or THWC.
-        regions: What the N rows of a step are; none for vectors.
-        count: N of a grid, or the most boxes.
-        kind: Whether single frames, neighbouring frames or sound are described.
-        network: What made it. Captioners refuse features of another network.
-        fps: Rows a second.
-        stride: Frames from one row to the next, at ``frame_rate``.
-        window: Frames that a row covers, by default its stride.
-        frame_rate: Frames a second that strides count, or the pattern of a ``.npy`` file with that number.
-        timestamps: Pattern of a ``.npy`` file with the milliseconds at which rows end.
-        spread: Rows lie evenly over the whole video.
-    """
+    hint = "Correct the map, name another stream set, or make the features again with reelword extract."
+
+
+class MappedStream(BaseModel):
+    """Describes where one stream of every video lies, and what its rows are."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    file: Pattern
-    key: Pattern | None = None
-    width: int = Field(ge=1)
+    file: Pattern  #: pattern below the map's folder; ``.npy``, ``.npz`` or HDF5.
+    key: Pattern | None = None  #: pattern of the array in a ``.npz`` or HDF5 file.
+    width: int = Field(ge=1)  #: channels C
+    #: what the array's axes are: T time, N regions, H and W of a grid, C channels, 1 an axis of one. By
+    #: default C, TC or 1TC; with regions NC, TNC or THWC.
     axes: str | None = None
-    regions: Literal["none", "grid", "boxes"] = "none"
-    count: int = Field(1, ge=1)
-    kind: StreamKind = "picture"
-    network: str | None = None
-    fps: float | None = Field(None, gt=0)
-    stride: int | None = Field(None, ge=1)
-    window: int | None = Field(None, ge=1)
+    regions: Literal["none", "grid", "boxes"] = "none"  #: what the N rows of a step are; none for vectors
+    count: int = Field(1, ge=1)  #: N of a grid, or the most boxes
+    kind: StreamKind = "picture"  #: whether single frames, neighbouring frames or sound are described
+    network: str | None = None  #: what made it. Captioners refuse features of another network.
+    fps: float | None = Field(None, gt=0)  #: rows a second
+    stride: int | None = Field(None, ge=1)  #: frames from one row to the next, at ``frame_rate``
+    window: int | None = Field(None, ge=1)  #: frames that a row covers, by default its stride
+    #: frames a second that strides count, or the pattern of a ``.npy`` file with that number.
     frame_rate: float | Pattern | None = None
-    timestamps: Pattern | None = None
-    spread: bool = False
+    timestamps: Pattern | None = None  #: pattern of a ``.npy`` file with the milliseconds at which rows end.
+    spread: bool = False  #: rows lie evenly over the whole video
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -100,21 +93,16 @@ class MappedStream(BaseModel):
 
 
 class FeatureMap(BaseModel):
-    """Describes where all streams lie.
-
-    Attributes:
-        streams: By name.
-        frame_rate: For streams that have none of their own.
-        duration: Seconds of every video, or "name" where ids end in ``_<start>_<end>``. Spread rows need it.
-        names: A file beside the map with what these features call each video: JSON ``{id: name}``, or a line
-            ``id name`` each, as MSVD's youtube_mapping.txt has it.
-    """
+    """Describes where all streams lie."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    streams: dict[str, MappedStream] = Field(min_length=1)
-    frame_rate: float | Pattern | None = None
+    streams: dict[str, MappedStream] = Field(min_length=1)  #: by name
+    frame_rate: float | Pattern | None = None  #: for streams that have none of their own
+    #: seconds of every video, or "name" where ids end in ``_<start>_<end>``. Spread rows need it.
     duration: float | Literal["name"] | None = None
+    #: a file beside the map with what these features call each video: JSON ``{id: name}``, or a line ``id
+    #: name`` each, as MSVD's youtube_mapping.txt has it.
     names: str | None = None
 
     @model_validator(mode="after")
@@ -170,9 +158,6 @@ def fill_pattern(pattern: Pattern, video: VideoItem, names: Mapping[str, str]) -
         pattern: With placeholders.
         video: Of a set.
         names: Id → what the features call it.
-
-    Returns:
-        A path or key.
     """
     bare = strip_suffix(video.id)
     number = re.search(r"\d+$", bare)
@@ -229,3 +214,29 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise FeatureMapDamaged(f"{path} cannot be read ({error}).") from error
+
+
+def list_failed(videos: Iterable[VideoItem], check: Callable[[VideoItem], None]) -> list[FailedVideo]:
+    """Lists the videos whose features ``check`` misses (FileNotFoundError) or finds damaged, and why."""
+    failed = []
+    for video in tqdm(videos, desc="saved features", unit="video", disable=None):
+        try:
+            check(video)
+        except FileNotFoundError as error:
+            failed.append(FailedVideo(video.id, "features_missing", f"its features are missing: {error}"))
+        except FeaturesDamaged as error:
+            failed.append(FailedVideo(video.id, error.code, str(error)))
+    return failed
+
+
+def check_width(name: str, found: int, wanted: int, asked_by: str) -> None:
+    """Checks a stream's channels.
+
+    Args:
+        name: Of the stream.
+        found: Channels that the features have.
+        wanted: Channels that they should have.
+        asked_by: Who says so, for the error.
+    """
+    if found != wanted:
+        raise FeaturesDoNotFit(f"{name} is {found} wide, and {asked_by} has it {wanted} wide.")

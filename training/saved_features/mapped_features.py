@@ -13,21 +13,23 @@ from numpy.typing import NDArray
 from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream, StreamSpec
 from extractors.video_features.feature_files import FeaturesDamaged
-from models.stream_set import SAVED, StreamSet
+from models.stream_set import SAVED, StreamInput, StreamSet
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import ArrayFiles, arrange, arranged_shape, choose_axes
-from training.saved_features.clock_checks import (
+from training.saved_features.feature_map import (
+    FeatureMap,
     FeaturesDoNotFit,
-    check_mapped_clock,
-    check_stride,
-    check_times,
+    MappedStream,
     check_width,
+    fill_pattern,
     list_failed,
+    read_names,
 )
-from training.saved_features.feature_map import FeatureMap, MappedStream, fill_pattern, read_names
 
 Times = NDArray[np.float64]
+#: Seconds that rows may begin after a video's end: the seconds of clips are whole ones.
+LATE = 1.0
 
 
 class MappedFeatures:
@@ -62,21 +64,9 @@ class MappedFeatures:
             for each in wanted.inputs:
                 stream = self._streams[each.stream]
                 check_width(each.stream, stream.width, each.width, f"the stream set {wanted.name}")
-                check_mapped_clock(each, wanted, stream, found)
+                _check_clock(each, wanted, stream, found)
 
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
-        """Looks for the videos' features, by their headers.
-
-        Args:
-            videos: Of a set, with or without files.
-            decoder: Not asked: nothing is made here.
-
-        Returns:
-            The videos that lack a stream, or whose file is damaged or has no row.
-
-        Raises:
-            FeaturesDoNotFit: An array has another shape than the map says, or times beyond the video's end.
-        """
         return list_failed(videos, self._check_all)
 
     def load(self, video: VideoItem) -> Features:
@@ -114,10 +104,10 @@ class MappedFeatures:
         if arranged[0] == 0:
             raise FeaturesDamaged(f"{file} has no row.")
         start, end = self._times(video, name, stream, arranged[0])
-        check_times(name, start, end, self._map.duration_of(video), video.id)
+        _check_times(name, start, end, self._map.duration_of(video), video.id)
         step = self._steps[name]
         if stream.timestamps is not None and step is not None:
-            check_stride(name, end, self._frame_rate(video, stream), step)
+            _check_stride(name, end, self._frame_rate(video, stream), step)
 
     def _read(self, video: VideoItem, name: str, stream: MappedStream) -> Stream:
         file, key = self._place(video, stream)
@@ -127,7 +117,7 @@ class MappedFeatures:
             values = values.astype(np.float32)
         start, end = self._times(video, name, stream, len(values))
         tensor = torch.from_numpy(np.array(values))  # a copy of its own, in order
-        return Stream(tensor, start, end, describe_spec(name, stream, self._map))
+        return Stream(tensor, start, end, _describe_spec(name, stream, self._map))
 
     def _place(self, video: VideoItem, stream: MappedStream) -> tuple[Path, str | None]:
         key = None if stream.key is None else fill_pattern(stream.key, video, self._names)
@@ -180,13 +170,11 @@ class MappedFeatures:
         return float(frame_rate)
 
 
-def describe_spec(name: str, stream: MappedStream, found: FeatureMap) -> StreamSpec:
+def _describe_spec(name: str, stream: MappedStream, found: FeatureMap) -> StreamSpec:
     """Makes the name tag of a mapped stream: its network, as far as it is told, and its clock.
 
-    Args:
-        name: of the stream, where its network is not told.
-        stream: as the map has it.
-        found: the map, whose frame rate counts for streams without one.
+    name: of the stream, where its network is not told. found: the map, whose frame rate counts for streams
+    without one.
     """
     rate = stream.frame_rate or found.frame_rate
     at = f" at {rate:g} a second" if stream.stride is not None and isinstance(rate, float | int) else ""
@@ -216,3 +204,81 @@ def _misshapen(file: Path, shape: tuple[int, ...], name: str, stream: MappedStre
         f"{file} holds {'×'.join(map(str, shape))} for {name}, which is not {stream.axes or usual}: "
         "say in the map what its axes are."
     )
+
+
+def _check_clock(asked: StreamInput, streams: StreamSet, given: MappedStream, found: FeatureMap) -> None:
+    """Checks the clock that a map states by the one that a stream set asks for. Raises FeaturesDoNotFit.
+
+    Rows with times of their own are left to the files; a stream that the set leaves its own clock has any.
+    """
+    windows, rate = asked.windows, given.frame_rate or found.frame_rate
+    clock = _describe_clock(asked, streams)
+    if given.timestamps is not None or clock is None:
+        return
+    if streams.spread is not None or windows.extraction_total is not None:
+        fits = given.spread or given.clock == "one row a video"
+    elif windows.extraction_fps is not None:
+        wanted_rate = windows.extraction_fps / (windows.step_size or 1)
+        fits = _rows_a_second(given, rate) in (None, wanted_rate) and not given.spread
+    else:
+        fits = given.stride == windows.step_size or _steps(given, rate) == windows.step_size
+    if windows.stack_size is not None and given.window is not None:
+        fits = fits and given.window == windows.stack_size
+    if not fits:
+        raise FeaturesDoNotFit(
+            f"{asked.stream} has {given.clock}, and the stream set {streams.name} asks for {clock}."
+        )
+
+
+def _rows_a_second(given: MappedStream, rate: object) -> float | None:
+    """Computes the rows a second; None where the videos' own frame rates decide it."""
+    if given.stride is not None:
+        return rate / given.stride if isinstance(rate, float | int) else None
+    return given.fps
+
+
+def _steps(given: MappedStream, rate: object) -> float | None:
+    """Computes the frames from row to row of a stream whose rows are counted by the second."""
+    return rate / given.fps if given.fps is not None and isinstance(rate, float | int) else None
+
+
+def _describe_clock(asked: StreamInput, streams: StreamSet) -> str | None:
+    """Describes which rows a set asks for; None where it leaves them to the extractor."""
+    windows = asked.windows
+    if streams.spread is not None:
+        return "rows spread over the video"
+    if windows.extraction_total is not None:
+        return f"{windows.extraction_total} rows spread over the video"
+    if windows.step_size is None:
+        return None
+    of = f" of {windows.stack_size}" if windows.stack_size is not None else ""
+    at = f" at {windows.extraction_fps:g} frames a second" if windows.extraction_fps is not None else ""
+    return f"rows{of} every {windows.step_size} frames{at}"
+
+
+def _check_times(
+    name: str, start: NDArray[np.float64], end: NDArray[np.float64], duration: float | None, video: str
+) -> None:
+    """Checks that rows (T,), in seconds, follow each other, and begin before their video ends, where that is
+    known. Raises FeaturesDoNotFit.
+    """
+    times = np.stack([start, end])
+    if not (np.isfinite(times).all() and (np.diff(times) >= 0).all()):
+        raise FeaturesDoNotFit(f"the times of {name} of {video} do not rise from row to row.")
+    if duration is not None and start[-1] >= duration + LATE:
+        raise FeaturesDoNotFit(
+            f"the last row of {name} begins at {start[-1]:.1f} s, and {video} is {duration:g} s long: "
+            "the map's clock is not that of the features."
+        )
+
+
+def _check_stride(name: str, end: NDArray[np.float64], rate: float, asked: int) -> None:
+    """Checks how many frames lie between rows whose times (T,), in seconds, are their own.
+
+    rate: frames a second. Raises FeaturesDoNotFit where they are more than half a frame off.
+    """
+    frames = float(np.median(np.diff(end))) * rate if len(end) > 1 else asked
+    if abs(frames - asked) > 0.5:
+        raise FeaturesDoNotFit(
+            f"the rows of {name} are {frames:.1f} frames apart, and the stream set asks for {asked}."
+        )

@@ -65,6 +65,11 @@ class CiderD:
         self._first_caption = np.concatenate(([0], np.cumsum(per_item)))
         self._index_references(self._list_n_grams(captions, np.ones(len(captions), bool)), per_item)
 
+    @property
+    def is_computable(self) -> bool:
+        """Tells whether any n-gram weighs something: none does that is in the references of all items."""
+        return bool((self._weight > 0).any())
+
     def score(
         self, ids: Sequence[str], hypotheses: Sequence[Tokens], finished: Sequence[bool] | None = None
     ) -> npt.NDArray[np.float64]:

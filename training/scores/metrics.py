@@ -43,6 +43,8 @@ _TITLES: Final = dict(
         strict=True,
     )
 )
+#: Why CIDEr-D cannot be computed of one item, or of several with the same references.
+NO_CIDER: Final = "each n-gram is in the references of all items and weighs nothing"
 _OWN_RULES: Final = "Penn Treebank by rules of our own"
 #: What the COCO code adds to a numerator and a denominator, so that no match is not quite nothing.
 _TINY, _SMALL = 1e-15, 1e-9
@@ -132,6 +134,8 @@ def evaluate(
     captions = tokenize_captions(hypotheses, references, java)
     notes["tokenizer"] = captions.tokenizer
     built = _compute_without_java(captions, metrics)
+    if "cider" in metrics and "cider" not in built:
+        notes["cider"] = f"not computed: {NO_CIDER}"
     if "meteor" in metrics:
         try:
             built["meteor"] = _measure_meteor(captions, meteor, java)
@@ -223,11 +227,10 @@ def _compute_without_java(captions: TokenizedCaptions, metrics: Sequence[str]) -
     if "rouge_l" in metrics:
         scores = compute_rouge_l(captions.hypotheses, captions.references)
         built["rouge_l"] = mean_metric("rouge_l", 100 * scores)
-    if "cider" in metrics:
+    scorer = CiderD(_split_references(captions))
+    if "cider" in metrics and scorer.is_computable:
         words = [text.split() for text in captions.hypotheses]
-        built["cider"] = mean_metric(
-            "cider", 100 * CiderD(_split_references(captions)).score(captions.ids, words)
-        )
+        built["cider"] = mean_metric("cider", 100 * scorer.score(captions.ids, words))
     return built
 
 

@@ -33,9 +33,9 @@ BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class SentenceEncoder:
-    """Turns sentences into unit vectors. weights: of the network, by BERT's names."""
+    """Turns sentences into unit vectors."""
 
-    weights: dict[str, Tensor]
+    weights: dict[str, Tensor]  #: of the network, by BERT's names
     tokenizer: Tokenizer
 
     @classmethod
@@ -44,8 +44,7 @@ class SentenceEncoder:
 
         data: the data folder, by default REELWORD_DATA.
 
-        Raises:
-            WeightsError: the package is not installed, or its file is damaged.
+        Raises WeightsError: the package is not installed, or its file is damaged.
         """
         from tokenizers import Tokenizer
 

@@ -13,11 +13,10 @@ from extractors.errors import ReelwordError
 from models.captioners.registry import find_captioner
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
-from training.recipes.demo_recipes import FINETUNE, find_recipe
-from training.recipes.option_check import list_unread_as_paper, list_unread_on_videos
-from training.recipes.paper_recipes import find_paper_run, list_paper_names
+from training.recipes.demo_recipes import FINETUNE, find_recipe, read_recipes
+from training.recipes.paper_recipes import PaperRun, find_paper_run, list_paper_names
 from training.recipes.recipe import Recipe
-from training.recipes.train_options import StartMissing, TrainOptions
+from training.recipes.train_options import StartMissing, TrainOptions, Unread
 from training.sessions.videos import choose_stream_set, finetune, train_as_paper, train_on_videos
 
 #: Trained like a captioner: the embedding that picks among captions.
@@ -26,10 +25,9 @@ EMBEDDING = "semantic_embedding"
 PictureSession: TypeAlias = Callable[[str, Recipe, Path, TrainOptions, RunSettings], Path]
 
 
-class NeedsDataSet(ReelwordError, ValueError):
+class NeedsDataSet(ReelwordError, ValueError, code="needs_data_set"):
     """The recipe is for archives of pictures, which the laboratory trains on."""
 
-    code = "needs_data_set"
     hint = "Name the captioned set that lies in --data (--data-set), or a paper's recipe (--recipe)."
 
 
@@ -52,9 +50,6 @@ def train(
         options: what else is asked for.
         settings: of the run.
         on_pictures: trains on pictures, where that can be done.
-
-    Returns:
-        The best checkpoint.
 
     Raises:
         NeedsDataSet: the recipe is for pictures, and nothing here trains on them.
@@ -95,3 +90,46 @@ def _train_on_videos(
         options.streams, find_captioner(name).description.demo_streams, settings.features
     )
     return train_on_videos(name, streams, plan, folder.load(), folder.rule, settings)
+
+
+def list_unread_as_paper(run: PaperRun) -> Unread:
+    """Lists the options that training as in a paper does not read."""
+    name = run.recipe.name
+    unread = {
+        "--start": f"{name} trains from nothing, as the paper does; recipe finetune goes on from a captioner",
+        "--teacher": explain_no_teacher(name),
+        "--data-set": f"{name} is for {run.data_set}, which --data has to hold; leave it out",
+        "--paper": f"{name} has the splits and words of {run.paper}'s paper; leave it out",
+        "--steps": f"{name} is as many epochs long as the paper says; leave it out",
+    }
+    return {**unread, **({} if "self_critical" in run.epochs else explain_no_reward(name))}
+
+
+def list_unread_on_videos(recipe: Recipe, start: Path | None) -> Unread:
+    """Lists the options that training on videos, on from ``start`` or from nothing, does not read."""
+    unread = {
+        "--teacher": "teachers read pictures, not a set of videos; "
+        f"with {_name_taught_recipes()} and no --data-set"
+    }
+    if start is not None:
+        unread["--streams"] = f"{start} is fed with the streams that it was trained on; leave it out"
+    if recipe.only:
+        unread["--data-set"] = f"{recipe.name} learns from shots of pictures, not from a set of videos"
+    if recipe.ids:
+        unread["--data-set"] = f"{recipe.name} learns from the pictures of {recipe.ids.rstrip('/')} alone"
+    return {**unread, **({} if recipe.self_critical_steps else explain_no_reward(recipe.name))}
+
+
+def explain_no_teacher(recipe: str) -> str:
+    return f"{recipe} has no teacher; with one: {_name_taught_recipes()}"
+
+
+def _name_taught_recipes() -> str:
+    """Names the recipes that learn from teachers."""
+    names = [name for name, recipe in read_recipes().recipes.items() if recipe.soft_weight]
+    return f"--recipe {' or '.join(names)}"
+
+
+def explain_no_reward(name: str) -> Unread:
+    why = f"{name} has no self-critical steps; leave it out"
+    return {"--self-critical": why, "--no-self-critical": why}

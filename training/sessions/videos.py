@@ -35,11 +35,12 @@ from training.optimization.rewards import check_rewards
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
 from training.optimization.validation import VideoValidation
-from training.precision import CPU, training_precision
+from training.precision import training_precision
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
-from training.saved_features.clock_checks import FeaturesDoNotFit
 from training.saved_features.feature_folder import FeatureFolder
+from training.saved_features.feature_map import FeaturesDoNotFit
+from training.scores.metrics import NO_CIDER
 
 #: With fewer videos than this none is set aside.
 ENOUGH = 10
@@ -50,11 +51,11 @@ NAMED = 8
 
 @dataclass(frozen=True, eq=False)
 class VideoSplit:
-    """Videos to train on, and those that decide which weights are kept. held_out_are: which, in words."""
+    """Videos to train on, and those that decide which weights are kept."""
 
     train: Sequence[CaptionedVideo]
     held_out: Sequence[CaptionedVideo]
-    held_out_are: str
+    held_out_are: str  #: which, in words
 
 
 def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, settings: RunSettings) -> Path:
@@ -66,9 +67,6 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
         recipe: how it is trained.
         captions: the videos.
         settings: the run's folder, the features' folder, threads.
-
-    Returns:
-        The best checkpoint's path.
 
     Raises:
         CheckpointError: ``start`` is damaged, or another captioner.
@@ -106,9 +104,6 @@ def train_on_videos(
         rule: which words it knows.
         settings: the run's folder, the features' folder, threads.
         config: the captioner's, by default of the demo's widths, with what it reads of the set.
-
-    Returns:
-        The best checkpoint's path.
 
     Raises:
         DataSetError: the set has no video to train on.
@@ -148,9 +143,6 @@ def train_as_paper(
         streams: the name of another stream set than the paper's.
         self_critical: whether the paper's self-critical steps are taken.
 
-    Returns:
-        The best checkpoint's path.
-
     Raises:
         DataSetError: the set is not there.
         UnknownStreamSet: ``streams`` is not known.
@@ -173,9 +165,6 @@ def choose_stream_set(asked: str | None, usual: str, features: FeatureFolder | N
         asked: a set's name, None where the user named none.
         usual: the name of the captioner's own set, or its paper's.
         features: those that were made before; a map's own streams come before the usual set.
-
-    Returns:
-        The set.
 
     Raises:
         UnknownStreamSet: there is no set of that name.
@@ -211,7 +200,9 @@ def _open_store_of_start(start: Checkpoint, settings: RunSettings) -> FeatureSto
     if settings.features is not None:
         streams = settings.features.select(start.card)
         return settings.features.open(streams, start.captioner.optional_streams)
-    source = open_feature_source(start, settings.cache, settings.threads, settings.device)
+    streams = select_stream_set(start.card)
+    source = FeatureSource(streams, str(settings.device), threads=settings.threads, cache=settings.cache)
+    check_extractors(start, streams, source.extractors)
     return VideoFeatures(source, settings.cache)
 
 
@@ -239,7 +230,10 @@ def _collect_specs(videos: Sequence[CaptionedVideo], names: Sequence[str]) -> di
 def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSettings) -> Path:
     """Trains from the checkpoint's weights to the best on the held-out videos."""
     captioner, inputs = start.captioner, VideoInputs.for_captioner(start.captioner)
+    validation = VideoValidation(split.held_out, recipe.search, inputs)
     settings.notify(f"{len(split.train)} videos to train on; weights are chosen by {split.held_out_are}.")
+    if not validation.scorer.is_computable:
+        settings.notify(f"They are judged by how likely their captions are, for CIDEr-D is not: {NO_CIDER}.")
     settings.notify(describe_unknown_words(count_unknown_words(split.train, captioner.vocabulary)))
     run = TrainingRun(settings.out, settings.device)
     batches = VideoBatches(
@@ -254,7 +248,7 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     trainer = Trainer(
         recipe=recipe,
         batches=batches,
-        validation=VideoValidation(split.held_out, recipe.search, inputs),
+        validation=validation,
         run=run,
         save_best=_make_saver(start, split, recipe, run),
         precision=training_precision(settings.device),
@@ -263,26 +257,6 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     trainer.train(captioner, keep_start=True)
     train_later_phases(captioner, trainer, run.best_after)
     return run.best
-
-
-def open_feature_source(
-    checkpoint: Checkpoint, cache: Path, threads: int, device: torch.device = CPU
-) -> FeatureSource:
-    """Opens what makes the captioner's streams.
-
-    Args:
-        checkpoint: of the captioner.
-        cache: where converted networks are kept.
-        threads: of the processor.
-        device: on which its networks compute.
-
-    Raises:
-        StreamMismatch: the captioner was trained on other streams.
-    """
-    stream_set = select_stream_set(checkpoint.card)
-    source = FeatureSource(stream_set, str(device), threads=threads, cache=cache)
-    check_extractors(checkpoint, stream_set, source.extractors)
-    return source
 
 
 def split_videos(name: str, videos: Sequence[CaptionedVideo]) -> VideoSplit:
@@ -331,7 +305,7 @@ def _make_saver(
     training = {**earlier, "recipe": recipe.model_dump(), "start_sha256": start.sha256, "ids": ids}
 
     def save(captioner: TrainedNetwork, best: BestScore) -> None:
-        scores = {split.held_out_are: {"cider": round(best.value, 2), "n": len(split.held_out)}}
+        scores = {split.held_out_are: {best.metric: round(best.value, 2), "n": len(split.held_out)}}
         card = replace(start.card, scores=scores, training={**training, "chosen_at": best.where})
         save_checkpoint(run.best, captioner, card)
 

@@ -64,7 +64,10 @@ class BatchAcceptance:
         for request in requests:
             check_submission(service, request.submission)
             check_priority(self.caller, request.priority)
-        _check_backlog(service, len(requests))
+        limit, waiting = service.settings.max_backlog, service.waiting()
+        if waiting + len(requests) > limit:
+            more = f"{len(requests)} more make more than {limit}"
+            raise refusals.BacklogFull(f"{waiting} jobs are waiting, and {more}.")
         options = choose_captioner(service, requests[0].options)  # all have the same
         batch_id = uuid4().hex
         jobs = [
@@ -103,12 +106,6 @@ class BatchAcceptance:
 def _read(upload: BatchUpload) -> list[CaptionRequest]:
     """Reads what is asked for each video. Raises UnknownField, InvalidOption."""
     return [read_request({**upload.fields, **item.fields}, is_json=upload.is_json) for item in upload.items]
-
-
-def _check_backlog(service: ApiDependencies, items: int) -> None:
-    limit, waiting = service.settings.max_backlog, service.waiting()
-    if waiting + items > limit:
-        raise refusals.BacklogFull(f"{waiting} jobs are waiting, and {items} more make more than {limit}.")
 
 
 def _new_job(

@@ -10,6 +10,7 @@ other methods write. A route that is added later is locked from its first day.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -19,7 +20,6 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,6 +28,7 @@ from app.access.keys import ApiKey
 from app.access.rates import RateState
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller
+from app.api.guards.forwarding import PREFIX, path_of
 from app.api.receiving.upload import UNLIMITED
 from app.errors import ServiceError
 from app.settings import EVERYWHERE, Settings
@@ -36,7 +37,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 COOKIE = "reelword_session"
 SESSION_LENGTH = 64  #: hexadecimal digits
 #: Headers that proxies add: who asks is then not on this machine, or may not be.
-BY_A_PROXY = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "forwarded", "via")
+BY_A_PROXY = (
+    "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", PREFIX, "x-real-ip", "forwarded", "via",
+)  # fmt: skip
 READING = ("GET", "HEAD", "OPTIONS")
 #: What needs no key: whether the service lives, the page, its documentation, and signing in.
 OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
@@ -85,7 +88,7 @@ class CheckAccess:
         self._is_open_by_default = settings.is_open_by_default
         self._logged: set[str] = set()  # codes of refusals
         self._named = [_bracketed(name) for name in settings.host_names]
-        self._trusted = TrustedHostMiddleware(_accept, trusted_hosts(settings), www_redirect=False)
+        self._trusted = trusted_hosts(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -107,7 +110,7 @@ class CheckAccess:
         Raises what says that it may not be answered, and QueueUnavailable.
         """
         headers = Headers(scope=scope)
-        if not await self._is_trusted(scope, headers):
+        if not self._is_trusted(headers):
             raise self._logged_once(refusals.HostNotAllowed(_host_detail(headers)))
         if self._is_open_by_default and (passed := [name for name in BY_A_PROXY if name in headers]):
             raise self._logged_once(refusals.ProxyNotNamed(f"The request has the header {passed[0]}."))
@@ -115,7 +118,7 @@ class CheckAccess:
             raise refusals.OriginNotAllowed(f"The request comes from {headers['origin'][:100]}.")
         if not self._needs_key:
             return None
-        need = what_it_needs(scope["method"], scope["path"], is_metrics_open=self._is_metrics_open)
+        need = what_it_needs(scope["method"], path_of(scope), is_metrics_open=self._is_metrics_open)
         if need == "nothing":
             return None
         key = await find_key(self._service, headers)
@@ -141,15 +144,14 @@ class CheckAccess:
         refusal = RequestBodyLimitMiddleware(problems.response(error, scope["path"]), UNLIMITED)
         await refusal(scope, receive, send)
 
-    async def _is_trusted(self, scope: Scope, headers: Headers) -> bool:
-        """Asks Starlette, which decides; its answer, which is no problem document, goes nowhere."""
-        refusals: list[Message] = []
-
-        async def refuse(message: Message) -> None:
-            refusals.append(message)
-
-        await self._trusted(scope, _no_body, refuse)
-        return not refusals and len(headers.getlist("host")) == 1
+    def _is_trusted(self, headers: Headers) -> bool:
+        """Checks the one Host of a request, its port aside; names may be ``*`` or begin with ``*.``."""
+        hosts = headers.getlist("host")
+        host = re.sub(r":\d*$", "", hosts[0].lower()) if len(hosts) == 1 else None
+        return host is not None and any(
+            name in ("*", host) or (name.startswith("*.") and host.endswith(name[1:]))
+            for name in self._trusted
+        )
 
     def _is_same_origin(self, headers: Headers) -> bool:
         """Checks the Origin.
@@ -187,14 +189,6 @@ def allow_origins(app: Starlette, settings: Settings) -> None:
             expose_headers=CORS_EXPOSED,
             max_age=CORS_SECONDS,
         )
-
-
-async def _accept(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """Stands for the application behind Starlette's check: sends nothing, which then means trust."""
-
-
-async def _no_body() -> Message:
-    return {"type": "http.disconnect"}
 
 
 def _host_detail(headers: Headers) -> str:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 from asyncio import TimerHandle
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.api import problems, refusals
 from app.api.receiving.upload import PACE, STALL_SECONDS
@@ -27,6 +28,7 @@ HEADER_BYTES = 64 * 1024  #: of a request's line and headers
 BODY_SECONDS = STALL_SECONDS + 5.0
 LEAVE_SECONDS = 5.0  #: for the rest of a request that is answered already, and for its answer to be taken
 STUCK_SECONDS = 30.0  #: longest time in which a client takes nothing of an answer
+PROBE_SECONDS = 2.0  #: until a client that sends no more is first probed; doubled each time
 ALWAYS_ANSWERED = b"/livez"
 LOOPBACK = ("127.0.0.1", "::1")
 PIPELINED = 8  #: requests that may wait behind one on its connection
@@ -103,6 +105,31 @@ class LimitedProtocol(HttpToolsProtocol):
                     refusals.HeadersTooLarge(f"They have more than {refusals.in_units(HEADER_BYTES)}.")
                 )
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Returns whether a client that sends no more has answers to come, for which the connection stays.
+
+        One that does so in the middle of an answer without a length, as events have, has left.
+        """
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and self._is_in_request and not (self.pipeline or cycle.response_started):
+            self._refuse(refusals.RequestCutOff())
+        is_due = not (
+            cycle is None or self._is_in_request or cycle.response_complete or cycle.chunked_encoding
+        )
+        if is_due:
+            self.cycle.keep_alive = False
+            self._end_in(PROBE_SECONDS, partial(self._probe, PROBE_SECONDS))
+        return is_due
+
+    def _probe(self, seconds: float) -> None:
+        """Writes an interim answer, which clients skip: one that closed its side wholly resets the connection
+        at the first, and the next one's writing fails. A client of HTTP/1.0 knows none.
+        """
+        is_mute = self.pipeline or self.cycle.response_started or self.cycle.scope["http_version"] == "1.0"
+        if not is_mute:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._end_in(2 * seconds, partial(self._probe, 2 * seconds))
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if not self._has_begun:  # it follows the last one in the same chunk
@@ -154,6 +181,8 @@ class LimitedProtocol(HttpToolsProtocol):
         is_one_too_many = len(self.connections) > self.limit and self.url != ALWAYS_ANSWERED
         self.app = _too_many if is_one_too_many else self._served
         super().on_headers_complete()
+        if self.scope["http_version"] == "1.0":
+            self.cycle.send = partial(_send_unchunked, self.cycle, self.cycle.send)  # type: ignore[method-assign]
         self._await_body()
 
     def on_message_complete(self) -> None:
@@ -212,6 +241,12 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+async def _send_unchunked(cycle: RequestResponseCycle, send: Any, message: Any) -> None:
+    """Sends an answer as it is to a client of HTTP/1.0, which knows no chunks: the connection ends it."""
+    cycle.chunked_encoding, cycle.expected_content_length = False, len(message.get("body", b""))
+    await send(message)
 
 
 async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:

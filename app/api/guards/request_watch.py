@@ -1,7 +1,7 @@
 """Watches each request and its answer: counts, times, audits and spans them, sends browsers what they may do
 with the answer, and answers HEAD.
 
-It is the outermost of what stands before the routes (ASGI middleware), so that it sees refusals, too. The
+It stands before what may refuse a request (ASGI middleware), so that it sees refusals, too. The
 event ``audit`` is one line for each request that writes or is refused.
 """
 
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.dependencies import Caller
 from app.api.guards.access import READING
+from app.api.guards.forwarding import path_of
 from app.api.metrics import Metrics
 from app.api.page_files import FILES
 from app.tracing.spans import SpanNotes, Tracing
@@ -108,7 +109,7 @@ class WatchRequests:
     @contextmanager
     def _spanned(self, method: str, scope: Scope, answer: _Answer) -> Iterator[None]:
         """Spans the answering of a request, where traces are sent and it is one that is traced."""
-        if not self.tracing.is_on or scope["path"] in NOT_TRACED:
+        if not self.tracing.is_on or path_of(scope) in NOT_TRACED:
             yield
             return
         with self.tracing.serve(method, Headers(scope=scope).get("traceparent")) as notes:
@@ -134,7 +135,7 @@ def _protect(headers: MutableHeaders, scope: Scope) -> None:
     """Sets what a browser may do with an answer: a content policy by path, no sniffing of types, no referrer,
     no devices, and by https nothing but https from then on.
     """
-    path = "/" if scope["path"].startswith("/f/") else scope["path"]
+    path = "/" if path_of(scope).startswith("/f/") else path_of(scope)
     headers["Content-Security-Policy"] = POLICIES.get(path, NOTHING)
     headers["X-Content-Type-Options"] = "nosniff"
     headers["Referrer-Policy"] = "no-referrer"

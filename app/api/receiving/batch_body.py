@@ -21,6 +21,7 @@ from app.api.receiving.upload import (
     Room,
     Upload,
     VideoSink,
+    announced_bytes,
     displayable,
     flush,
     full_disk_named,
@@ -171,8 +172,7 @@ async def receive_batch(
     if kind != FORM:
         raise refusals.NotMultipart(f"The body is {kind[:100]}, and a batch is a form or JSON.")
     boundary = boundary_of(headers.get("content-type"))
-    announced = headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limits.batch_bytes + OVERHEAD:
+    if announced_bytes(headers) > limits.batch_bytes + OVERHEAD:
         raise too_large(limits.batch_bytes)
     parts = BatchForm(limits, blobs, room, stack)
     with full_disk_named():

@@ -35,12 +35,12 @@ from app.api.receiving.upload import (
     in_pieces,
     opened,
     refuse_by_header,
-    too_large,
     unstalled,
 )
 
 FORM_NAMES = ("video", *REQUEST_FIELDS)
 RAW = ("application/octet-stream",)
+PLAIN_CODINGS = {"", "identity", "chunked"}  #: of content and transfer, that leave bytes as they are
 RAW_KINDS = ("video/", "image/")
 #: The parameter ``filename*``: its character set and its escaped value (RFC 6266 4.3, RFC 8187).
 EXTENDED_NAME = re.compile(r"filename\*\s*=\s*\"?(utf-8|iso-8859-1)'[^']*'([^\";\s]*)", re.IGNORECASE)
@@ -84,8 +84,11 @@ class CaptionForm:
 def kind_of(headers: Mapping[str, str]) -> str:
     """Reads the kind of a body from its content type: ``FORM``, ``JSON`` or, of a video, any other.
 
-    Raises NotMultipart for one that is not taken.
+    Raises NotMultipart for one that is not taken, or is compressed.
     """
+    codings = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding"))
+    if coded := {coding.strip().lower() for coding in codings.split(",")} - PLAIN_CODINGS:
+        raise refusals.NotMultipart(f"The body is compressed ({min(coded)[:64]}).")
     content_type = headers.get("content-type") or ""
     kind = content_type.partition(";")[0].strip().lower()
     if kind in (FORM, JSON, *RAW) or kind.startswith(RAW_KINDS):
@@ -171,22 +174,12 @@ async def _receive(
                 f"More than {refusals.in_units(FORM_OVERHEAD)} of the form is not its video."
             )
 
-    await in_pieces(_bounded(body, max_video_bytes), feed)
+    await in_pieces(body, feed)
     _check_complete(form, parts)
     if parts.filename is None:
         return Upload(None, 0, parts.fields)
     await anyio.to_thread.run_sync(flush, output)
     return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
-
-
-async def _bounded(body: AsyncIterator[bytes], max_video_bytes: int) -> AsyncIterator[bytes]:
-    """Ends the reading at the first byte too many, before it reaches the parser."""
-    total = 0
-    async for chunk in body:
-        total += len(chunk)
-        if total > max_video_bytes + FORM_OVERHEAD:
-            raise too_large(max_video_bytes)
-        yield chunk
 
 
 def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:

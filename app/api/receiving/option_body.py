@@ -94,7 +94,7 @@ async def receive_options(
         fields = await read_json(body)
         check_names(list(fields), known)
         return OptionBody({name: value for name, value in fields.items() if value is not None}, is_json=True)
-    data = await _read(body)
+    data = await _read(body, refusals.MalformedForm, FORM_OVERHEAD)
     if not data:
         return OptionBody({})
     if kind == PLAIN_FORM:
@@ -128,13 +128,9 @@ def check_names(names: Sequence[str], known: Collection[str], listed: Sequence[s
 
 async def read_json(body: AsyncIterator[bytes], most_bytes: int = FORM_OVERHEAD) -> dict[str, Any]:
     """Reads a body that is one JSON object of at most so many bytes. Raises MalformedJson."""
-    text = bytearray()
-    async for chunk in unstalled(body, STALL_SECONDS):
-        text += chunk
-        if len(text) > most_bytes:
-            raise refusals.MalformedJson(f"The body has more than {most_bytes:,} bytes.")
+    text = await _read(body, refusals.MalformedJson, most_bytes)
     try:
-        value = pydantic_core.from_json(bytes(text), allow_inf_nan=False)
+        value = pydantic_core.from_json(text, allow_inf_nan=False)
         json.dumps(value, allow_nan=False)  # 1e400 is read as infinity
     except ValueError as error:
         raise refusals.MalformedJson(f"The body is no JSON: {str(error)[:100]}.") from error
@@ -143,12 +139,12 @@ async def read_json(body: AsyncIterator[bytes], most_bytes: int = FORM_OVERHEAD)
     return value
 
 
-async def _read(body: AsyncIterator[bytes]) -> bytes:
+async def _read(body: AsyncIterator[bytes], error: type[refusals.RequestError], most_bytes: int) -> bytes:
     data = bytearray()
     async for piece in unstalled(body, STALL_SECONDS):
         data += piece
-        if len(data) > FORM_OVERHEAD:
-            raise refusals.MalformedForm(f"The body has more than {FORM_OVERHEAD:,} bytes.")
+        if len(data) > most_bytes:
+            raise error(f"The body has more than {most_bytes:,} bytes.")
     return bytes(data)
 
 

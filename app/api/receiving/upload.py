@@ -143,8 +143,7 @@ def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead:
         max_video_bytes: most bytes of the video.
         overhead: bytes that the body may have beside it.
     """
-    announced = headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > max_video_bytes + overhead:
+    if announced_bytes(headers) > max_video_bytes + overhead:
         raise too_large(max_video_bytes)
 
 

@@ -109,7 +109,7 @@ async def submit_batch(
 )
 def batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
     """Counts a batch's jobs by state, and names each."""
-    return _answer(_document(service, find_batch(service, batch_id, caller)))
+    return _answer(_document(service, _find_batch(service, batch_id, caller)))
 
 
 @router.delete(
@@ -127,7 +127,7 @@ def batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response
 )
 def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
     """Cancels those jobs of a batch that are not over; results of the others are kept."""
-    batch = find_batch(service, batch_id, caller)
+    batch = _find_batch(service, batch_id, caller)
     for item in batch.items:
         try:
             ending = service.jobs.cancel(item.job_id)
@@ -149,7 +149,7 @@ def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> R
 )
 def batch_results(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
     """Hands out the jobs of a batch that are over, a line each, in its order; also while others run."""
-    batch = find_batch(service, batch_id, caller)
+    batch = _find_batch(service, batch_id, caller)
     name = f'attachment; filename="{batch.id}.jsonl"'
     headers = {"Cache-Control": "no-store", "Content-Disposition": name}
     return StreamingResponse(_lines(service, batch), media_type=JSONL, headers=headers)
@@ -161,21 +161,15 @@ def _lines(service: ApiDependencies, batch: JobBatch) -> Iterator[str]:
         try:
             job = service.jobs.get(item.job_id)
             if job is not None and job.is_over:
-                yield document_of(job, service.blobs).model_dump_json() + "\n"
+                yield document_of(job, service.blobs, root=service.root).model_dump_json() + "\n"
         except RecordUnreadable as error:
             yield json.dumps({"id": item.job_id, "state": None, "error": error.document()}) + "\n"
 
 
-def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBatch:
+def _find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBatch:
     """Finds a batch.
 
-    Args:
-        service: what routes need.
-        batch_id: as the address has it.
-        caller: who must be its owner, or see all.
-
-    Raises:
-        UnknownBatch: there is none, or it is not the caller's.
+    caller: who must be its owner, or see all. Raises UnknownBatch: there is none, or it is not the caller's.
     """
     batch = service.batches.get(batch_id) if BATCH_ID.fullmatch(batch_id) else None
     if batch is None or (caller.only is not None and batch.owner != caller.only):
@@ -184,7 +178,7 @@ def find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBa
 
 
 def _document(service: ApiDependencies, batch: JobBatch) -> BatchDocument:
-    return batch_document_of(batch, service.batches.states(batch))
+    return batch_document_of(batch, service.batches.states(batch), service.root)
 
 
 def _answer(document: BatchDocument, status: int = 200) -> Response:

@@ -69,10 +69,12 @@ async def events(
     stream = JobEvents(
         service.events, service.positions, service.blobs, job, last, caller.owner, begin
     ).stream()
-    return EventSourceResponse(
+    response = EventSourceResponse(
         stream,
         ping=PING_SECONDS,
         send_timeout=STUCK_SECONDS,
         shutdown_event=service.events.closing,
         shutdown_grace_period=DRAIN_SECONDS,
     )
+    del response.headers["Connection"]  # uvicorn's to say: one of HTTP/1.0 is not kept
+    return response

@@ -95,12 +95,12 @@ class JobListQuery(BaseModel):
             created_before=None if before is None else before.timestamp(),
         )
 
-    def link_to(self, cursor: str) -> str:
-        """Makes the Link header (RFC 8288) of the page that begins at this cursor."""
+    def link_to(self, cursor: str, root: str) -> str:
+        """Makes the Link header (RFC 8288) of the page that begins at this cursor, below a path ``root``."""
         query = self.model_dump(exclude_unset=True, exclude_none=True) | {"cursor": cursor}
         for name in {"created_after", "created_before"} & query.keys():
             query[name] = query[name].isoformat().replace("+00:00", "Z")
-        return f'</jobs?{urlencode(query, doseq=True)}>; rel="next"'
+        return f'<{root}/jobs?{urlencode(query, doseq=True)}>; rel="next"'
 
 
 def _read_states(values: Sequence[str]) -> list[State]:
@@ -142,5 +142,5 @@ def list_jobs(
     listed = JobList(jobs=[summary_of(job) for job in page.jobs], next=page.next)
     headers = {"Cache-Control": "no-store"}
     if page.next is not None:
-        headers["Link"] = query.link_to(page.next)
+        headers["Link"] = query.link_to(page.next, service.root)
     return JSONResponse(listed.model_dump(mode="json"), headers=headers)

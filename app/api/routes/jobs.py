@@ -281,7 +281,8 @@ def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
 
 def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response:
     headers = {"Cache-Control": "no-store"} | ({} if job.is_over else {"Retry-After": "1"})
-    document = document_of(job, service.blobs, service.positions.of(job)).model_dump(mode="json")
+    position = service.positions.of(job)
+    document = document_of(job, service.blobs, position, service.root).model_dump(mode="json")
     return JSONResponse(document, status, {**headers, "ETag": _tag(document)})
 
 

@@ -60,7 +60,8 @@ def static(version: str, path: str, request: Request) -> Response:
 def _page(request: Request, tags: str, *, is_empty: bool = True) -> Response:
     """Answers the page; ``is_empty``: with examples, not with a film, so that nothing jumps as it loads."""
     retention = _say_retention(request.app.state.service.settings)
-    text = FILES.page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", retention).encode()
+    page = FILES.page.replace('="/', f'="{request.scope["root_path"]}/')
+    text = page.replace("<!-- unfurl -->", tags).replace("<!-- retention -->", retention).encode()
     if not is_empty:
         text = text.replace(b' class="is-empty"', b"", 1)
     data = gzip.compress(text, 5, mtime=0)
@@ -80,11 +81,8 @@ def _say_retention(settings: Settings) -> str:
 def _tags(title: str, description: str, picture: str = "", address: str = "") -> str:
     """Writes what a browser's tab and a chat's preview show (Open Graph, https://ogp.me).
 
-    Args:
-        title: of the page.
-        description: a sentence about it.
-        picture: the address of a picture of 1200 × 630; empty for none.
-        address: the page's own, without what is beside the film; empty for none.
+    picture: the address of a picture of 1200 × 630; empty for none. address: the page's own, without what is
+    beside the film; empty for none.
     """
     named = {
         "og:title": title,

@@ -12,9 +12,9 @@ from typing import Any
 import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 
-from app.api import problems, refusals
+from app.api import refusals
 from app.api.accepting.acceptance import Acceptance, check_room
-from app.api.accepting.repeated_request import REPLAYED, IdempotencyKey, RepeatedRequest
+from app.api.accepting.repeated_request import IdempotencyKey, RepeatedRequest
 from app.api.dependencies import CallerDep, ServiceDep
 from app.api.receiving.bodies import refuse_query
 from app.api.receiving.fields import (
@@ -28,14 +28,8 @@ from app.api.receiving.fields import (
 from app.api.receiving.option_body import FORM, JSON, PLAIN_FORM, OptionBody, receive_options
 from app.api.receiving.upload import UNLIMITED
 from app.api.routes.jobs import JobId, find
-from app.api.routes.submit import (
-    APPLIED,
-    LOCATION,
-    Prefer,
-    answer,
-    preferred_wait,
-)
-from app.documents.job import Accepted, JobDocument
+from app.api.routes.submit import Prefer, answer, describe_answers, preferred_wait
+from app.documents.job import Accepted
 from app.jobs.job import Job
 from app.jobs.options import FORM_FIELDS
 
@@ -61,21 +55,7 @@ def _body_schema() -> dict[str, Any]:
     response_model=Accepted,
     max_body_size=UNLIMITED,
     openapi_extra=_body_schema(),
-    responses={
-        200: {
-            "model": JobDocument,
-            "description": "With `Prefer: wait=N`, where the new job ended in time.",
-            "headers": LOCATION | APPLIED | REPLAYED,
-        },
-        202: {"headers": LOCATION | APPLIED | REPLAYED | problems.RETRY_AFTER},
-        **problems.openapi_responses(
-            refusals.UnknownJob,
-            refusals.UploadGone,
-            refusals.IdempotencyMismatch,
-            refusals.IdempotencyInProgress,
-            *refusals.OF_SUBMISSIONS,
-        ),
-    },
+    responses=describe_answers(refusals.UnknownJob, refusals.UploadGone),
 )
 async def recaption(
     job_id: JobId,

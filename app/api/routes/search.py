@@ -40,7 +40,7 @@ def search(
     if not service.registry.is_ready():
         raise refusals.SearchUnanswered("No worker is ready.")
     searches = Searches(service.jobs.server, service.jobs.keys)
-    answer = searches.ask(q, limit, caller.only, PATIENCE, job)
+    answer = searches.ask(q, limit, caller.only, PATIENCE, job, service.root)
     if answer is None:
         raise refusals.SearchUnanswered("No worker has answered in time.")
     return Response(answer, media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -101,7 +101,8 @@ def _answer(document: SessionDocument) -> JSONResponse:
 
 def _set_cookie(answer: JSONResponse, request: Request, value: str, seconds: int) -> None:
     is_https = request.url.scheme == "https"
-    answer.set_cookie(COOKIE, value, seconds, httponly=True, samesite="strict", secure=is_https)
+    path = request.scope["root_path"] or "/"
+    answer.set_cookie(COOKIE, value, seconds, path=path, httponly=True, samesite="strict", secure=is_https)
 
 
 async def _read_key(request: Request) -> str:

@@ -23,6 +23,7 @@ from app.api.receiving.fields import body_schema, fields_schema, object_schema, 
 from app.api.receiving.option_body import FORM, JSON
 from app.api.receiving.upload import UNLIMITED, announced_bytes
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
+from app.errors import ServiceError
 from app.jobs.job import Job
 
 LONGEST_WAIT = 60.0  #: seconds that ``Prefer: wait`` can hold a request
@@ -41,13 +42,27 @@ def _body_schema() -> dict[str, Any]:
     return body_schema(schemas | dict.fromkeys(("video/*", "image/*", *RAW), file))
 
 
-LOCATION = {"Location": {"description": "The job's address.", "schema": {"type": "string"}}}
-APPLIED = {
-    "Preference-Applied": {
-        "description": "How long was waited for, where `Prefer` asked for it.",
-        "schema": {"type": "string"},
+def describe_answers(*refused: type[ServiceError]) -> dict[int | str, dict[str, Any]]:
+    """Describes what a route that makes a job answers: the job, or one of the refusals."""
+    applied = "How long was waited for, where `Prefer` asked for it."
+    headers = {
+        "Location": {"description": "The job's address.", "schema": {"type": "string"}},
+        "Preference-Applied": {"description": applied, "schema": {"type": "string"}},
+        **REPLAYED,
     }
-}
+    in_time = "With `Prefer: wait=N`, where the job ended in time."
+    return {
+        200: {"model": JobDocument, "description": in_time, "headers": headers},
+        202: {"headers": headers | problems.RETRY_AFTER},
+        **problems.openapi_responses(
+            *refusals.OF_SUBMISSIONS,
+            refusals.IdempotencyMismatch,
+            refusals.IdempotencyInProgress,
+            *refused,
+        ),
+    }
+
+
 Prefer = Annotated[
     str | None,
     Header(
@@ -63,24 +78,13 @@ Prefer = Annotated[
     response_model=Accepted,
     max_body_size=UNLIMITED,
     openapi_extra=_body_schema(),
-    responses={
-        200: {
-            "model": JobDocument,
-            "description": "With `Prefer: wait=N`, where the job ended in time.",
-            "headers": LOCATION | APPLIED | REPLAYED,
-        },
-        202: {"headers": LOCATION | APPLIED | REPLAYED | problems.RETRY_AFTER},
-        **problems.openapi_responses(
-            *refusals.OF_SUBMISSIONS,
-            refusals.UploadTooLarge,
-            refusals.VideoMissing,
-            refusals.VideoEmpty,
-            refusals.SeveralVideos,
-            refusals.UrlNotSupported,
-            refusals.IdempotencyMismatch,
-            refusals.IdempotencyInProgress,
-        ),
-    },
+    responses=describe_answers(
+        refusals.UploadTooLarge,
+        refusals.VideoMissing,
+        refusals.VideoEmpty,
+        refusals.SeveralVideos,
+        refusals.UrlNotSupported,
+    ),
 )
 async def caption(
     request: Request,
@@ -137,14 +141,16 @@ async def answer(
         202 with its address, or 200 with the whole job where it ended in time.
     """
     job, is_replayed = made
-    headers = {"Location": f"/jobs/{job.id}"} | ({"Idempotency-Replayed": "true"} if is_replayed else {})
+    headers = {"Location": f"{service.root}/jobs/{job.id}"} | (
+        {"Idempotency-Replayed": "true"} if is_replayed else {}
+    )
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:.0f}"
         job = await _wait(request, service, job, wait)
     if wait is not None and job.is_over:
-        document = await anyio.to_thread.run_sync(document_of, job, service.blobs)
+        document = await anyio.to_thread.run_sync(document_of, job, service.blobs, None, service.root)
         return JSONResponse(document.model_dump(mode="json"), 200, headers)
-    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job, service.blobs))
+    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job, service.blobs, service.root))
     return JSONResponse(accepted.model_dump(mode="json"), 202, {**headers, "Retry-After": "1"})
 
 

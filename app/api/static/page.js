@@ -13,7 +13,7 @@ import { Films } from "./jobs/films.js";
 import { KeyBox } from "./jobs/key_box.js";
 import { Options } from "./jobs/options.js";
 import { Search } from "./jobs/search.js";
-import { cancelJob, follow, getJob, isGood } from "./jobs/server.js";
+import { at, cancelJob, follow, getJob, isGood } from "./jobs/server.js";
 import { Uploads, asAddress, filmsIn, refusal } from "./jobs/uploads.js";
 
 const $ = (id) => document.getElementById(id);
@@ -36,10 +36,10 @@ const comparison = new Comparison(
   { box: $("compare"), consensus: $("consensus"), rows: $("compare-rows"), choice: $("compare-choice"), one: $("compare-one"), all: $("compare-all"), said: $("compare-said") },
   films, uploads, options, (film) => show(film),
 );
-const examples = new Examples($("examples-list"), (name) => { history.pushState(null, "", `/?sample=${name}`); showExample(name); scrollTo({ top: 0 }); });
+const examples = new Examples($("examples-list"), (name) => { history.pushState(null, "", at(`/?sample=${name}`)); showExample(name); scrollTo({ top: 0 }); });
 const share = new Share($, view);
 new Search({ field: $("films-search"), moments: $("films-moments"), said: $("films-found") }, films, (film, seconds) => {
-  history.pushState(null, "", `/f/${film.id}?t=${seconds.toFixed(1)}`);
+  history.pushState(null, "", at(`/f/${film.id}?t=${seconds.toFixed(1)}`));
   showAddressed();
   scrollTo({ top: 0 });
 });
@@ -90,7 +90,7 @@ function show(film, { push = true } = {}) {
   stopFollowing();
   if (current !== film) forgetDead();
   current = film;
-  if (push && film.id && filmId() !== film.id) history.pushState(null, "", `/f/${film.id}`);
+  if (push && film.id && filmId() !== film.id) history.pushState(null, "", at(`/f/${film.id}`));
   document.body.classList.remove("is-empty");
   document.body.classList.toggle("is-opening", Boolean(film.id)); // until it is known what stands above the list
   title(film);
@@ -169,7 +169,7 @@ function note(film, job) {
 function accepted(film) {
   if (!uploads.isBusy) notice("");
   if (film !== current) return;
-  if (film.id) history.pushState(null, "", `/f/${film.id}`);
+  if (film.id) history.pushState(null, "", at(`/f/${film.id}`));
   view.chapters.open(film.id || null);
   comparison.show(film);
   showState(film);
@@ -211,21 +211,21 @@ async function showExample(name) {
 
 // Back to the examples and to what takes videos.
 function leave() {
-  history.pushState(null, "", "/");
+  history.pushState(null, "", at("/"));
   showExample();
   $("choose").focus();
 }
 
 // ---- the address ----
 
-const filmId = () => location.pathname.match(/^\/f\/(\w+)$/)?.[1] || location.hash.slice(1);
+const filmId = () => location.pathname.match(/\/f\/(\w+)$/)?.[1] || location.hash.slice(1);
 const addressed = (name) => new URLSearchParams(location.search).get(name);
 
 // What the address names: after a reload, back, forward, or by a link from elsewhere.
 function showAddressed() {
   const id = filmId();
   if (!id) return void showExample(addressed("sample"));
-  if (location.hash) history.replaceState(null, "", `/f/${id}`);
+  if (location.hash) history.replaceState(null, "", at(`/f/${id}`));
   if (current?.id === id) return void goToPlace();
   return void show(films.find(id) || films.add({ id, state: "queued" }), { push: false });
 }

@@ -19,7 +19,7 @@ const LABELS = {
   num_captions: "Captions", beam_size: "Beams", max_length: "Most words", captioner: "captioner", members: "Members", segments: "Chapters", segment_captioner: "captioner of chapters",
   length_penalty: "Weight of length", method: "method", temperature: "temperature", top_k: "top words", top_p: "top share", seed: "seed",
   suppress_unk: "no unknown words", block_trigrams: "no phrase twice", decoding_constraint: "no word twice in a row", name_once: "name things once",
-  remove_bad_endings: "no loose ends", group_size: "groups", diversity_lambda: "diversity", fusion_rule: "rule of fusion", category: "category", explanation: "explanation",
+  remove_bad_endings: "no loose ends", group_size: "groups", diversity_lambda: "diversity", fusion_rule: "rule of fusion", category: "category", bars: "bars", explanation: "explanation",
   prompt: "Prompt", "GET /models": "the list under Options", "under known": "below",
 };
 // Problems that this page says better than a server that speaks to programs: what it is, and what to do.

@@ -27,10 +27,9 @@ ENDINGS = {"done": "is canceled.", "asked": "is told to stop.", "lost": "is gone
 REVIVED = ("failed", "canceled")  #: states of jobs that may be put into their queue again
 
 
-class NoSuchJob(ReelwordError):
+class NoSuchJob(ReelwordError, code="no_such_job"):
     """Is raised where there is no job of that name."""
 
-    code = "no_such_job"
     hint = "See them with reelword jobs list."
 
 
@@ -71,7 +70,15 @@ class JobRecords:
         """
         job = self._find(name)
         document = document_of(job, self.blobs).model_dump(mode="json")
-        return {**document, "record": self._describe(job)}
+        record = {
+            "attempt": f"{job.attempt} of {self.jobs.attempts}", "worker": job.worker,
+            "priority": job.priority, "entry": job.entry, "cancel_requested": job.cancel_requested,
+            "options": job.options.model_dump(mode="json", exclude_none=True),
+            "submission": job.submission.model_dump(mode="json", exclude_defaults=True),
+            "upload": job.upload, "upload_kept": self.blobs.exists(job.upload),
+            "results": job.results if job.state == "succeeded" else None,
+        }  # fmt: skip
+        return {**document, "record": record}
 
     def requeue(self, name: str) -> None:
         """Puts a job that failed or was canceled, or that is a dead letter, into its queue again.
@@ -127,16 +134,6 @@ class JobRecords:
         if job is None:
             raise NoSuchJob(f"There is no job {name}.")
         return job
-
-    def _describe(self, job: Job) -> Summary:
-        return {
-            "attempt": f"{job.attempt} of {self.jobs.attempts}", "worker": job.worker,
-            "priority": job.priority, "entry": job.entry, "cancel_requested": job.cancel_requested,
-            "options": job.options.model_dump(mode="json", exclude_none=True),
-            "submission": job.submission.model_dump(mode="json", exclude_defaults=True),
-            "upload": job.upload, "upload_kept": self.blobs.exists(job.upload),
-            "results": job.results if job.state == "succeeded" else None,
-        }  # fmt: skip
 
 
 def _summarise(job: Job) -> Summary:

@@ -91,7 +91,8 @@ def show(
         ),
         **document["record"],
     }
-    rows = [(member, _text(value)) for member, value in members.items() if value not in (None, "", {}, [])]
+    shown = {member: value for member, value in members.items() if value not in (None, "", {}, [])}
+    rows = [(name, each if isinstance(each, str) else json.dumps(each)) for name, each in shown.items()]
     print_table(("member", "value"), rows)
 
 
@@ -189,7 +190,3 @@ def _age(seconds: float) -> str:
 
 def _size(count: int | None) -> str:
     return "" if count is None else f"{count / 1e6:.1f} MB"
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

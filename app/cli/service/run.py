@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.streams import Streams, settings_with
+from app.cli.model_options import Streams, settings_with
 
 #: Of workers and their children: on a machine that they share with the API, requests go first.
 NICENESS = 5

@@ -21,13 +21,6 @@ class ServerJobs:
     def summaries(
         self, states: Sequence[str], captioner: str | None = None, batch: str | None = None
     ) -> Iterator[Summary]:
-        """Yields what jobs are, newest first, a page at a time.
-
-        Args:
-            states: those that are listed; all where there is none.
-            captioner: who writes, or wrote; None for any.
-            batch: that they belong to; None for any.
-        """
         filters = {"state": ",".join(states), "captioner": captioner, "batch": batch}
         params = {name: value for name, value in filters.items() if value}
         while True:
@@ -56,7 +49,6 @@ class ServerJobs:
         return "is canceled." if self._server.delete(f"/jobs/{name}")["state"] in OVER else "is told to stop."
 
     def purge(self, name: str) -> None:
-        """Deletes the result and the upload of a job that is over."""
         self._server.delete(f"/jobs/{name}")
 
     def size(self, name: str) -> None:

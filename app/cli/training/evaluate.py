@@ -151,8 +151,7 @@ def _mendable() -> Mendable:
     from models.stream_set import UnknownStream
     from training.datasets.errors import DataSetError
     from training.evaluation.evaluated_captioner import WrongSearch
-    from training.saved_features.clock_checks import FeaturesDoNotFit
-    from training.saved_features.feature_map import FeatureMapDamaged
+    from training.saved_features.feature_map import FeatureMapDamaged, FeaturesDoNotFit
 
     return {
         "": (UnknownCaptioner, WrongSearch),

@@ -104,8 +104,7 @@ def _mendable(options: TrainOptions) -> Mendable:
     from training.optimization.processes import NotShared
     from training.optimization.rewards import NoReward
     from training.recipes.demo_recipes import UnknownRecipe
-    from training.saved_features.clock_checks import FeaturesDoNotFit
-    from training.saved_features.feature_map import FeatureMapDamaged
+    from training.saved_features.feature_map import FeatureMapDamaged, FeaturesDoNotFit
     from training.sessions.session_choice import NeedsDataSet
 
     return {

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.model_options import FieldsOf, change_options
+from app.cli.model_options import FieldsOf, Streams, change_options, settings_with
 from app.cli.server import ServerChoice
-from app.cli.streams import Streams, settings_with
 from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.errors import UsageError
 from app.extract.inputs import InputVideo, find_videos
@@ -68,7 +67,7 @@ def _caption_whole(
 def _caption_by_segments(
     videos: list[InputVideo], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
 ) -> int:
-    from app.cli.videos.segments import caption_films
+    from app.cli.videos.local_captions import caption_films
     from app.segments.loading import load_film_captioner, segment_options
 
     segments = segment_options(cut.segments or "auto", cut.shortest, cut.longest)

@@ -24,9 +24,7 @@ log = structlog.get_logger(__name__)
 def in_order_of_leaving(sizes: Mapping[str, int], owners: Mapping[str, str]) -> Iterator[str]:
     """Yields what is to go, one by one: the first of the owner who has the most bytes then.
 
-    Args:
-        sizes: bytes of each, what ended first at the front.
-        owners: whose each is.
+    sizes: bytes of each, what ended first at the front.
     """
     theirs = defaultdict[str, deque[str]](deque)
     total = Counter[str]()

@@ -61,17 +61,11 @@ def main() -> None:
         traceback.print_exc()
         link.send(("raised", _format_error(error)))
         return
-    answer_requests(engine, parent, interruption)
+    _answer_requests(engine, parent, interruption)
 
 
-def answer_requests(engine: CaptionEngine, parent: ParentLink, interruption: Interruption) -> None:
-    """Answers requests from the pipe, one after the other; an unexpected error is an answer too.
-
-    Args:
-        engine: is asked.
-        parent: has the pipe.
-        interruption: lets a request be left in the middle.
-    """
+def _answer_requests(engine: CaptionEngine, parent: ParentLink, interruption: Interruption) -> None:
+    """Answers requests from the pipe, one after the other; an unexpected error is an answer too."""
     link = parent.link
 
     def report(stage: Stage, share: float, text: str = "") -> None:

@@ -44,14 +44,11 @@ class CostEstimator:
             options: who writes filled in.
             decoded: its frames, as the captioner would see them.
             seconds: that decoding took.
-
-        Returns:
-            What is known of the video, with the estimate.
         """
         caption = self._caption_seconds(options)
         total = None if caption is None else round(seconds + caption, 3)
         estimate = Estimate(seconds=total, frames=len(decoded.frames))
-        return media_answer(decoded, seconds).model_copy(update={"estimate": estimate})
+        return media_answer(decoded, seconds, options).model_copy(update={"estimate": estimate})
 
     def film(self, options: CaptionOptions, path: Path) -> Answer:
         """Estimates a film that is cut into segments, of its first seconds. Raises leaves of MediaError."""
@@ -60,16 +57,15 @@ class CostEstimator:
         cut = SegmentOptions.parse(options.segments or "shots")
         each = min(cut.seconds or SHOT_SECONDS, duration)
         segments = max(1, math.ceil(duration / each))
-        frames = len(self._timed(self._part(options, each), path)[0].frames)
+        part = replace(self.engine.request_for(options.choice), part=(0.0, each))
+        frames = len(self._timed(part, path)[0].frames)
         caption = self._caption_seconds(options)
         seconds = None
         if caption is not None:
             seconds = round(self._decode_seconds(path, duration) + (segments + 1) * caption, 3)
         estimate = Estimate(seconds=seconds, frames=frames * segments, segments=segments)
-        return media_answer(probed, probing).model_copy(update={"sampled": None, "estimate": estimate})
-
-    def _part(self, options: CaptionOptions, seconds: float) -> DecodeRequest:
-        return replace(self.engine.request_for(options.choice), part=(0.0, seconds))
+        facts = media_answer(probed, probing, options)
+        return facts.model_copy(update={"sampled": None, "estimate": estimate})
 
     def _decode_seconds(self, path: Path, duration: float) -> float:
         """Estimates how long reading all frames takes, as its first seconds do."""

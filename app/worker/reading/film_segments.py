@@ -108,7 +108,8 @@ class FilmSegments:
     def _probe(self, attempt: Attempt, film: Film, path: Path, decoder: Decoder) -> Video:
         began = time.monotonic()
         probed = decoder.decode(path, PROBE, attempt.limits_within(self.limits))
-        film.facts = media_answer(probed, time.monotonic() - began).model_copy(update={"sampled": None})
+        facts = media_answer(probed, time.monotonic() - began, film.options)
+        film.facts = facts.model_copy(update={"sampled": None})
         return probed.video
 
     def _check(self, video: Video, options: CaptionOptions) -> None:
@@ -156,7 +157,8 @@ class FilmSegments:
         self.watch.beat(attempt)  # the record names these segments before those of earlier attempts go
         folder.remove_earlier(f"results/{attempt.claim.job.id}")
         for each in captions:
-            _keep(folder, each, watched.embed([_still(each.picture)], [each.answer.answer.caption or ""]))
+            still = Frames(each.picture[None], np.zeros(1), 1.0)
+            _keep(folder, each, watched.embed([still], [each.answer.answer.caption or ""]))
             attempt.kept, film.share = folder.kept, folder.last_end / duration
             attempt.clock.restart()
             if not film.has_gained:
@@ -180,7 +182,8 @@ class FilmSegments:
         segments = [SegmentDocument.model_validate(each) for each in folder.segments]
         if len(segments) == 1:
             decoded = decoder.decode(path, request, self.limits)
-            film.facts, footage, film.summary = media_answer(decoded, 0.0), decoded.footage, None
+            film.facts = media_answer(decoded, 0.0, film.options)
+            footage, film.summary = decoded.footage, None
         else:
             film.summary = read_summary_clip(path, segments, request, decoder, self.limits)
             footage = film.summary.footage
@@ -222,7 +225,11 @@ class _WatchedEngine:
 
         with self._busy():
             answers = self.engine.run(videos, options, set_stage)
-        self._add_seconds(answers[0])
+        first = answers[0]
+        timings = None if isinstance(first, JobFailure) else first.answer.timings  # of the whole batch
+        if timings is not None:
+            self.extract = round(self.extract + (timings.extract or 0.0), 4)
+            self.caption = round(self.caption + (timings.caption or 0.0), 4)
         return answers
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
@@ -246,12 +253,6 @@ class _WatchedEngine:
             self.seconds += time.monotonic() - began
             self.attempt.set_stage("decode")
 
-    def _add_seconds(self, answer: EngineAnswer | JobFailure) -> None:
-        timings = None if isinstance(answer, JobFailure) else answer.answer.timings  # of the whole batch
-        if timings is not None:
-            self.extract = round(self.extract + (timings.extract or 0.0), 4)
-            self.caption = round(self.caption + (timings.caption or 0.0), 4)
-
     def leave(self, end: Callable[[], None]) -> None:
         """Ends by ``end`` what the engine does, if anything, and lets it begin nothing more."""
         with self._guard:
@@ -274,13 +275,7 @@ def basis_of(options: CaptionOptions, info: EngineInfo | None) -> str:
 
 
 def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors | None) -> None:
-    """Joins a new segment to the one before it, or lets that be finished and holds the new one.
-
-    Args:
-        folder: what is known of the film.
-        each: the segment after that.
-        vectors: of its picture and its caption.
-    """
+    """Joins a new segment to the one before it, or lets that be finished and holds the new one."""
     whole = segment_document(each)
     picture, sentence = (None, None) if vectors is None else (vectors.pictures[0], vectors.sentences[0])
     new = JoinedSegment.alone(whole.model_copy(update={"attention": None}), picture, sentence)
@@ -313,8 +308,3 @@ def _as_text(vector: NDArray[np.float32] | None) -> str | None:
 
 def _vector(text: str | None) -> NDArray[np.float32] | None:
     return None if text is None else np.frombuffer(base64.b64decode(text), "<f4")
-
-
-def _still(picture: NDArray[np.uint8]) -> Frames:
-    """Makes a video of one frame."""
-    return Frames(picture[None], np.zeros(1), 1.0)

@@ -192,7 +192,7 @@ class VideoReader:
             if longest == limits.max_duration:
                 raise
             return None
-        return decoded, media_answer(decoded, time.monotonic() - began)
+        return decoded, media_answer(decoded, time.monotonic() - began, options)
 
     @contextmanager
     def _opened(self, attempt: Attempt) -> Iterator[Path]:

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 import av
@@ -66,6 +67,7 @@ AnyStream = TypeVar("AnyStream", AudioStream, VideoStream)
 # AV_DISPOSITION_…: covers and chapter pictures; parts of a tiled picture and layers on top of another track
 ATTACHED_PICTURE, TIMED_THUMBNAILS, DEPENDENT = 0x400, 0x800, 0x80000
 DEFAULT = 0x1
+FIRST_PACKETS = 500  #: of all tracks; a film shows its second frame among them
 COVER_CODECS = ("mjpeg", "png", "bmp", "gif", "webp")
 READ_TIMEOUT = 10.0
 READ_RETRIES = 50  # a demuxer that fails at one damaged block may continue after it
@@ -161,13 +163,32 @@ def list_picture_tracks(container: InputContainer) -> list[VideoStream]:
     """
     aside = ATTACHED_PICTURE | TIMED_THUMBNAILS | DEPENDENT
     tracks = [track for track in container.streams.video if not int(track.disposition) & aside]
-    return sorted(tracks, key=lambda track: (_is_doubtful(track), not int(track.disposition) & DEFAULT))
+    if len(tracks) < 2:
+        return tracks
+    doubtful = {track.index for track in tracks if _is_doubtful(container, track)}
+    return sorted(tracks, key=lambda each: (each.index in doubtful, not int(each.disposition) & DEFAULT))
 
 
-def _is_doubtful(track: VideoStream) -> bool:
+def _is_doubtful(container: InputContainer, track: VideoStream) -> bool:
     """Returns whether the track cannot be decoded or is a cover that nothing marks as one."""
     context: VideoCodecContext | None = track.codec_context
-    return context is None or (track.frames == 1 and context.name in COVER_CODECS)
+    if context is None or context.name not in COVER_CODECS:
+        return context is None
+    return (track.frames or _count_first_frames(container, track)) == 1
+
+
+def _count_first_frames(container: InputContainer, track: VideoStream) -> int:
+    """Counts a track's frames, two at most, among the first packets of a file whose header counts none."""
+    count = 0
+    try:
+        for packet in islice(container.demux(), FIRST_PACKETS):
+            count += packet.stream.index == track.index and packet.size > 0
+            if count == 2:
+                break
+        container.seek(0)
+    except (av.error.FFmpegError, IndexError):
+        pass
+    return count
 
 
 def check_pixels(width: int, height: int, limit: int) -> None:

@@ -25,12 +25,8 @@ def measure_length_field(extradata: bytes | None) -> int | None:
 def find_temporal_layer(packet: memoryview, length_field: int | None) -> int | None:
     """Finds the temporal layer of a packet's frame, 0 for the lowest.
 
-    Args:
-        packet: bytes of one frame.
-        length_field: of ``measure_length_field``.
-
-    Returns:
-        The layer, None where the packet makes no sense.
+    packet: bytes of one frame. length_field: of ``measure_length_field``. Returns the layer, None where the
+    packet makes no sense.
     """
     at = 0 if length_field is not None else _find_unit(packet, 0)
     while at is not None:

@@ -73,11 +73,11 @@ def _is_animated_png(descriptor: int) -> bool:
 
 @dataclass(frozen=True)
 class _JpegExtent:
-    """Extent of one JPEG in a file. has_more: it says itself that other pictures belong to it."""
+    """Extent of one JPEG in a file."""
 
     end: int
     size: bytes
-    has_more: bool
+    has_more: bool  #: it says itself that other pictures belong to it
 
 
 def _is_film_of_jpegs(descriptor: int) -> bool:

@@ -174,11 +174,8 @@ def _open_picture(path: MediaFile, limits: Limits) -> Iterator[_PictureFile]:
 def _explain_unreadable(wanted: str, error: Exception) -> errors.MediaError:
     if "nsupported" in str(error):  # libheif's word for codecs that it has no decoder of
         return errors.UnsupportedCodec(f"The {wanted} picture is in a codec that cannot be decoded here.")
-    return errors.IncompleteFile(f"The {_format_name(wanted)} file is damaged or cut off.")
-
-
-def _format_name(wanted: str) -> str:
-    return {"WEBP": "WebP", "HEIF": "HEIC"}.get(wanted, wanted)
+    name = {"WEBP": "WebP", "HEIF": "HEIC"}.get(wanted, wanted)
+    return errors.IncompleteFile(f"The {name} file is damaged or cut off.")
 
 
 def _refuse_raw(image: Image.Image) -> None:

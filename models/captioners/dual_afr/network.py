@@ -74,13 +74,10 @@ class DualAFRState(State):
 
 @dataclass(frozen=True, eq=False)
 class MultiSampleBound:
-    """Holds the bound of each caption, both (captions,).
+    """Holds the bound of each caption, both (captions,)."""
 
-    surrogate: to be descended, its gradient is eq. 14 negated. value: L^K of eq. 12.
-    """
-
-    surrogate: Tensor
-    value: Tensor
+    surrogate: Tensor  #: to be descended, its gradient is eq. 14 negated.
+    value: Tensor  #: L^K of eq. 12.
 
 
 @dataclass(frozen=True, eq=False)

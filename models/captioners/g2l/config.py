@@ -13,10 +13,7 @@ Level = Literal["2d", "3d", "al", "l"]
 
 
 class G2LConfig(BaseModel):
-    """Configures the captioner; widths default to the paper's. ``key_frames`` 0 leaves out the local branch.
-
-    masked: the share of each attention's smallest weights that is dropped (the paper's figure 6).
-    """
+    """Configures the captioner; widths default to the paper's. ``key_frames`` 0: no local branch."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,6 +33,7 @@ class G2LConfig(BaseModel):
     tau: float = 1e-4
     tau_backward: float | None = 0.5
     dropout: float = 0.5
+    #: the share of each attention's smallest weights that is dropped (the paper's figure 6)
     masked: Mapping[Level, float] = {}
     tie_words: bool = False
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from models.captioners.stats.config import STaTSConfig
 from models.captioners.stats.streams import fit as fit_stats
-from models.labels.classes import LABELS
+from models.labels.expected_meaning import LABELS
 from models.labels.labelled_captioner import LabelledConfig
 from models.stream_set import StreamSet
 

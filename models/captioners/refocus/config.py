@@ -10,20 +10,17 @@ from models.inputs import InputStream, deduplicate
 
 
 class RefocusConfig(BaseModel):
-    """Configures the captioner; widths default to the paper's.
-
-    hidden: also the words' width, since o_i takes a word's place.
-    encoder: "vre" is the paper's; "kbigru" (the first step alone) and "none", with ``spatial`` and
-    ``audio``, are the rows of its table 1.
-    """
+    """Configures the captioner; widths default to the paper's."""
 
     model_config = ConfigDict(frozen=True)
 
     grid: InputStream = InputStream(name="resnet152", width=2048)
     audio: InputStream | None = InputStream(name="vggish", width=128)
     embedded: int | None = None
-    hidden: int = 512
+    hidden: int = 512  #: also the words' width, since o_i takes a word's place
     attention: int = 512
+    #: "vre" is the paper's; "kbigru" (the first step alone) and "none", with ``spatial`` and ``audio``, are
+    #: the rows of its table 1
     encoder: Literal["vre", "kbigru", "none"] = "vre"
     spatial: bool = True
     beta: float = 0.03

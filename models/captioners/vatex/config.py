@@ -34,12 +34,10 @@ class VatexConfig(BaseModel):
 
 
 class SpatialVatexConfig(VatexConfig):
-    """Configures the spatial captioner, whose objects lead the clock.
-
-    moving_objects: the same boxes on the motion network's map, where that is a stream of its own.
-    """
+    """Configures the spatial captioner, whose objects lead the clock."""
 
     objects: InputStream = InputStream(name="mask_rcnn_roi", width=4096)
+    #: the same boxes on the motion network's map, where that is a stream of its own
     moving_objects: InputStream | None = None
 
     @property

@@ -25,10 +25,10 @@ from models.pretrained.token_map import TokenMap, covered, grid_keys
 
 @dataclass(frozen=True, eq=False)
 class BlipVideos:
-    """Holds encoded videos. memory: (B, T · (1 + cells), C). prefix: (P,), tokens that come before words."""
+    """Holds encoded videos."""
 
-    memory: Tensor
-    prefix: Tensor
+    memory: Tensor  #: (B, T · (1 + cells), C)
+    prefix: Tensor  #: (P,), tokens that come before words
 
 
 class BlipCaptioner(PixelCaptioner[BlipVideos]):

@@ -26,10 +26,10 @@ from models.pretrained.token_map import TokenMap, covered, grid_keys
 
 @dataclass(frozen=True, eq=False)
 class GitFrames:
-    """Encoded videos. hidden: (B · T, 1 + cells, C), of the image encoder. rows: (B, T), where in it."""
+    """Encoded videos."""
 
-    hidden: Tensor
-    rows: Tensor
+    hidden: Tensor  #: (B · T, 1 + cells, C), of the image encoder
+    rows: Tensor  #: (B, T), where in it
 
 
 class _EncodedFrames(nn.Module):

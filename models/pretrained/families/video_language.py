@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -37,6 +37,8 @@ from models.pretrained.token_map import TokenMap
 PROMPT = "Describe this video in one short sentence."
 #: Of frames for models that take any size: their own limits are for large GPUs.
 SHORT_SIDE = 360
+#: Processors refuse frames 200 times as long as wide, and one of a single pixel.
+LONGEST_SHAPE, LEAST_SIDE = 100, 28
 #: Processors get frames as if a second had so many, so that times stay what they are.
 TICKS = 1000
 #: Tensors of a prompt that are as long as its tokens, and what pads them beside the pad token.
@@ -102,7 +104,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         return "" if self._chat(self._prompt)[-1:].isspace() else " "
 
     def _choose(self, video: Frames) -> ChosenFrames:
-        return ChosenFrames.of(video, self.sampling, self._frames_each)
+        return _widen(ChosenFrames.of(video, self.sampling, self._frames_each))
 
     @property
     def _frames_each(self) -> int:
@@ -224,6 +226,15 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         moments, rows, columns = prompt.grid
         keys = torch.nonzero(prompt.ids[0] == self._visual_token)[:, 0].cpu().numpy().astype(np.int64)
         return TokenMap(keys.reshape(moments, -1), rows, columns, WHOLE, self._frames_each)
+
+
+def _widen(video: ChosenFrames) -> ChosenFrames:
+    """Repeats rows or columns of frames that are thinner than a processor takes; places stay in [0, 1]."""
+    least = max(LEAST_SIDE, -(-max(video.size) // LONGEST_SHAPE))
+    pixels = video.pixels
+    for axis, side in enumerate(video.size, 1):
+        pixels = pixels.repeat(-(-least // side), axis)
+    return replace(video, pixels=pixels)
 
 
 def _metadata(video: ChosenFrames) -> VideoMetadata:

@@ -111,7 +111,8 @@ class Node {
   append(...parts) { this.children.push(...parts); }
   toString() { return this.own + this.children.join(""); }
 }
-globalThis.document = { createElement: (tag) => new Node(tag) };
+const home = { pathname: "/" };
+globalThis.document = { createElement: (tag) => new Node(tag), getElementById: () => home };
 """
 
 
@@ -273,7 +274,7 @@ def test_the_scripts_ask_for_routes_that_exist(api: LiveApi) -> None:
     server = SCRIPTS["jobs/server.js"]
     called = set(re.findall(r'"(/(?:caption|models|session))"', server))
     for script in SCRIPTS.values():
-        rests = re.findall(r"jobPath\((?:job\.)?id(?:, [`\"](/[^`\"]*)[`\"])?\)", script)
+        rests = re.findall(r"(?:jobPath|pathOf)\((?:job\.)?id(?:, [`\"](/[^`\"]*)[`\"])?\)", script)
         called |= {"/jobs/*" + re.sub(r"\$\{[^}]*\}", "*", rest) for rest in rests}
     routes = {re.sub(r"\{[^}]*\}", "*", path) for path in documented}
     assert {

@@ -19,6 +19,7 @@ class ObjectStore:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
+        self.fetched: list[str] = []
         self.parts: dict[str, dict[int, bytes]] = {}
         self.address = ""
 
@@ -121,6 +122,7 @@ def _handler(store: ObjectStore) -> type[BaseHTTPRequestHandler]:
                 self._answer(404, "<Error><Code>NoSuchKey</Code></Error>")
             else:
                 data = store.objects[name]
+                store.fetched.append(name)
                 span = re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
                 first, last = (int(span[1]), int(span[2] or len(data) - 1)) if span else (0, len(data) - 1)
                 place = f"bytes {first}-{last}/{len(data)}"

@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from app.bulk.rows import KEY, DoneVideos, video_key
+from app.bulk import stages
+from app.bulk.rows import KEY, SCHEMA, DoneVideos, caption_row, find_done, video_key
 from app.bulk.stages import Batch, CaptionVideos, DecodeVideo, EngineAttempts
+from app.bulk.storage import open_location
 from app.documents.job import Answer
 from app.errors import UploadMissing
 from app.jobs.options import CaptionOptions
@@ -97,22 +100,51 @@ def test_an_error_of_the_engine_is_one_videos_alone(engine: ScriptedEngine) -> N
 def test_a_name_that_is_no_utf8_is_written_as_text_and_its_file_is_read(tmp_path: Path) -> None:
     file = os.fsencode(tmp_path) + b"/caf\xe9.mp4"
     write_video(tmp_path / "a.mp4").rename(os.fsdecode(file))
-    decode = DecodeVideo(Settings(), DecodeRequest(), "this", NOTHING)
+    decode = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", NOTHING)
     with decode._decoder:
         (row,) = decode({"path": file})
     assert row["file"] == f"{tmp_path}/caf\\xe9.mp4"
     assert row["frames"]
     assert pa.array([row["file"]]).to_pylist() == [row["file"]]
     done = DoneVideos(np.array([video_key(row["file"], row["sha256"])], KEY))
-    assert DecodeVideo(Settings(), DecodeRequest(), "this", done)({"path": file}) == []
+    assert DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", done)({"path": file}) == []
+
+
+def test_what_has_its_row_is_not_read_again_unless_size_or_time_are_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_video(tmp_path / "a.mp4")
+    first = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", NOTHING)
+    with first._decoder:
+        (row,) = first({"path": os.fsencode(file)})
+    pq.write_table(pa.Table.from_pylist([caption_row(row, Answer())], schema=SCHEMA), tmp_path / "a.parquet")
+    older = pa.Table.from_pylist([caption_row(row | {"file": "/b.mp4"}, Answer())], schema=SCHEMA)
+    pq.write_table(older.drop_columns("stamp"), tmp_path / "b.parquet")  # of a version without stamps
+    done = find_done(open_location(str(tmp_path)), "this")
+    assert len(done) == 2
+    assert done.has("/b.mp4", row["sha256"])
+    assert not done.is_unchanged("/b.mp4", row["stamp"])
+    digests: list[Path] = []
+
+    def digest(path: Path) -> str:
+        digests.append(path)
+        return str(row["sha256"])
+
+    monkeypatch.setattr(stages, "sha256_of", digest)
+    again = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", done)
+    assert again({"path": os.fsencode(file)}) == []
+    assert digests == []
+    os.utime(file, ns=(0, 1))  # touched: its bytes are looked at, and are the same
+    assert again({"path": os.fsencode(file)}) == []
+    assert digests == [file]
 
 
 def test_a_file_that_cannot_be_read_has_one_row_and_a_new_one_once_it_can(tmp_path: Path) -> None:
     row = {"path": os.fsencode(tmp_path / "a.mp4")}
-    (first,) = DecodeVideo(Settings(), DecodeRequest(), "this", NOTHING)(row)
+    (first,) = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", NOTHING)(row)
     assert pickle.loads(first["failure"]).code == "upload_missing"
     told = DoneVideos(np.array([video_key(first["file"], "")], KEY))
-    decode = DecodeVideo(Settings(), DecodeRequest(), "this", told)
+    decode = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", told)
     assert decode(row) == []
     write_video(tmp_path / "a.mp4")
     with decode._decoder:

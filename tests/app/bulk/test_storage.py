@@ -14,10 +14,11 @@ import pytest
 
 from app.bulk.rows import SCHEMA, drop_doubles, find_done
 from app.bulk.storage import Location, _file_system, open_location
-from app.bulk.videos import list_videos, local_copy
+from app.bulk.videos import list_videos, local_copy, stamp_of
 from app.errors import UrlUnreachable
 from app.fetching.addresses import AllowedHosts
 from app.fetching.fetch import FetchLimits
+from tests.app.bulk.google_store import GoogleStore
 from tests.app.bulk.object_store import ObjectStore
 
 LIMITS = FetchLimits(max_bytes=1000, seconds=20, hosts=AllowedHosts(["127.0.0.1"]))
@@ -68,6 +69,34 @@ def test_names_that_a_hostile_store_gives_lead_nowhere(store: ObjectStore) -> No
 def test_names_that_are_paths_are_read_from_the_store_or_not_at_all(store: ObjectStore, name: str) -> None:
     store.objects = {f"films/{name}": b"one", "films/good.mp4": b"two"}
     assert read_all("s3://films") in ({b"two"}, {b"one", b"two"})
+
+
+def test_an_object_is_stamped_without_being_fetched(store: ObjectStore) -> None:
+    store.objects = {"films/a b.mp4": b"one", "films/c.mp4": b"four"}
+    stamps = [stamp_of(video) for video in list_videos("s3://films")]
+    assert [(stamp or "").split()[0] for stamp in stamps] == ["3", "4"]
+    assert stamp_of("s3://films/a b.mp4") == stamps[0]
+    assert stamp_of("s3://films/absent.mp4") is None
+    assert stamp_of("https://example.com/a.mp4") is None
+    assert not store.fetched
+
+
+def test_a_bucket_of_google_s_is_listed_and_its_videos_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    with GoogleStore().serving() as running:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", running.address)
+        _file_system.cache_clear()
+        running.objects = {"films/a b.mp4": b"one", "films/deep/ü#1.mkv": b"three", "films/.x.mp4": b""}
+        videos = list_videos("gs://films")
+        assert videos == ["gs://films/a b.mp4", "gs://films/deep/ü#1.mkv"]
+        assert list_videos(videos[1]) == [videos[1]]
+        assert [(stamp_of(video) or "").split()[0] for video in videos] == ["3", "5"]
+        assert running.fetched == []
+        read = []
+        for video in videos:
+            with local_copy(video, LIMITS) as path:
+                read.append(path.read_bytes())
+        assert read == [b"one", b"three"]
+    _file_system.cache_clear()
 
 
 def test_a_list_may_mix_paths_and_addresses(store: ObjectStore, tmp_path: Path) -> None:

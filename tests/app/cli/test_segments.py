@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
 from app.cli.videos.caption_output import CaptionOutput
-from app.cli.videos.segments import caption_films
+from app.cli.videos.local_captions import caption_films
 from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import UsageError

@@ -96,6 +96,30 @@ def test_a_clock_that_is_set_forward_by_a_week_expires_nothing(
     assert replace(jobs).due() == [job_id]
 
 
+@pytest.mark.parametrize("lost", ["", "*"], ids=["the stream", "its lanes too"])
+def test_jobs_whose_stream_was_deleted_wait_again(
+    jobs: Jobs, blobs: Blobs, sweeper: Sweeper, lost: str
+) -> None:
+    """Also one that runs, for its worker may fall silent; but none that is over or a dead letter."""
+    taker = ScriptedWorker(jobs, blobs)
+    running = put_job(jobs, blobs)
+    claim = taker.take()
+    over, dead, *waiting = (put_job(jobs, blobs) for _ in range(4))
+    jobs.cancel(over)
+    jobs.server.hset(jobs.keys.job(dead), "dead", "1")
+    jobs.server.delete(*jobs.server.keys(f"{jobs.keys.stream('normal')}{lost}"))
+    for _ in range(2):
+        sweeper.sweep()
+    assert jobs.server.xlen(jobs.keys.stream("normal")) == 3
+    taker._queue.open()
+    taker.succeed(claim)
+    taken = {claim.job.id for _ in range(4) for claim in taker._claims(0.5)}
+    assert taken == set(waiting)
+    job = jobs.get(running)
+    assert job is not None
+    assert job.state == "succeeded"
+
+
 def test_a_record_that_comes_after_its_blob_keeps_it(sweeper: Sweeper, jobs: Jobs, blobs: Blobs) -> None:
     blobs.write("uploads/late", b"video")
     sweeper.sweep()

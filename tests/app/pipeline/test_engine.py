@@ -7,29 +7,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from app.documents.job import Answer
 from app.errors import CaptionerUnknown, EngineStartFailed
 from app.jobs.job import Stage
 from app.jobs.options import CaptionerChoice, CaptionOptions
+from app.pipeline import engine as engine_module
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer, ignore_progress
+from app.pipeline.engine_protocol import EngineAnswer, ignore_progress, media_answer
 from app.settings import Settings
 from extractors.catalog.efficientnet_lite2 import EfficientNetLite2
 from extractors.decoder.decoder import Decoder
 from extractors.features import Frames, Stream
 from extractors.media.decode import Sampling, decode_here
+from extractors.media.errors import WarningCode
 from extractors.pretrained import load
 from extractors.pretrained.errors import WeightsMissing
 from extractors.windowing.window_extractor import WindowExtractor
-from models.caption import AttentionDocument
+from models.caption import AttentionDocument, Caption, GridAttention
 from models.feature_sources.stream_checks import StreamMismatch
 from tests.app.captioners import demo, motion, write_captioner
-from tests.media import write_video
+from tests.extractors.moving import moving, put_in_bars
+from tests.media import Picture, quarters, write_video
 
 #: Numbers are told with five digits behind the point, and the last one may be rounded the other way.
 TOLD = 1.001e-5
@@ -110,6 +114,20 @@ def test_attention_is_left_out_where_nobody_wants_it(
     (outcome,) = caption_videos([clips[1]], CaptionOptions(attention=False), settings, engine)
     assert outcome.state == "succeeded"
     assert outcome.attention is None
+
+
+def test_a_caption_without_a_word_is_warned_of_beside_what_the_file_lacks(
+    settings: Settings, engine: Engine, clips: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_write", lambda *_: [[Caption(text="", score=0.0, words=[])]])
+    (outcome,) = caption_videos([clips[0]], CaptionOptions(), settings, engine)
+    assert outcome.answer.caption == ""
+    assert [each.code for each in outcome.answer.warnings] == ["empty_caption"]
+    decoded = decode_here(clips[0], engine.info.request)
+    warned = replace(decoded.video, warnings=(WarningCode.STILL_IMAGE.warn(),))
+    facts = media_answer(replace(decoded, video=warned), 0.0, CaptionOptions())
+    codes = [each.code for each in facts.joined_with(outcome.answer).warnings]
+    assert codes == ["still_image", "empty_caption"]
 
 
 def test_without_an_embedding_nothing_is_embedded(engine: Engine, clips: list[Path]) -> None:
@@ -374,6 +392,7 @@ def test_kept_streams_answer_bit_by_bit_as_frames_do(
 ) -> None:
     """Also those of another captioner that shares its streams."""
     video = decode_here(clips[1], engine.info.request).footage
+    video = replace(video, pixels=put_in_bars(video.pixels, 64, 128))
     (first,) = engine.describe_and_caption([video], [of("stats")], ignore_progress)
     assert isinstance(first, EngineAnswer)
     assert first.pack_streams is not None
@@ -395,11 +414,12 @@ def test_kept_streams_answer_bit_by_bit_as_frames_do(
 
 def test_captioners_with_the_same_streams_have_one_basis(engine: Engine) -> None:
     info = engine.info
-    stats, other = (info.feature_basis(CaptionerChoice(name)) for name in ("stats", "other"))
+    stats, other = (info.feature_basis(of(name)) for name in ("stats", "other"))
     assert stats is not None
-    assert stats == other == info.feature_basis(CaptionerChoice("ensemble", ("stats", "other")))
-    assert info.feature_basis(CaptionerChoice("nobody")) is None
-    assert info.feature_basis(None) is None
+    assert stats == other == info.feature_basis(CaptionOptions(captioner="ensemble", members="stats,other"))
+    assert stats != info.feature_basis(CaptionOptions(captioner="stats", bars="keep"))
+    assert info.feature_basis(of("nobody")) is None
+    assert info.feature_basis(CaptionOptions()) is None
 
 
 @pytest.mark.parametrize("changed", ["device", "request", "feature_identities"])
@@ -410,4 +430,37 @@ def test_whatever_decides_the_streams_changes_the_basis(engine: Engine, changed:
         "request": {"requests": {"stats": replace(info.request_for(choice), short_side=128)}},
         "feature_identities": {"feature_identities": {"stats": "0" * 32}},
     }
-    assert replace(info, **others[changed]).feature_basis(choice) != info.feature_basis(choice)
+    assert replace(info, **others[changed]).feature_basis(of("stats")) != info.feature_basis(of("stats"))
+
+
+@pytest.mark.parametrize("bars", ["leave_out", "keep"])
+def test_bars_are_left_out_for_the_captioner_and_maps_are_of_the_whole_frame(
+    settings: Settings, engine: Engine, tmp_path: Path, bars: Literal["leave_out", "keep"]
+) -> None:
+    def in_wide_frame(index: int, width: int, height: int) -> Picture:
+        return np.asarray(put_in_bars(quarters(index, 90, height)[None], height, width)[0])
+
+    wide = write_video(tmp_path / "wide.mp4", frames=20, width=284, height=160, painter=in_wide_frame)
+    (outcome,) = caption_videos([wide], CaptionOptions(bars=bars, explanation="both"), settings, engine)
+    assert outcome.answer.media is not None
+    picture = (0.0, 0.0, 1.0, 1.0) if bars == "keep" else (97 / 284, 0.0, 187 / 284, 1.0)
+    assert (outcome.answer.media.picture or (0, 0, 1, 1)) == pytest.approx(picture, abs=0.01)
+    assert ("bars_left_out" in [each.code for each in outcome.answer.warnings]) == (bars == "leave_out")
+    assert outcome.attention is not None
+    document = AttentionDocument.model_validate_json(outcome.attention)
+    for spatial in (document.spatial, document.shown.spatial):
+        assert isinstance(spatial, GridAttention)
+        rows, columns = spatial.edges()
+        view = (columns[0], rows[0], columns[-1], rows[-1])
+        assert view == pytest.approx(picture, abs=0.01)
+        assert view == pytest.approx(spatial.view, abs=1e-4)
+
+
+def test_what_lies_in_bars_is_captioned_as_it_is_alone(engine: Engine) -> None:
+    alone = moving(20, 160, 90)
+    wide = replace(alone, pixels=put_in_bars(alone.pixels, 160, 284))
+    (of_alone, of_wide) = engine.describe_and_caption([alone, wide], [of("stats")] * 2, ignore_progress)
+    assert isinstance(of_alone, EngineAnswer)
+    assert isinstance(of_wide, EngineAnswer)
+    assert of_wide.answer.caption == of_alone.answer.caption
+    assert scores(of_wide) == pytest.approx(scores(of_alone), abs=1e-3)

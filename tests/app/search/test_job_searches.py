@@ -91,8 +91,9 @@ def test_a_search_of_one_owner_sees_no_other_ones_jobs(
     server: redis.Redis, keys: Keys, jobs: Jobs, settings: Settings, engine: Embedding
 ) -> None:
     with answering(server, keys, jobs, settings, engine):
-        answer = Searches(server, keys).ask("a dog", 5, "ann", 20)
+        answer = Searches(server, keys).ask("a dog", 5, "ann", 20, root="/reel")
     assert answer is not None
+    assert '"picture":"/reel/jobs/' in answer
     assert MINE in answer
     assert HIS not in answer
 

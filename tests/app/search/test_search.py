@@ -17,7 +17,7 @@ from app.search.search_films import SearchRequest, search_films
 from app.settings import Settings
 from tests.app.segments.colour_space import ColourSpace, unit
 from tests.app.segments.scripted_engine import ColourEngine, colour_captioner
-from tests.extractors.shots.scenes import texture, write_scenes
+from tests.extractors.shots.scenes import delay, texture, write_scenes
 
 RED, BLUE = (250.0, 10.0, 10.0), (10.0, 10.0, 250.0)
 Colour = tuple[float, float, float]
@@ -118,6 +118,21 @@ def test_the_moment_that_is_looked_for_comes_first(
     assert [each["fit"] for each in found] == sorted((each["fit"] for each in found), reverse=True)
     with Image.open(sheet) as page:
         assert page.width == WIDTH
+
+
+def test_moments_of_a_film_that_begins_late_count_as_players_do(
+    films: Path, search: Search, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    late = tmp_path / "late"
+    late.mkdir()
+    delay(films / "one.mp4", late / "one.mkv", 3.0)
+    for _ in range(2):  # from the journal, too
+        request = SearchRequest(colour_words(1), count=1, sheet=tmp_path / "sheet.png", as_json=True)
+        assert search(late, request) == 0
+        (found,) = json.loads(capsys.readouterr().out)
+        assert (found["start"], found["end"]) == (6.0, 10.0)
+        with Image.open(tmp_path / "sheet.png") as page:
+            assert page.width == WIDTH
 
 
 def test_films_are_captioned_at_their_first_search_alone(

@@ -11,12 +11,12 @@ import pytest
 from app.documents.segments import FilmDocument, SegmentDocument
 from app.errors import CaptionerUnknown, UsageError
 from app.jobs.options import CaptionOptions
-from app.segments.film_captioner import FilmCaptioner
+from app.segments.film_captioner import FilmCaptioner, follow_film
 from extractors.media.errors import NotAVideo
 from extractors.shots.segment import SegmentOptions
 from tests.app.segments.colour_space import ColourSpace
 from tests.app.segments.scripted_engine import ColourEngine, caption_of, colour_captioner
-from tests.extractors.shots.scenes import write_scenes
+from tests.extractors.shots.scenes import delay, write_scenes
 
 LENGTHS = [3.0, 4.0, 2.5, 6.0, 3.0, 2.5]
 
@@ -60,6 +60,21 @@ def test_the_document_tells_all_that_is_known(tmp_path: Path, film: Path) -> Non
         starts = [start for start, _ in segment.attention.times]
         assert starts == pytest.approx(segment.sampled, abs=1e-3)
         assert segment.start <= starts[0] < segment.end
+
+
+def test_what_is_shown_counts_as_players_do_also_from_the_journal(tmp_path: Path, film: Path) -> None:
+    """The film's first picture is shown at 3 s; the document's own times count from it."""
+    late = delay(film, tmp_path / "late.mkv", 3.0)
+    shown, document = read(colour_captioner(tmp_path), late)
+    assert document.first_picture == pytest.approx(3.0)
+    for one, other in zip(shown, document.segments, strict=True):
+        assert (one.start, one.end) == pytest.approx((other.start + 3.0, other.end + 3.0))
+        assert one.caption == other.caption
+    again, _ = read(colour_captioner(tmp_path), late)
+    assert again == shown
+    lines: list[str] = []
+    follow_film(late, colour_captioner(tmp_path), "", lines.append)
+    assert lines[0].startswith("0:00:03.0 0:00:06.0 ")
 
 
 def test_the_summary_is_of_the_segments_representatives(tmp_path: Path, film: Path) -> None:

@@ -56,7 +56,7 @@ class ReadyEngine:
     def resolve(self, options: CaptionOptions) -> CaptionOptions:
         return options
 
-    def feature_basis(self, _: CaptionerChoice | None) -> None:
+    def feature_basis(self, _: CaptionOptions) -> None:
         """None: it looks at frames."""
 
     def request_for(self, _: CaptionerChoice | None) -> DecodeRequest:

@@ -33,8 +33,7 @@ from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WeightsDamaged, WeightsMissing, WrongCheckpoint
 from extractors.pretrained.load import build_seeded, find_weights
 from extractors.pretrained.manifest import MANIFEST, find_entry
-from extractors.pretrained.parameters import randomize
-from extractors.pretrained.weight_deltas import SCALE, apply_delta
+from extractors.pretrained.parameters import SCALE, apply_delta, randomize
 from tests.extractors.catalog.test_efficientnet_lite2 import pattern
 from tests.extractors.tuned_network import LARGEST, moved, quantize_delta, save_changes, write_tuned
 

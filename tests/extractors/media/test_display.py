@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import av
 import numpy as np
 import pytest
 
+from extractors.media.containers.sample_descriptions import read_first_aspect
 from extractors.media.decode import DecodeRequest, decode_here
 from extractors.media.request import Video
+from tests.extractors.films import add_description
 from tests.media import quarters, write_still, write_video
 
+Shape: TypeAlias = tuple[tuple[int, int], Fraction | int | None]
+
+QUIET = {"libx265": {"x265-params": "log-level=0"}}
 CORNERS = {(255, 0, 0): "red", (0, 255, 0): "green", (0, 0, 255): "blue"}
 
 
@@ -125,3 +130,35 @@ def test_a_still_is_a_film_of_one_frame(kind: str, tmp_path: Path) -> None:
 
 def test_a_still_may_bear_a_pictures_name(tmp_path: Path) -> None:
     assert len(decode_here(write_still(tmp_path / "photo%03d.jpg")).frames) == 1
+
+
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+@pytest.mark.parametrize(
+    ("first", "second", "shown"),
+    [
+        (((64, 48), None), ((96, 64), None), (64, 48)),
+        (((64, 48), None), ((64, 48), None), (64, 48)),
+        (((64, 48), 2), ((96, 64), None), (128, 48)),
+        (((64, 48), None), ((96, 64), 2), (64, 48)),
+        (((96, 64), 2), ((64, 48), Fraction(1, 2)), (192, 64)),
+    ],
+)
+def test_a_track_of_two_descriptions_has_the_first_one_s_shape(
+    tmp_path: Path, codec: str, first: Shape, second: Shape, shown: tuple[int, int]
+) -> None:
+    one, other = (
+        write_video(
+            tmp_path / f"{number}.mp4", width=size[0], height=size[1], codec=codec,
+            sample_aspect=None if aspect is None else Fraction(aspect), options=QUIET.get(codec),
+        )
+        for number, (size, aspect) in enumerate((first, second))
+    )  # fmt: skip
+    video = decode_here(add_description(one, other, tmp_path / "joined.mp4")).video
+    assert (video.width, video.height, video.frames) == (*shown, 30)
+
+
+def test_one_description_is_left_to_ffmpeg(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "a.mp4", sample_aspect=Fraction(2))
+    assert read_first_aspect(path, 1) is None
+    (tmp_path / "b.mp4").write_bytes(path.read_bytes()[:-200])
+    assert read_first_aspect(tmp_path / "b.mp4", 1) is None

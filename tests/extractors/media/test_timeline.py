@@ -149,6 +149,23 @@ def test_a_pause_in_a_transport_stream_is_a_pause(pause: float, straight: Path, 
     assert codes(decoded) == []
 
 
+@pytest.mark.parametrize(
+    ("ending", "step", "told"),
+    [
+        ("ts", 10.0, ["long_stays"]),
+        ("ts", 1.0, ["long_stays"]),
+        ("ts", 0.5, []),
+        ("mp4", 10.0, []),
+        ("mkv", 10.0, []),
+    ],
+)
+def test_frames_that_stay_long_are_told_of_where_the_container_forbids_it(
+    ending: str, step: float, told: list[str], tmp_path: Path
+) -> None:
+    path = write_video(tmp_path / f"a.{ending}", frames=10, pts=[step * at for at in range(10)])
+    assert codes(decode_here(path)) == told
+
+
 @pytest.mark.parametrize("jump_at", [10, 30, 50])
 @pytest.mark.parametrize("later", [10.0, 1000.0])
 def test_a_clock_that_jumps_back_goes_on(jump_at: int, later: float, straight: Path, tmp_path: Path) -> None:

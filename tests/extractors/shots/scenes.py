@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+import av
 import numpy as np
 from PIL import Image, ImageDraw
 
@@ -85,3 +87,16 @@ def texture(scene: int, width: int, height: int) -> Picture:
     generator = np.random.default_rng(scene + 1)
     coarse = generator.integers(0, 256, (4, 6, 3), dtype=np.uint8)
     return np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC))
+
+
+def delay(film: Path, path: Path, seconds: float) -> Path:
+    """The same film, whose first picture is shown so many seconds later on the clock of players."""
+    with av.open(str(film)) as source, av.open(str(path), "w") as out:
+        track = source.streams.video[0]
+        late: Any = out.add_stream_from_template(track)
+        for packet in source.demux(track):
+            if packet.pts is not None and packet.dts is not None:
+                ticks = round(seconds / packet.time_base)
+                packet.pts, packet.dts, packet.stream = packet.pts + ticks, packet.dts + ticks, late
+                out.mux(packet)
+    return path

@@ -9,9 +9,11 @@ import torch
 from typer.testing import CliRunner
 
 from lab.__main__ import lab
+from lab.checkpoints.extend_inputs import join_weights
+from models.captioners.stats.config import StreamConfig
 from models.checkpoint import Card, load_checkpoint, save_checkpoint
 from models.inputs import InputStream
-from tests.models.tiny import SPEC, tiny_temporal
+from tests.models.tiny import SPEC, tiny_stats, tiny_temporal
 
 CARD = Card("temporal", {"grid": SPEC}, {"somewhere": {"cider": 1.0}}, {"streams": "demo", "ids": ["a"]})
 
@@ -45,3 +47,18 @@ def test_only_columns_of_new_streams_come_from_the_trained_one(tmp_path: Path) -
     )
     refused = CliRunner().invoke(lab, ["extend", *map(str, reversed(files)), "--out", str(tmp_path / "no")])
     assert refused.exit_code == 2
+
+
+def test_a_branch_of_its_own_comes_from_the_trained_one() -> None:
+    start, grid = tiny_stats(seed=1), StreamConfig(name="grid", width=6)
+    config = start.config.model_copy(update={"streams": (grid, StreamConfig(name="moving", width=7))})
+    trained = type(start)(config, start.vocabulary)
+    weights, beside = join_weights(start, trained, Path("start")), trained.state_dict()
+    assert weights.keys() == beside.keys()
+    branch = [name for name in weights if name.startswith("streams.1.")]
+    assert branch
+    assert all(torch.equal(weights[name], beside[name]) for name in branch)
+    for name, value in start.state_dict().items():
+        assert torch.equal(weights[name][:, : value.shape[1]] if value.dim() == 2 else weights[name], value)
+    columns = start.decoder.weight_ih.shape[1]
+    assert torch.equal(weights["decoder.weight_ih"][:, columns:], beside["decoder.weight_ih"][:, columns:])

@@ -13,7 +13,7 @@ from lab.labelled import fit
 from lab.labelled.fit import CaptionedFrames, SentenceVectors, drop_quotations, fit_captioner, fit_words
 from lab.labelled.sentences import WrittenLine
 from models.captioners.registry import captioner_class
-from models.labels.classes import CLASS_NAMES
+from models.labels.expected_meaning import CLASS_NAMES
 from models.vocabulary import EOS, Vocabulary, split_words
 from tests.models.tiny import randomised, stats_config
 from training.scores.sentence_vectors import SentenceEncoder

@@ -8,7 +8,7 @@ import pytest
 
 from extractors.label import NAMES
 from lab.labelled.sentences import list_sentences, read_lines
-from models.labels.classes import CLASS_NAMES
+from models.labels.expected_meaning import CLASS_NAMES
 from models.vocabulary import split_words
 
 LONGEST = 11

@@ -12,8 +12,7 @@ from torch import Tensor
 from models.caption import BoxAttention, GridAttention
 from models.captioner import AnyCaptioner
 from models.captioners.stats.network import STaTSMemory, STaTSState
-from models.evidence.reader import FeatureReader
-from models.evidence.restriction import VideoPart
+from models.evidence.reader import FeatureReader, VideoPart
 from tests.models.evidence.namer import explain, film
 from tests.models.tiny import (
     tiny_dual_afr,

@@ -110,8 +110,11 @@ def test_each_set_gets_its_own_frames_of_a_joint_decode(pool: ExtractorPool, cli
     assert len(decoded.frames) == 20
     (streams,) = joint.extract([decoded.footage])
     spread, windows = streams["grid"].spec, streams["i3d_rgb_grid"].spec
-    assert joint.describe_sampling("grid", spread) == "3 frames, each from the middle of an equal part"
-    assert joint.describe_sampling("i3d_rgb_grid", windows) == windows.sampling
+    assert (
+        complete_sampling(spread.sampling, joint.samplings["grid"])
+        == "3 frames, each from the middle of an equal part"
+    )
+    assert complete_sampling(windows.sampling, joint.samplings["i3d_rgb_grid"]) == windows.sampling
     (wanted,) = alone.extract([decode_here(clip, alone.request).footage])
     assert streams["grid"].start.tolist() == wanted["grid"].start.tolist()
     assert len(streams["grid"]) == 3

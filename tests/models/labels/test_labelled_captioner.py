@@ -12,8 +12,8 @@ from models.caption import MomentsExplanation
 from models.decoding.decode import DecodingOptions, decode
 from models.decoding.length_penalty import LengthPenalty
 from models.decoding.written_captions import DecodedBatch
-from models.labels.classes import CLASS_NAMES, LABELS, find_class_rows, share_stem
-from models.labels.explanation import find_origins
+from models.labels.expected_meaning import CLASS_NAMES, LABELS, find_class_rows
+from models.labels.explanation import find_origins, share_stem
 from models.labels.labelled_captioner import LabelledCaptioner
 from models.likelihood import teacher_force
 from models.vocabulary import EOS, pad_captions

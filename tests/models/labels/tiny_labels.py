@@ -10,8 +10,7 @@ import torch
 from extractors.features import Features, Stream
 from models.captioners.labelled.network import LabelledSTaTS
 from models.captioners.stats.config import STaTSConfig
-from models.labels.classes import LABELS
-from models.labels.expected_meaning import MeaningConfig
+from models.labels.expected_meaning import LABELS, MeaningConfig
 from models.labels.labelled_captioner import LabelledConfig, RememberedConfig
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC, WORDS, randomised, stats_config, videos

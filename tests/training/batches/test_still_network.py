@@ -13,9 +13,9 @@ from PIL import Image
 
 from extractors.features import Frames, Stream
 from lab.pictures.picture_features import load_features
+from lab.pictures.still_network import StillNetwork
 from models.feature_sources.feature_source import ExtractorPool, FeatureSource
 from models.stream_set import DEMO_MOTION
-from training.batches.still_network import StillNetwork
 
 BRIEF, LABELS = "i3d_brief", "labels:i3d_brief+efficientnet-lite2+coco_ssd:10"
 

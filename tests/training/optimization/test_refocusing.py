@@ -18,8 +18,8 @@ from tests.models.tiny import SPEC
 from tests.training.killed_training import RECIPE, trainer
 from training.batches.training_batch import TrainingBatch
 from training.optimization import trainer as optimization_trainer
-from training.optimization.caption_values import CaptionValues
 from training.optimization.learner import TrainedNetwork
+from training.optimization.losses import CaptionValues
 from training.optimization.phases import train_own_phases
 from training.optimization.run_folder import TrainingRun
 from training.optimization.trainer import BestScore, Trainer

@@ -7,17 +7,19 @@ import math
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from lab.pictures.picture_batches import TrainingItem
 from lab.pictures.validation import PictureValidation
 from tests.training.killed_training import RECIPE, SAVED_EVERY, STEPS, captioner, refine, trainer
 from training.optimization import trainer as optimization_trainer
 from training.optimization.losses import supervised_loss
-from training.optimization.trainer import Trainer
+from training.optimization.trainer import BestScore, Trainer
 
 pytestmark = pytest.mark.usefixtures("every_step_is_logged")
 
@@ -123,6 +125,28 @@ def test_only_gains_are_kept(corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     object.__setattr__(tiny, "save_best", lambda _, best: kept.append((best.value, best.where)))
     tiny.train(captioner(tiny))
     assert kept == [(10.0, "cross_entropy step 10"), (12.0, "cross_entropy step 30")]
+
+
+def test_where_cider_cannot_be_computed_weights_are_kept_by_likelihood(corpus: Path, tmp_path: Path) -> None:
+    """One item was set aside: CIDEr-D of it is 0 whatever is written."""
+    tiny = trainer(corpus, tmp_path / "run")
+    (item, *_), options = tiny.validation.items, tiny.validation.options
+    assert isinstance(item, TrainingItem)
+    alone = replace(tiny, validation=PictureValidation([item], options))
+    kept: list[BestScore] = []
+    object.__setattr__(alone, "save_best", lambda _, best: kept.append(best))
+    learned = captioner(alone)
+    alone.train(learned)
+    logged = [row for row in rows(tmp_path / "run") if row["log_likelihood"]]
+    values = [float(row["log_likelihood"]) for row in logged]
+    assert [row["cider"] for row in logged] == [""] * (STEPS // SAVED_EVERY)
+    assert all(value < 0 for value in values)
+    assert len(set(values)) == len(values)
+    assert [each.metric for each in kept] == ["log_likelihood"] * len(kept)
+    assert kept[-1].value == pytest.approx(max(values), rel=1e-4)
+    assert state(tmp_path / "run")["/metric"] == "log_likelihood"
+    refine(alone, learned)  # which goes on from that value, and not from none
+    assert state(tmp_path / "run")["/best"] >= kept[-1].value - 1e-4
 
 
 def test_without_supervised_steps_refining_has_the_start_to_surpass(

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from extractors.features import Features
 from models.captioners.registry import find_captioner, find_stream_set, list_captioners, list_stream_sets
-from models.labels.classes import LABELS, LABELS_INPUT
+from models.labels.expected_meaning import LABELS, LABELS_INPUT
 from models.stream_choice import StreamsDoNotFit
 from models.stream_set import StreamInput, StreamSet
 from models.vocabulary import Vocabulary, pad_captions

@@ -34,11 +34,11 @@ from training.batches.video_batches import CaptionedVideo
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import OPEN_FILES, ArrayFiles
-from training.saved_features.clock_checks import FeaturesDoNotFit
 from training.saved_features.feature_folder import FeatureFolder
 from training.saved_features.feature_map import (
     FeatureMap,
     FeatureMapDamaged,
+    FeaturesDoNotFit,
     MappedStream,
     fill_pattern,
     strip_suffix,

@@ -104,6 +104,28 @@ def test_table_of_a_report(report: ScoreReport) -> None:
     assert f"{report.n} items" in text
 
 
+@pytest.mark.parametrize(
+    "references",
+    [
+        {"one": ["a dog runs"]},
+        {"one": ["a dog runs", "a cat"], "two": ["a cat", "a dog runs"]},
+        {"one": [""], "two": ["a dog"]},
+        {"one": ["a cat"], "two": ["a dog"]},
+    ],
+    ids=["one item", "the same references", "one of nothing", "two items"],
+)
+def test_cider_that_cannot_be_computed_is_null_with_a_note(references: dict[str, list[str]]) -> None:
+    report = evaluate({name: texts[0] for name, texts in references.items()}, references, ["bleu1", "cider"])
+    document = report.to_json()
+    if len({tuple(sorted(each)) for each in references.values()}) == 1:
+        assert document["metrics"]["cider"] is None
+        assert "cider" not in document["intervals"]
+        assert "weighs nothing" in document["notes"]["cider"]
+    else:
+        assert document["metrics"]["cider"] > 0
+        assert "cider" not in document["notes"]
+
+
 def test_two_sets_of_captions_are_compared_in_pairs(report: ScoreReport) -> None:
     corpus = coco_golden.small()
     cut = {name: " ".join(text.split()[:-1]) for name, text in corpus.hypotheses.items()}

@@ -21,7 +21,7 @@ from lab.pictures.picture_inputs import (
     fit_to_streams,
     list_streams,
 )
-from lab.pictures.session import freeze_all_but, load_start_weights
+from lab.pictures.session import freeze_all_but, freeze_start, load_start_weights
 from models.captioners.registry import find_captioner, find_stream_set, list_captioners, list_stream_sets
 from models.captioners.stats.config import StreamConfig
 from models.captioners.stats.network import STaTS
@@ -87,6 +87,23 @@ def test_a_captioner_begins_as_its_start_when_it_reads_motion_too(start: Path) -
         teacher_force(captioner.eval(), captioner.encode([seen]), words).log_p for captioner in (alone, both)
     ]
     torch.testing.assert_close(*likelihoods)
+
+
+def test_what_reads_motion_learns_alone(start: Path) -> None:
+    """Neither old weights nor the first columns of wider ones have a gradient; what is new has one."""
+    streams = (StreamConfig(name="grid", width=6), StreamConfig(name="motion", width=5))
+    both = STaTS(tiny_stats().config.model_copy(update={"streams": streams}), tiny_stats().vocabulary)
+    both.load_state_dict(load_start_weights(start, both))
+    freeze_start(both, tiny_stats())
+    seen = {"grid": stream(3, 4, 6, 1), "motion": stream(2, 4, 5, 2)}
+    teacher_force(both, both.encode([seen]), torch.tensor([[4, 5, 6]])).log_p.sum().backward()
+    gradients = {name: each.grad for name, each in both.named_parameters() if each.grad is not None}
+    columns = gradients.pop("decoder.weight_ih")
+    before = tiny_stats().decoder.weight_ih.shape[1]
+    assert not columns[:, :before].any()
+    assert columns[:, before:].any()
+    assert gradients
+    assert all(name.startswith("streams.1.") for name in gradients)
 
 
 def test_a_config_is_fed_with_the_one_stream_of_its_width() -> None:

@@ -72,7 +72,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
         if val is not None:
             paths.append(val)
             entries += _read_official(val, "val", files)
-    return assemble(COCO.name, entries, "{}.jpg".format, expected=expected, annotations=paths)
+    return assemble(COCO.name, entries, "{}.jpg".format, expected, paths)
 
 
 def _read_official(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:

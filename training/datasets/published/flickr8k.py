@@ -46,7 +46,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
             for split, listed in lists.items()
             for name in read_text(listed).split()
         ]
-    return assemble(FLICKR8K.name, entries, "{}.jpg".format, expected=protocol.splits, annotations=paths)
+    return assemble(FLICKR8K.name, entries, "{}.jpg".format, protocol.splits, paths)
 
 
 def _read_captions(path: Path) -> dict[str, list[str]]:

@@ -80,14 +80,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
         VideoItem(name, files.find(name), split, tuple(captions[name]), category=categories[name])
         for name, split in chosen.items()
     ]
-    return assemble(
-        MSRVTT.name,
-        entries,
-        "{}.mp4".format,
-        expected=protocol.splits,
-        annotations=paths,
-        notices=notices,
-    )
+    return assemble(MSRVTT.name, entries, "{}.mp4".format, protocol.splits, paths, notices)
 
 
 def _choose_splits(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, Split]:
@@ -95,7 +88,7 @@ def _choose_splits(videos: Sequence[_MsrvttVideo], paper: str) -> Mapping[str, S
     ordered = sorted({video.video_id: video for video in videos}.values(), key=_parse_number)
     if paper == "refocus":
         return {video.video_id: _split_by_number(_parse_number(video)[0]) for video in ordered}
-    official = {video.video_id: _find_official_split(video) for video in ordered}
+    official = {each.video_id: "val" if each.split == "validate" else each.split for each in ordered}
     if paper != "dual_afr":
         return official
     training = [name for name, split in official.items() if split == "train"]
@@ -110,10 +103,6 @@ def _parse_number(video: _MsrvttVideo) -> tuple[int, str]:
 
 def _split_by_number(number: int) -> Split:
     return "train" if number < 6512 else "val" if number < 7010 else "test"
-
-
-def _find_official_split(video: _MsrvttVideo) -> Split:
-    return "val" if video.split == "validate" else video.split
 
 
 MSRVTT = DataSet(

@@ -53,14 +53,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
         entries.append(
             VideoItem(name, clip.path, _split(place), tuple(captions.get(name, ())), clip.start, clip.end)
         )
-    return assemble(
-        MSVD.name,
-        entries,
-        "{}.avi".format,
-        expected=protocol.splits,
-        annotations=[path],
-        notices=notices,
-    )
+    return assemble(MSVD.name, entries, "{}.avi".format, protocol.splits, [path], notices)
 
 
 def _split(place: int) -> Split:

@@ -57,13 +57,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
             )
     if not entries:
         raise AnnotationsMissing(f"{root} has no captions in its lists or subtitles.", OBTAIN)
-    return assemble(
-        MVAD.name,
-        entries,
-        "{}.avi".format,
-        expected=protocol.splits,
-        annotations=annotations,
-    )
+    return assemble(MVAD.name, entries, "{}.avi".format, protocol.splits, annotations)
 
 
 def _read_list(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:

@@ -52,14 +52,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
             notices.append(Notice("no_split", f"{annotation.names[0]} is not there: no {split} split."))
     files = MediaFiles.find_below(root)
     entries = [entry for split, path in paths.items() for entry in _read_entries(path, split, files)]
-    return assemble(
-        VATEX.name,
-        entries,
-        "{}.mp4".format,
-        expected=protocol.splits,
-        annotations=list(paths.values()),
-        notices=notices,
-    )
+    return assemble(VATEX.name, entries, "{}.mp4".format, protocol.splits, list(paths.values()), notices)
 
 
 def _read_entries(path: Path, split: Split, files: MediaFiles) -> Iterator[VideoItem]:

@@ -1,7 +1,7 @@
 // Takes a film, a word and its moment along: as a link, as text, as a picture, as a clip with heat and caption in it, and as code of the request.
 
 import { make } from "../text.js";
-import { jobPath } from "../jobs/server.js";
+import { at, jobPath } from "../jobs/server.js";
 
 const SAID_MS = 2500;
 const POSTER = [1200, 630];
@@ -131,7 +131,7 @@ export class Share {
   showCode(language) {
     for (const other of ["curl", "python", "js"]) this.$(`code-${other}`).setAttribute("aria-pressed", String(other === language));
     const fields = Object.entries({ ...this.film.options, ...(this.job.model && { captioner: this.job.model.captioner }) });
-    const address = `${location.origin}/caption`;
+    const address = `${location.origin}${at("/caption")}`;
     const file = this.job.source_url ? null : this.job.filename || "clip.mp4";
     this.$("code").textContent = CODE[language](address, fields, file, this.job.source_url);
   }

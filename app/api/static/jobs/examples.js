@@ -34,7 +34,7 @@ export class Examples {
   // One with its answer: {job, attention, urls} beside what the list says; null where there is none of that name.
   async find(name) {
     const listed = this.all.find((example) => example.name === name);
-    const answer = listed && await ask(fileOf(listed, "json"));
+    const answer = listed && await ask(new URL(fileOf(listed, "json"), FOLDER));
     if (!answer || !isGood(answer)) return null;
     return { ...listed, ...answer.body, urls: { video: fileOf(listed, "mp4"), poster: fileOf(listed, "webp"), strip: fileOf(listed, "strip.webp") } };
   }

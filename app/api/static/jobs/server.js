@@ -14,11 +14,15 @@ export function onLocked(ask) {
   unlock = ask;
 }
 
-// {status, body}: status 0 where nothing answered; the body is what was asked for, or a problem.
+// A path of the service as a browser asks for it: the service may lie below a path, and the link to the page's begin tells it.
+const ROOT = document.getElementById("home").pathname.replace(/\/$/, "");
+export const at = (path) => ROOT + path;
+
+// path: one of the service's, or the whole address of a file. {status, body}: status 0 where nothing answered; the body is what was asked for, or a problem.
 export async function ask(path, init = {}) {
   let answer;
   try {
-    answer = await fetch(path, init);
+    answer = await fetch(path instanceof URL ? path : at(path), init);
   } catch {
     return { status: 0, body: UNREACHABLE };
   }
@@ -31,16 +35,17 @@ export async function ask(path, init = {}) {
 const withWait = (body, seconds) => (body?.code && seconds ? { ...body, seconds: Number(seconds) } : body || UNREACHABLE);
 
 export const isGood = ({ status }) => status >= 200 && status < 300;
-export const jobPath = (id, rest = "") => `/jobs/${encodeURIComponent(id)}${rest}`;
+const pathOf = (id, rest = "") => `/jobs/${encodeURIComponent(id)}${rest}`;
+export const jobPath = (id, rest = "") => at(pathOf(id, rest));
 export const getModels = () => ask("/models");
-export const getJob = (id) => ask(jobPath(id));
-export const cancelJob = (id) => ask(jobPath(id), { method: "DELETE", keepalive: true });
-export const getAttention = (id) => ask(jobPath(id, "/attention"));
-export const getSegmentAttention = (id, number) => ask(jobPath(id, `/segments/${number}/attention`));
+export const getJob = (id) => ask(pathOf(id));
+export const cancelJob = (id) => ask(pathOf(id), { method: "DELETE", keepalive: true });
+export const getAttention = (id) => ask(pathOf(id, "/attention"));
+export const getSegmentAttention = (id, number) => ask(pathOf(id, `/segments/${number}/attention`));
 export const searchMoments = (words, ids, limit) => ask(`/search?${new URLSearchParams([["q", words], ["limit", limit], ...ids.map((id) => ["job", id])])}`);
-export const recaption = (id, options) => ask(jobPath(id, "/recaption"), { method: "POST", body: formOf(options) });
+export const recaption = (id, options) => ask(pathOf(id, "/recaption"), { method: "POST", body: formOf(options) });
 export const sendKey = (key) => ask("/session", { method: "POST", body: new URLSearchParams({ key }) });
-export const sendVerdict = (id, said) => ask(jobPath(id, "/verdicts"), { method: "POST", body: JSON.stringify(said), headers: { "Content-Type": "application/json" } });
+export const sendVerdict = (id, said) => ask(pathOf(id, "/verdicts"), { method: "POST", body: JSON.stringify(said), headers: { "Content-Type": "application/json" } });
 export const forgetKey = () => ask("/session", { method: "DELETE" });
 export const frameUrl = (id, number) => jobPath(id, `/frames/${number}.jpg`);
 export const segmentFrameUrl = (id, number) => jobPath(id, `/segments/${number}/frame.jpg`);
@@ -56,7 +61,7 @@ function formOf(options, last = {}) {
 export function sendFilm({ file, url }, options, key, onPart) {
   const request = new XMLHttpRequest();
   const attempt = () => new Promise((resolve) => {
-    request.open("POST", "/caption");
+    request.open("POST", at("/caption"));
     request.setRequestHeader("Idempotency-Key", key);
     request.responseType = "json";
     request.upload.onprogress = (event) => onPart(event.total ? event.loaded / event.total : 0);

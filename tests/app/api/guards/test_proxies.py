@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import socketserver
 import threading
@@ -16,18 +17,23 @@ import pytest
 from pydantic import ValidationError
 
 from app.access.keys import make_key
+from app.api.page_files import STATIC
 from app.settings import Settings
 from tests.app.live_api import LiveApi, assert_problem, live_api, send
+from tests.app.scripted_worker import ScriptedWorker
 
 CLIENT = "203.0.113.9"
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """Passes a request on with headers added behind its line, and the answer back; then it hangs up."""
+    """Passes a request on with headers added behind its line, and the answer back; then it hangs up.
 
-    def __init__(self, target: int, added: bytes) -> None:
+    Of a request outside of ``path`` it knows nothing; ``stripped`` of the path is not passed on.
+    """
+
+    def __init__(self, target: int, added: bytes, path: bytes = b"", stripped: bytes = b"") -> None:
         super().__init__(("127.0.0.1", 0), Forwarder)
-        self.target, self.added = target, added
+        self.target, self.added, self.path, self.stripped = target, added, path, stripped
 
 
 class Forwarder(socketserver.StreamRequestHandler):
@@ -35,6 +41,10 @@ class Forwarder(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         line, headers = self.rfile.readline(), b""
+        if b" %s/" % self.server.path not in line:
+            self.wfile.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            return
+        line = line.replace(self.server.stripped, b"", 1)
         while not headers.endswith(b"\r\n\r\n"):
             headers += self.rfile.readline()
         length = int(dict(parse_headers(BytesIO(headers))).get("Content-Length", 0))
@@ -45,15 +55,15 @@ class Forwarder(socketserver.StreamRequestHandler):
 
 
 @contextmanager
-def proxied(api: LiveApi, added: bytes) -> Iterator[httpx.Client]:
+def proxied(api: LiveApi, added: bytes, path: bytes = b"", stripped: bytes = b"") -> Iterator[httpx.Client]:
     """A client that asks by way of a proxy, one request a connection."""
-    with Proxy(api.port, added) as proxy:
+    with Proxy(api.port, added, path, stripped) as proxy:
         thread = threading.Thread(target=proxy.serve_forever)
         thread.start()
         headers = {"Connection": "close", "Host": "localhost"}
         try:
             with httpx.Client(
-                base_url=f"http://127.0.0.1:{proxy.server_address[1]}", headers=headers
+                base_url=f"http://127.0.0.1:{proxy.server_address[1]}", headers=headers, timeout=60
             ) as client:
                 yield client
         finally:
@@ -108,6 +118,95 @@ def test_a_service_that_is_open_by_its_setting_serves_a_proxy_s_clients(settings
 def test_what_is_no_address_of_a_proxy_is_refused_at_the_start(proxies: str) -> None:
     with pytest.raises(ValidationError, match="is no address"):
         Settings(trusted_proxies=proxies)
+
+
+# ---- below a path ----
+
+PREFIX = b"X-Forwarded-Prefix: /reel\r\n"
+BELOW = {
+    "the proxy says so and strips": ("", PREFIX, b"/reel"),
+    "the proxy says so": ("", PREFIX, b""),
+    "the setting says so, the proxy strips": ("/reel/", b"", b"/reel"),
+    "the setting says so": ("/reel", b"", b""),
+    "its word counts before the setting's": ("/other", PREFIX, b"/reel"),
+}
+
+
+@contextmanager
+def below(
+    settings: Settings, root: str, added: bytes, stripped: bytes, **changed: str
+) -> Iterator[tuple[LiveApi, httpx.Client]]:
+    changed = {"access": "open", "trusted_proxies": "127.0.0.1", "root_path": root, **changed}
+    settings = Settings.model_validate({**settings.model_dump(by_alias=False), **changed})
+    with live_api(settings) as api, proxied(api, added, b"/reel", stripped) as client:
+        yield api, client
+
+
+@pytest.mark.parametrize(("root", "added", "stripped"), BELOW.values(), ids=BELOW)
+def test_every_address_that_page_and_answers_name_is_below_the_proxy_s_path(
+    settings: Settings, worker: ScriptedWorker, root: str, added: bytes, stripped: bytes
+) -> None:
+    with below(settings, root, added, stripped) as (_, client):
+        sent = client.post("/reel/caption", files={"video": ("a.mp4", b"a video")})
+        again = client.post("/reel/caption", files={"video": ("b.mp4", b"another")})
+        worker.succeed(worker.take())
+        location = sent.headers["location"]
+        job, batch = client.get(location).json(), client.post("/reel/batches", files={"video": b"a video"})
+        page, listed = client.get(location.replace("/jobs/", "/f/")).text, client.get("/reel/jobs?limit=1")
+        addresses = [location, *(address for name, address in job["urls"].items() if name != "recaption")]
+        addresses += [again.headers["location"], batch.headers["location"], *batch.json()["urls"].values()]
+        addresses += re.findall(r'(?:src|href)="(/[^"]*)"', page + client.get("/reel/docs").text)
+        addresses += re.findall(r'content="http://localhost(/[^"]*)"', page)
+        addresses += re.findall(r"<(.*)>", listed.headers["link"])
+        addresses.append(client.post(job["urls"]["recaption"]).headers["location"])
+        for address in addresses:
+            assert client.get(address).status_code == 200, address
+            assert address.startswith("/reel/"), address
+        assert client.get("/reel/openapi.json").json()["servers"] == [{"url": "/reel"}]
+        assert "/reel/openapi.json" in client.get("/reel/docs").text
+        assert (
+            assert_problem(client.get("/reel/jobs/none"), 404, "unknown_job")["instance"] == "/reel/jobs/none"
+        )
+        assert "script-src 'self';" in client.get("/reel/").headers["content-security-policy"]
+
+
+def test_the_page_s_scripts_name_each_path_of_the_service_below_the_proxy_s() -> None:
+    """``ask`` and ``at`` put it before a path; what else takes one is given none that begins with a slash."""
+    for file in STATIC.rglob("*.js"):
+        bare = re.search(r"(State|fetch|open|EventSource)\((?:[^()]*, )?[\"`]/.*", file.read_text())
+        assert bare is None, (file.name, bare and bare[0])
+
+
+def test_a_cookie_is_for_the_path_alone(settings: Settings) -> None:
+    with below(settings, "", PREFIX, b"/reel", access="keys") as (api, client):
+        key, token = make_key("ada")
+        api.service.keys.store.add(key)
+        assert "Path=/reel;" in client.post("/reel/session", data={"key": token}).headers["set-cookie"]
+        assert client.get("/reel/jobs").status_code == 200
+
+
+@pytest.mark.parametrize("prefix", ["//evil.example", "/a b", '/"><script>', "/../x", "reel", "/a,b"])
+def test_a_prefix_that_is_no_path_is_passed_over(settings: Settings, prefix: str) -> None:
+    changed = {"access": "open", "trusted_proxies": "127.0.0.1"}
+    added = f"X-Forwarded-Prefix: {prefix}\r\n".encode()
+    with live_api(settings.model_copy(update=changed)) as api, proxied(api, added) as client:
+        assert client.get("/").text == api.client.get("/").text
+    with pytest.raises(ValidationError, match="is no path"):
+        Settings(root_path=prefix)
+
+
+def test_a_prefix_is_a_trusted_proxy_s_alone(settings: Settings) -> None:
+    changed = {"access": "open", "trusted_proxies": "192.0.2.1"}
+    with live_api(settings.model_copy(update=changed)) as api, proxied(api, PREFIX) as client:
+        assert "/reel" not in client.get("/").text
+
+
+@pytest.mark.parametrize("root", ["/static", "/f", "/docs", "/livez"])
+def test_no_prefix_opens_what_needs_a_key(settings: Settings, root: str) -> None:
+    changed = {"access": "keys", "trusted_proxies": "127.0.0.1", "root_path": root}
+    with live_api(settings.model_copy(update=changed)) as api:
+        for path in ("/jobs", f"{root}/jobs"):
+            assert api.client.get(path).status_code == 401
 
 
 # ---- pages of other sites ----

@@ -70,6 +70,15 @@ def test_wrong_bodies_that_are_videos_leave_nothing(api: LiveApi) -> None:
     assert (api.staged, api.uploads) == ([], [])
 
 
+@pytest.mark.parametrize("coding", [("Content-Encoding", "gzip"), ("Content-Encoding", "identity, br")])
+@pytest.mark.parametrize("route", ["/caption", "/batches"])
+def test_a_body_that_is_compressed_is_refused(api: LiveApi, route: str, coding: tuple[str, str]) -> None:
+    headers = {"Content-Type": "video/mp4", **dict([coding])}
+    assert_problem(api.client.post(route, content=b"data", headers=headers), 415, "not_multipart")
+    headers["Content-Encoding"] = "identity"
+    assert api.client.post("/caption", content=b"data", headers=headers).status_code == 202
+
+
 def test_a_large_body_of_unknown_length_is_refused(api: LiveApi) -> None:
     def endless() -> Any:
         for _ in range(100):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -85,6 +87,21 @@ def test_a_job_is_followed_to_its_end(api: LiveApi, jobs: Jobs, worker: Scripted
             "id": claim.job.id, "state": "succeeded", "caption": "a dog runs", "error": None,
         }  # fmt: skip
         assert list(events) == []  # the server closes
+
+
+@pytest.mark.parametrize("path", ["/events", "", "/attention.png"])
+def test_a_client_of_http_1_0_that_closes_its_side_gets_no_chunks(
+    api: LiveApi, worker: ScriptedWorker, path: str
+) -> None:
+    location = finished(api, worker)
+    with socket.create_connection(("127.0.0.1", api.port), timeout=20) as client:
+        client.sendall(f"GET {location}{path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(partial(client.recv, 65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"\r\ntransfer-encoding" not in head.lower()
+    assert head.lower().count(b"\r\nconnection:") == head.lower().count(b"\r\nconnection: close") == 1
+    assert body.endswith(b"\n\n" if path == "/events" else api.client.get(location + path).content[-20:])
 
 
 def test_a_failure_and_a_cancellation_are_ends(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:

@@ -23,7 +23,7 @@ MEMBERS = {
 }  # fmt: skip
 MEDIA_MEMBERS = {
     "container", "codec", "duration", "width", "height", "rotation", "fps", "fps_average",
-    "first_picture", "frames", "frames_expected",
+    "first_picture", "frames", "frames_expected", "picture",
     "frames_lost", "times_estimated", "has_audio", "audio_codec",
 }  # fmt: skip
 

@@ -228,16 +228,35 @@ def test_the_default_track_is_the_film(dispositions: tuple[int, int], chosen: in
     assert decode_here(tmp_path / "a.mkv").video.width == 64 * chosen
 
 
-def test_a_cover_that_is_not_marked_is_not_the_film(tmp_path: Path) -> None:
-    with av.open(str(tmp_path / "a.mp4"), "w") as out:
-        cover: Any = out.add_stream("mjpeg", rate=10)
+@pytest.mark.parametrize(("suffix", "codec"), [("mp4", "mjpeg"), ("mkv", "mjpeg"), ("mov", "png")])
+def test_a_cover_that_is_not_marked_is_not_the_film(tmp_path: Path, suffix: str, codec: str) -> None:
+    """An mp4's header counts frames, that of Matroska does not."""
+    with av.open(str(tmp_path / f"a.{suffix}"), "w") as out:
+        cover: Any = out.add_stream(codec, rate=10)
         film: Any = out.add_stream("libx264", rate=10)
-        for track, pix_fmt in ((cover, "yuvj420p"), (film, "yuv420p")):
+        for track, pix_fmt in ((cover, "rgb24" if codec == "png" else "yuvj420p"), (film, "yuv420p")):
             track.width, track.height, track.pix_fmt = 64, 48, pix_fmt
         for track, count in ((cover, 1), (film, 10)):
             for index in range(count):
                 out.mux(track.encode(av.VideoFrame.from_ndarray(quarters(index, 64, 48), format="rgb24")))
             out.mux(track.encode())
-    decoded = decode_here(tmp_path / "a.mp4")
+    decoded = decode_here(tmp_path / f"a.{suffix}")
     assert (decoded.video.codec, decoded.video.frames) == ("h264", 10)
     assert codes(decoded.video) == ["track_chosen"]
+
+
+@pytest.mark.parametrize("rate", [1, 10])
+def test_a_film_of_jpegs_is_the_film_beside_another_track(tmp_path: Path, rate: int) -> None:
+    with av.open(str(tmp_path / "a.mkv"), "w") as out:
+        tracks: Any = [out.add_stream("mjpeg", rate=rate), out.add_stream("libx264", rate=rate)]
+        for number, track in enumerate(tracks, 1):
+            track.width, track.height = 64 * number, 48 * number
+            track.pix_fmt = ("yuvj420p", "yuv420p")[number - 1]
+        for index in range(6):
+            for number, track in enumerate(tracks, 1):
+                picture = quarters(index, 64 * number, 48 * number)
+                out.mux(track.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        for track in tracks:
+            out.mux(track.encode())
+    video = decode_here(tmp_path / "a.mkv").video
+    assert (video.codec, video.frames, video.width) == ("mjpeg", 6, 64)

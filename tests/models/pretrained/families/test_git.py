@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoTokenizer, CLIPImageProcessor, GitForCausalLM
 
-from extractors.features import Frames
-from models.caption import Caption
+from extractors.features import Frames, place_within
+from models.caption import Caption, GridAttention
 from models.decoding.options import DecodingOptions
 from models.pretrained.attention import AttentionChoice
 from models.pretrained.errors import NotANumber
@@ -177,6 +178,29 @@ def test_rollout_is_the_product_of_the_layers(folder: Path) -> None:
     rolled = ((second + eye) / 2 @ ((first + eye) / 2))[-1, :102].view(6, 17)[:, 1:]
     attention = AttentionArrays.of_caption(found)
     np.testing.assert_allclose(attention.temporal[0], (rolled.sum(1) / rolled.sum()).numpy(), atol=1e-5)
+
+
+def test_maps_of_a_part_of_the_frame_are_placed_in_the_frame(folder: Path) -> None:
+    """Its bars were left out: caption and weights stay, and places are those of the whole frame."""
+    captioner, view = load_pretrained_captioner(folder), (0.25, 0.0, 0.75, 1.0)
+    options = DecodingOptions(method="greedy", max_length=2, explanation="both")
+    ((alone,),), ((part,),) = (
+        captioner.caption([video], options) for video in (VIDEOS[0], replace(VIDEOS[0], view=view))
+    )
+    assert alone.attention is not None
+    assert part.attention is not None
+    assert part.text == alone.text
+    for one, other in (
+        (alone.attention.spatial, part.attention.spatial),
+        (alone.attention.shown.spatial, part.attention.shown.spatial),
+    ):
+        assert isinstance(one, GridAttention)
+        assert isinstance(other, GridAttention)
+        assert other.weights == one.weights
+        (rows, columns), (other_rows, other_columns) = one.edges(), other.edges()
+        assert other_rows == rows
+        assert other_columns == pytest.approx([0.25 + x / 2 for x in columns], abs=1e-4)
+        assert other.view == pytest.approx(place_within(view, one.view), abs=1e-4)
 
 
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])

@@ -129,6 +129,17 @@ def test_moments_and_grid_are_the_model_s(name: str, folder: Path) -> None:
     np.testing.assert_allclose(attention.temporal.sum(1), 1, atol=1e-3)
 
 
+@pytest.mark.parametrize("size", [(8, 2000), (2000, 8), (3, 700), (1, 1), (2, 3), (1, 300)])
+def test_frames_of_any_shape_are_captioned(folder: Path, size: tuple[int, int]) -> None:
+    """Strips of lights, a pixel: processors refuse some of them."""
+    captioner = load_pretrained_captioner(folder)
+    ((caption,),) = captioner.caption(
+        [random_video(3, *size, seconds=3.0, seed=2)], DecodingOptions(method="greedy", max_length=3)
+    )
+    assert caption.attention is not None
+    assert caption.attention.shown.spatial is not None
+
+
 def test_rollout_goes_through_the_prompt(folder: Path) -> None:
     rolled, mean = (
         load_pretrained_captioner(folder, LoadSettings(attention=AttentionChoice(rollout=rollout))).caption(

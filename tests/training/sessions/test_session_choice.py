@@ -13,9 +13,9 @@ from app.cli.training.train import train
 from lab.__main__ import lab as app
 from lab.pictures.picture_options import list_unread_by_embedding, list_unread_on_pictures
 from training.recipes.demo_recipes import read_recipes
-from training.recipes.option_check import list_unread_as_paper, list_unread_on_videos
 from training.recipes.paper_recipes import find_paper_run
 from training.recipes.train_options import TrainOptions, UnreadOption
+from training.sessions.session_choice import list_unread_as_paper, list_unread_on_videos
 
 #: Of the command's options, those that every run reads.
 ALWAYS_READ = {"captioner", "data", "recipe", "out", "cache", "threads", "seed", "device", "feature_map"}

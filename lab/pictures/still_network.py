@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from extractors.extractor import is_derived
-from extractors.features import Frames, Stream, StreamSpec
-from extractors.windows import WindowOptions
+from extractors.features import Frames, Stream
 from models.feature_sources.feature_source import FeatureSource
 from models.stream_set import StreamSet
+from training.evaluation.evaluated_captioner import show_frames
 
 SECONDS, SIDE = 0.04, 224
 
@@ -38,21 +37,15 @@ class StillNetwork:
         self.shapes: Mapping[str, tuple[int, int]] = {each.stream: (each.count, each.width) for each in built}
         single = show_frames(streams.select([each.stream for each in built]), most=1)
         self._source = FeatureSource(replace(single, spread=1), str(device))
-        self.spec = self._find_spec()
-
-    def _find_spec(self) -> StreamSpec:
-        """Takes the name tag off a grey picture: that of a derived stream is made with it."""
-        (streams,) = self._extract([np.full((SIDE, SIDE, 3), 128, np.uint8)])
-        return streams[next(iter(self.shapes))].spec
+        # off a grey picture, since that of a derived stream is made with it
+        (grey,) = self._extract([np.full((SIDE, SIDE, 3), 128, np.uint8)])
+        self.spec = grey[next(iter(self.shapes))].spec
 
     def of_stills(self, pictures: Sequence[NDArray[np.uint8]]) -> dict[str, NDArray[np.float16]]:
         """Extracts features of pictures.
 
-        Args:
-            pictures: B pictures uint8 (H, W, 3), of any sizes.
-
-        Returns:
-            Stream → (B, N, C), zeros where a picture has fewer rows.
+        pictures: B pictures uint8 (H, W, 3), of any sizes. Returns stream → (B, N, C), zeros where a picture
+        has fewer rows.
         """
         extracted = self._extract(pictures)
         return {
@@ -68,17 +61,6 @@ class StillNetwork:
         return self._source.extract(
             [Frames(picture[None], np.zeros(1), SECONDS, 1 / SECONDS) for picture in pictures]
         )
-
-
-def show_frames(streams: StreamSet, most: int) -> StreamSet:
-    """Makes a set's networks of windows look at single frames, ``most`` of them."""
-    once = WindowOptions(stack_size=1, step_size=1, most=most)
-    looks = {
-        each.extractor: WindowOptions() if is_derived(each.extractor) else once for each in streams.inputs
-    }
-    return replace(
-        streams, inputs=tuple(replace(each, windows=looks[each.extractor]) for each in streams.inputs)
-    )
 
 
 def pad_rows(stream: Stream, count: int, width: int) -> NDArray[np.float16]:
