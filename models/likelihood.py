@@ -85,7 +85,14 @@ def _count_needed(chosen: Tensor) -> list[int]:
 def walk(
     captioner: AnyCaptioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
 ) -> Iterator[tuple[Tensor, Tensor, StepAttention | None]]:
-    """Yields log-probabilities (R, V), the true words (R,) and the attention at every place of targets."""
+    """Yields log-probabilities (R, V), the true words (R,) and the attention at every place of targets.
+
+    Args:
+        captioner: Predicts the words.
+        memory: B videos, as that captioner encoded them.
+        targets: (R, L) word ids, ended by <eos> and padded by -1; the captions of a video side by side.
+        next_word: Says what the next step is given; by default the true word.
+    """
     rows = targets.shape[0] // memory.size
     state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
     true_words = targets.clamp(min=0)

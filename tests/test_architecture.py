@@ -39,6 +39,7 @@ SIGNALS = {
     "EngineDied",
     "EngineRaised",
     "EntryDamaged",
+    "HostRefused",
     "Interrupted",
     "JumpMissed",
     "KeyTaken",
@@ -100,14 +101,14 @@ class Image:
 
 
 SERVICE_COMMANDS = (
-    "app.__main__, app.cli.main, app.cli.service.dead, app.cli.service.doctor, "
-    "app.cli.service.job_records, app.cli.service.jobs, "
+    "app.__main__, app.cli.main, app.cli.completion, app.cli.service.dead, app.cli.service.doctor, "
+    "app.cli.service.examination, app.cli.service.job_records, app.cli.service.jobs, "
     "app.cli.service.keys, app.cli.service.run"
 )
 CAPTION_COMMANDS = (
     "app.cli.captioners, app.cli.installed_models, app.cli.models, "
     "app.cli.videos.caption, app.cli.videos.extract, app.cli.videos.local_captions, app.cli.videos.search, "
-    "app.cli.weights"
+    "app.cli.weight_files, app.cli.weights"
 )
 IMAGES = {
     "api": Image(
@@ -124,7 +125,8 @@ IMAGES = {
             "models.decoding.length_penalty",
             "models.decoding.options",
         ),
-        optional=("app.cli.service.doctor torch",),  # says what of it is installed
+        # a clip as MP4 is refused there; what of torch is installed is said
+        optional=("app.attention_picture.clip av", "app.cli.service.examination torch"),
     ),
     "worker": Image(
         ("serve", "cli", "pretrained"),

@@ -10,19 +10,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from app.jobs.captioner_choice import default_captioner
 from app.jobs.captioner_info import CaptionerInfo
 from app.pipeline.installed_captioners import (
     captioner_info,
     combination_infos,
+    default_here,
+    find_missing_weights,
     pretrained_captioners,
     pretrained_info,
 )
 from app.settings import Settings
 from app.terminal import print_table
-from extractors.extractor import list_weights
-from extractors.pretrained.manifest import find_candidates
-from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import WindowOptions
 from models.captioners.registry import list_stream_sets
 from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
@@ -37,7 +35,7 @@ def describe_models(settings: Settings) -> list[dict[str, Any]]:
     alone = list(infos.values())
     joint = combination_infos(alone, find_embedding(weights))
     pretrained = {card.name: (card, pretrained_info(card)) for card in pretrained_captioners(settings).list()}
-    chosen = settings.captioner or default_captioner([*alone, *(info for _, info in pretrained.values())])
+    chosen = default_here([*alone, *(info for _, info in pretrained.values())], settings)
     models = [_describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
     models += [_describe_info(info) for info in joint]
     models += [{**_describe_info(info), "bytes": card.size} for card, info in pretrained.values()]
@@ -87,7 +85,7 @@ def print_sets(data: Path, *, as_json: bool) -> None:
         return
     rows = [
         (each.name, each.captioner, "\n".join(map(_format_input, each.inputs)),
-         ", ".join(find_missing_weights(each, data)) or "nothing")
+         ", ".join(_list_missing(each, data)) or "nothing")
         for each in list_stream_sets().values()
     ]  # fmt: skip
     print_table(("stream set", "for", "streams", "missing here"), rows)
@@ -104,19 +102,12 @@ def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
              "use": each.use, "windows": _list_windows(each.windows)}
             for each in wanted.inputs
         ],
-        "missing": find_missing_weights(wanted, data),
+        "missing": _list_missing(wanted, data),
     }  # fmt: skip
 
 
-def find_missing_weights(wanted: StreamSet, data: Path) -> list[str]:
-    """Names the weights of weights/manifest.toml that the set's extractors want and that are not here."""
-    folder = WeightsFolder.of(data)
-    names = dict.fromkeys(name for each in wanted.inputs for name in list_weights(each.extractor))
-    return [
-        name
-        for name in names
-        if not any(folder.locate(entry) for entry in find_candidates(name, folder.manifest))
-    ]
+def _list_missing(wanted: StreamSet, data: Path) -> list[str]:
+    return find_missing_weights((each.extractor for each in wanted.inputs), data)
 
 
 def _format_input(stream: StreamInput) -> str:

@@ -12,26 +12,8 @@ from typer._completion_classes import completion_init
 
 from app import __version__
 from app.cli.commands import make_program
+from app.cli.completion import COMPLETE_VARIABLE
 from app.terminal import PROGRAM
-
-COMPLETE_VARIABLE = "_REELWORD_COMPLETE"
-BASH_SCRIPT = f"""_reelword_completion() {{
-    local IFS=$'\\n'
-    if [[ $COMP_CWORD -gt 2 && ${{COMP_WORDS[1]}} == -m && ${{COMP_WORDS[2]}} == app ]]; then
-        COMPREPLY=( $( COMP_WORDS="app ${{COMP_WORDS[*]:3}}" COMP_CWORD=$((COMP_CWORD - 2)) \\
-            {COMPLETE_VARIABLE}=complete_bash "$1" -m app 2>/dev/null ) )
-    elif [[ ${{1##*/}} == reelword ]]; then
-        COMPREPLY=( $( COMP_WORDS="${{COMP_WORDS[*]}}" COMP_CWORD=$COMP_CWORD \\
-            {COMPLETE_VARIABLE}=complete_bash "$1" 2>/dev/null ) )
-    fi
-}}
-complete -o bashdefault -o default -F _reelword_completion python python3 reelword"""
-
-
-def completion() -> None:
-    """Prints the script."""
-    typer.echo(BASH_SCRIPT)
-
 
 #: Command → its module below app.cli, in which a function or a group has the command's name; and its help.
 COMMANDS = {
@@ -53,7 +35,7 @@ COMMANDS = {
     "evaluate": ("training.evaluate", "Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with intervals."),
     "plot": ("training.plot", "Draw loss and held-out CIDEr-D of training runs by step, in one picture."),
     "data": ("training.data", "Say what of a captioned set is there, and what is missing."),
-    "completion": ("main", 'Print what makes bash complete: eval "$(reelword completion)".'),
+    "completion": ("completion", 'Print what makes bash complete: eval "$(reelword completion)".'),
 }  # fmt: skip
 
 

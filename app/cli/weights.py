@@ -1,45 +1,20 @@
-"""Lists, fetches, takes in and checks the networks' published weights: ``reelword weights``.
-
-Exit codes: 0 all well, 1 something failed, 2 wrong usage.
-"""
+"""Declares ``reelword weights``; app/cli/weight_files.py does it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
-from app.settings import load_settings
-from app.terminal import complain, print_table, printable
 from extractors.media.errors import MissingFile
-from extractors.pretrained.download import Downloader, fetch_weights
-from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
-from extractors.pretrained.manifest import Source, WeightsEntry, find_entry, read_manifest
-from extractors.pretrained.weights_folder import COMMAND, FileCheck, FoundWeights, WeightsFolder
+
+if TYPE_CHECKING:
+    from app.settings import Settings
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
 ]
-#: How the table says where a file comes from.
-SOURCES: Mapping[Source, str] = {
-    "package": "package",
-    "url": "URL",
-    "file": "you bring it",
-    "repository": "repository",
-}
 
 weights = typer.Typer(no_args_is_help=True)
 
@@ -47,26 +22,17 @@ weights = typer.Typer(no_args_is_help=True)
 @weights.command("list")
 def list_weights(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the weights of weights/manifest.toml: their source, licence, and whether they are here."""
-    folder = _open_folder()
-    rows = [_describe(entry, folder) for entry in _read_manifest(folder)]
-    if as_json:
-        print(json.dumps(rows))
-    else:
-        print_table(
-            ("name", "of", "source", "size", "here", "licence"), [_format_row(entry) for entry in rows]
-        )
+    from app.cli.weight_files import print_weights
+
+    print_weights(_load_settings(), as_json=as_json)
 
 
 @weights.command()
 def get(names: Names) -> None:
     """Download weights into the data folder; what broke off goes on where it stopped."""
-    folder, offline = _open_folder(), load_settings().offline
+    from app.cli.weight_files import get_weights
 
-    def bring(entry: WeightsEntry) -> FoundWeights:
-        with _show_bar(entry) as downloader:
-            return fetch_weights(entry, folder, downloader, _make_check(entry), offline=offline)
-
-    _do_each(names, folder, bring)
+    raise typer.Exit(get_weights(names, _load_settings()))
 
 
 @weights.command()
@@ -77,8 +43,9 @@ def add(
     """Copy a file of weights into the data folder, once the network can be built from it."""
     if not file.is_file():
         raise MissingFile(f"There is no file {file}.")
-    folder = _open_folder()
-    _do_each([name], folder, lambda entry: folder.add(file, entry, _make_check(entry)))
+    from app.cli.weight_files import add_weights
+
+    raise typer.Exit(add_weights(file, name, _load_settings()))
 
 
 @weights.command()
@@ -86,101 +53,12 @@ def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
 ) -> None:
     """Check every byte of the weights that are here, or of those that are named."""
-    folder = _open_folder()
+    from app.cli.weight_files import verify_weights
 
-    def check(entry: WeightsEntry) -> FoundWeights:
-        file = folder.locate(entry)
-        if file is None:
-            raise WeightsMissing(folder.describe_remedy(entry))
-        return folder.check(entry, file)
-
-    here = [entry.name for entry in _read_manifest(folder) if folder.locate(entry) is not None]
-    if not names and not here:
-        print("There are no weights here: reelword weights list shows what can be had.")
-    _do_each(names or here, folder, check)
+    raise typer.Exit(verify_weights(names or [], _load_settings()))
 
 
-def _open_folder() -> WeightsFolder:
-    settings = load_settings()
-    return WeightsFolder(settings.data, settings.manifest)
+def _load_settings() -> Settings:
+    from app.settings import load_settings
 
-
-def _describe(entry: WeightsEntry, folder: WeightsFolder) -> dict[str, Any]:
-    """Gives the entry, and the file where it is here (not checked; verify does that)."""
-    file = folder.locate(entry)
-    return {**entry.model_dump(mode="json"), "file": None if file is None else str(file)}
-
-
-def _read_manifest(folder: WeightsFolder) -> tuple[WeightsEntry, ...]:
-    try:
-        return read_manifest(folder.manifest)
-    except ManifestDamaged as error:
-        complain(error.advice)
-        raise typer.Exit(2) from error
-
-
-def _make_check(known: WeightsEntry) -> FileCheck:
-    """Builds the network, for which torch is loaded; most commands do without."""
-
-    def probe(file: Path) -> None:
-        from extractors.pretrained.load import check_loads
-
-        check_loads(known, file)
-
-    return probe
-
-
-def _do_each(
-    names: Sequence[str], folder: WeightsFolder, work: Callable[[WeightsEntry], FoundWeights]
-) -> None:
-    """Does it for each name; a failure costs that one alone, is listed at the end and ends with 1."""
-    _read_manifest(folder)
-    try:
-        entries = [find_entry(name, folder.manifest) for name in names]
-    except UnknownWeights as unknown:
-        complain(str(unknown))
-        raise typer.Exit(2) from unknown
-    failed: list[tuple[str, WeightsError]] = []
-    for entry in entries:
-        try:
-            print(printable(_format_found(work(entry))), flush=True)
-        except WeightsError as error:
-            failed.append((entry.name, error))
-    for name, failure in failed:
-        # some sentences name the very command; what the hint adds would be less
-        hint = "" if COMMAND in str(failure) else f" {failure.remedy}"
-        complain(f"{name}: {failure}{hint} [{failure.code}]")
-    raise typer.Exit(1 if failed else 0)
-
-
-def _format_found(weights: FoundWeights) -> str:
-    """Writes one line: where the file is and how far it can be trusted."""
-    trust = f"sha256 {weights.sha256[:12]}…"
-    if weights.pinned and weights.entry.sha256 is not None:
-        trust = f"sha256 {weights.sha256}, of which {weights.entry.sha256} is published; pinned here"
-    elif weights.pinned:
-        trust = f"sha256 {weights.sha256}, published nowhere; pinned here as seen first"
-    return f"{weights.entry.name}: {weights.file} ({trust})"
-
-
-@contextmanager
-def _show_bar(entry: WeightsEntry) -> Iterator[Downloader]:
-    """Makes a downloader that shows how far it is, on standard error, on a terminal only."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task(entry.name, total=entry.bytes)
-        yield Downloader(
-            progress=lambda done, total: progress.update(task, completed=done, total=total or entry.bytes)
-        )
-
-
-def _format_row(known: dict[str, Any]) -> tuple[str, ...]:
-    """Licences in a word or two; the rest of what is said of them is in the manifest and in the JSON."""
-    source = SOURCES[known["source"]]
-    size = "?" if known["bytes"] is None else f"{known['bytes'] / 1e6:.0f} MB"
-    here = "yes" if known["file"] else "no"
-    serves = "" if known["network"] == known["name"] else known["network"]
-    return known["name"], serves, source, size, here, known["licence"].partition(" (")[0]
+    return load_settings()

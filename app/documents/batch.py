@@ -52,7 +52,13 @@ class BatchDocument(Document):
 
 
 def batch_document_of(batch: JobBatch, snapshot: BatchStates, root: str) -> BatchDocument:
-    """Makes a batch's document of the states that its jobs have now; its addresses begin with ``root``."""
+    """Makes a batch's document.
+
+    Args:
+        batch: as it was accepted.
+        snapshot: the states that its jobs have now.
+        root: what its addresses begin with.
+    """
     path = f"{root}/batches/{batch.id}"
     return BatchDocument(
         id=batch.id,

@@ -228,7 +228,13 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None, r
 
 
 def urls_of(job: Job, blobs: Blobs, root: str) -> JobUrls:
-    """Names what to ask next of a job; asks for its video where nothing else says that it is there."""
+    """Names what to ask next of a job.
+
+    Args:
+        job: as it stands.
+        blobs: asked for its video where nothing else says that it is there.
+        root: what the addresses begin with.
+    """
     path = f"{root}/jobs/{job.id}"
     is_kept = job.state not in WITHOUT_VIDEO
     has_attention = is_kept and job.options.attention and not job.submission.validate_only

@@ -103,7 +103,13 @@ class SemanticVectors:
 
 
 def media_answer(decoded: Decoded, decode_seconds: float, options: CaptionOptions) -> Answer:
-    """Makes the part of a job's answer that is known after decoding."""
+    """Makes the part of a job's answer that is known after decoding.
+
+    Args:
+        decoded: the video.
+        decode_seconds: that this took.
+        options: whether bars are left out.
+    """
     view = WHOLE if options.bars == "keep" else find_picture(decoded.frames.pixels)
     warnings = list(decoded.video.warnings)
     if view != WHOLE:
@@ -169,4 +175,8 @@ def load_engine(settings: Settings) -> CaptionEngine:
 
 
 def ignore_progress(stage: Stage, share: float, text: str = "") -> None:
-    """Ignores progress that is not shown."""
+    """Ignores progress that is not shown.
+
+    Args:
+        stage, share, text: as of ``Report``.
+    """

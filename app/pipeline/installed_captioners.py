@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,10 @@ from app.jobs.captioner_choice import CaptionerChoices, default_captioner
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
 from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION
 from app.settings import Settings
+from extractors.extractor import list_weights
 from extractors.files import digest_of, sha256_of
+from extractors.pretrained.manifest import find_candidates
+from extractors.pretrained.weights_folder import WeightsFolder
 from models.captioners.registry import find_captioner
 from models.checkpoint import (
     Card,
@@ -52,7 +55,25 @@ def captioner_choices(settings: Settings) -> CaptionerChoices:
     """Lists what may be chosen. Raises CheckpointError, FilesDiffer."""
     names = settings.captioner_names
     pretrained = [info for info in pretrained_infos(settings) if not names or info.name in names]
-    return CaptionerChoices([*captioner_infos(settings.weights, names), *pretrained], settings.captioner)
+    infos = [*captioner_infos(settings.weights, names), *pretrained]
+    return CaptionerChoices(infos, default_here(infos, settings))
+
+
+def default_here(infos: Sequence[CaptionerInfo], settings: Settings) -> str | None:
+    """Finds who writes where nothing names a captioner: of those whose networks have their weights here."""
+    fed = [info for info in infos if not find_missing_weights(info.extractors, settings.data)]
+    return settings.captioner or default_captioner(fed or infos)
+
+
+def find_missing_weights(extractors: Iterable[str], data: Path) -> list[str]:
+    """Names the weights of weights/manifest.toml that the extractors want and that are not here."""
+    folder = WeightsFolder.of(data)
+    names = dict.fromkeys(name for extractor in extractors for name in list_weights(extractor))
+    return [
+        name
+        for name in names
+        if not any(folder.locate(entry) for entry in find_candidates(name, folder.manifest))
+    ]
 
 
 def pretrained_captioners(settings: Settings) -> InstalledCaptioners:

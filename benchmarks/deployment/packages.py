@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+PORT = 18002
 PLACES = ("index-url", "extra-index-url", "find-links")  #: pip's settings that name folders or addresses
 PLAIN = (
     "cert",
@@ -43,10 +44,10 @@ class PackageServer:
 
     @contextmanager
     def serve(self, address: str) -> Iterator[None]:
-        """Serves on an address of this machine, on a port that is free."""
+        """Serves on an address of this machine, on a port that stays: a stand-in that was kept names it."""
         handler = partial(_QuietHandler, directory=str(self._folder))
-        with ThreadingHTTPServer((address, 0), handler) as server:
-            self._url = f"http://{address}:{server.server_address[1]}"
+        with ThreadingHTTPServer((address, PORT), handler) as server:
+            self._url = f"http://{address}:{PORT}"
             thread = Thread(target=server.serve_forever, daemon=True)
             thread.start()
             yield

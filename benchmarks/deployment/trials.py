@@ -142,6 +142,8 @@ def url(deployment: Deployment) -> Iterator[Outcome]:
     network = ("--network", "reelword_outside", "--volume", films)
     deployment.engine.docker("run", "--detach", "--rm", "--name", FILMS, *network, image, *serve)
     try:
+        serves = "until : < /dev/tcp/localhost/8080; do sleep 1; done"
+        deployment.engine.docker("exec", FILMS, "bash", "-c", serves)
         deployment.jobs.append(deployment.service.send_url(f"http://{FILMS}:8080/{Path(CLIP).name}"))
         (document,) = deployment.service.wait_for(deployment.jobs[-1:], JOB_SECONDS)
     finally:

@@ -67,7 +67,12 @@ class Validation(ABC, Generic[ItemT_co]):
     ) -> float:
         """Returns the mean log-probability (nats) of a word of the items' first captions.
 
-        Weights are chosen by it where CIDEr-D cannot be computed of the items. Arguments as of ``cider``.
+        Weights are chosen by it where CIDEr-D cannot be computed of the items.
+
+        Args:
+            captioner: is put into evaluation mode.
+            precision: what it computes in.
+            choose_memory: the memory that is read from, where a captioner has several.
         """
         captioner.eval()
         words = []

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.service.job_records import JobRecords
 from app.errors import RecordUnreadable
-from app.jobs.dead_letters import DeadLetter
-from app.jobs.job_store import Jobs
-from app.settings import load_settings
 from app.terminal import complain
+
+if TYPE_CHECKING:
+    from app.cli.service.job_records import JobRecords
+    from app.jobs.dead_letters import DeadLetter
+    from app.jobs.job_store import Jobs
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME", help="As dead list has it.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -25,6 +26,9 @@ dead = typer.Typer(no_args_is_help=True)
 
 
 def _open() -> JobRecords:
+    from app.cli.service.job_records import JobRecords
+    from app.settings import load_settings
+
     return JobRecords.connect(load_settings())
 
 

@@ -8,18 +8,16 @@ import time
 from base64 import b64encode
 from datetime import UTC, datetime
 from secrets import token_bytes
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
-from app.access.keys import ApiKey, KeyStore, make_key
 from app.errors import UsageError
-from app.jobs.job import Keys
-from app.jobs.redis_client import connect, redis_url
-from app.settings import Settings, load_settings
 from app.terminal import complain, own_command, print_table, printable
-from models.decoding.options import first_fault
+
+if TYPE_CHECKING:
+    from app.access.keys import ApiKey, KeyStore
+    from app.settings import Settings
 
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -59,6 +57,11 @@ def add(
     expires: Annotated[str | None, typer.Option(help="In how long, as 12h, 30d or 52w.")] = None,
 ) -> None:
     """Make a key and print it, once: it cannot be read again."""
+    from pydantic import ValidationError
+
+    from app.access.keys import make_key
+    from models.decoding.options import first_fault
+
     terms = {
         "rate": None if rate == LIFTED else rate,
         "read_rate": None if read_rate == LIFTED else read_rate,
@@ -70,7 +73,7 @@ def add(
         "max_pixels": max_pixels,
         "expires_at": None if expires is None else time.time() + seconds_of(expires),
     }
-    store = _store(load_settings())
+    store = _store(_load_settings())
     if any(key.name == name for key in store.all().values()):
         raise UsageError(f"There is a key called {name}: revoke it first, or choose another name.")
     try:
@@ -89,7 +92,7 @@ def add(
 @keys.command("list")
 def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List keys with what they may do, oldest first; secrets are not kept."""
-    settings = load_settings()
+    settings = _load_settings()
     entries = list(_store(settings).all().values())
     if as_json:
         typer.echo(json.dumps([key.model_dump(exclude={"sha256", "webhook_secret"}) for key in entries]))
@@ -106,7 +109,7 @@ def revoke(
     ],
 ) -> None:
     """End keys: they open nothing any more, within seconds, nor do pages that were signed in by them."""
-    store, failed = _store(load_settings()), 0
+    store, failed = _store(_load_settings()), 0
     for name in names:
         matching = [key for key in store.all().values() if name in (key.name, key.id)]
         for key in matching:
@@ -126,7 +129,17 @@ def seconds_of(duration: str) -> int:
     return int(match[1]) * UNITS[match[2]]
 
 
+def _load_settings() -> Settings:
+    from app.settings import load_settings
+
+    return load_settings()
+
+
 def _store(settings: Settings) -> KeyStore:
+    from app.access.keys import KeyStore
+    from app.jobs.job import Keys
+    from app.jobs.redis_client import connect, redis_url
+
     return KeyStore(connect(redis_url(settings), PATIENCE), Keys(settings.namespace))
 
 

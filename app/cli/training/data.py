@@ -1,34 +1,11 @@
-"""Prints whether a captioned set is all there, and what is missing: ``reelword data check``."""
+"""Declares ``reelword data``; app/cli/training/set_report.py prints what of a captioned set is there."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Column, Table
-
-from extractors.decoder.decoder import Decoder
-from training.datasets.check import (
-    FoundAnnotation,
-    Probe,
-    SetCheck,
-    SplitCount,
-    check_data_set,
-    make_deep_probe,
-    probe_header,
-)
-from training.datasets.errors import DataSetError
-from training.datasets.registry import find_data_set
-
-Depth = Literal["none", "header", "deep"]
-#: As many unreadable files as are listed; all of them are in the JSON.
-LISTED = 10
 
 data = typer.Typer(no_args_is_help=True)
 
@@ -44,70 +21,18 @@ def check(
     root: Annotated[Path, typer.Option(help="The folder with its annotations and videos.")],
     paper: Annotated[str | None, typer.Option(help="Whose splits and words; see docs/data.md.")] = None,
     probe: Annotated[
-        Depth,
+        Literal["none", "header", "deep"],
         typer.Option(help="Look for files alone, open each one's header, or decode frames of each."),
     ] = "header",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say what of a set is there and how to get the rest; exit status 1 where anything needed is missing."""
+    from app.cli.training.set_report import report_set
+    from training.datasets.errors import DataSetError
+
     try:
-        with _open_probe(probe) as opened:
-            report = check_data_set(find_data_set(name), root, paper, opened)
+        is_complete = report_set(name, root, paper, probe, as_json=as_json)
     except DataSetError as error:
         typer.echo(error.advice, err=True)
         raise typer.Exit(2) from error
-    if as_json:
-        typer.echo(json.dumps(report.to_json(), ensure_ascii=False))
-    else:
-        _print(report)
-    raise typer.Exit(0 if report.complete else 1)
-
-
-@contextmanager
-def _open_probe(depth: Depth) -> Iterator[Probe | None]:
-    if depth != "deep":
-        yield probe_header if depth == "header" else None
-        return
-    with Decoder() as decoder:
-        yield make_deep_probe(decoder)
-
-
-def _print(check: SetCheck) -> None:
-    console = Console()
-    console.print(_make_annotation_table(check.annotations))
-    if check.splits:
-        console.print(_make_split_table(check.splits))
-        printed = f" (the paper's: {check.printed:,})" if check.printed else ""
-        line = f"words of the vocabulary: {check.words:,}{printed}; {check.rule}, as {check.paper} has it"
-        console.print(line, highlight=False)
-    for each in check.unreadable[:LISTED]:
-        console.print(escape(f"unreadable: {each.path}: {each.message}"), soft_wrap=True)
-    if len(check.unreadable) > LISTED:
-        console.print(f"… and {len(check.unreadable) - LISTED} more; --json lists all")
-    for notice in check.notices:
-        console.print(escape(f"note: {notice.message}"), soft_wrap=True)
-    if check.error is not None:
-        console.print(escape(check.error), soft_wrap=True)
-    for sentence in check.missing:
-        console.print(escape(f"missing: {sentence}"), soft_wrap=True)
-    console.print("everything is there" if check.complete else escape(check.obtain), soft_wrap=True)
-
-
-def _make_annotation_table(found: tuple[FoundAnnotation, ...]) -> Table:
-    table = Table("annotation file", "holds", Column("found", overflow="fold"))
-    for each in found:
-        absent = "no" if each.needed else "no (not needed)"
-        table.add_row(
-            escape(" or ".join(each.names)),
-            each.what,
-            absent if each.path is None else escape(str(each.path)),
-        )
-    return table
-
-
-def _make_split_table(splits: tuple[SplitCount, ...]) -> Table:
-    table = Table("split", "annotated", "expected", "files found", "unreadable", "captions")
-    for each in splits:
-        numbers = (each.annotated, each.expected, each.found, each.unreadable, each.captions)
-        table.add_row(each.split, *("" if number is None else f"{number:,}" for number in numbers))
-    return table
+    raise typer.Exit(0 if is_complete else 1)

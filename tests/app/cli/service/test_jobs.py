@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli.main import BASH_SCRIPT, cli
+from app.cli.completion import BASH_SCRIPT
+from app.cli.main import cli
 from app.errors import EngineCrashed
 from app.jobs.job import Job, Submission
 from app.jobs.job_store import Jobs

@@ -1,0 +1,174 @@
+"""Lists, fetches, takes in and checks the networks' published weights: ``reelword weights``.
+
+The options are in app/cli/weights.py. Each function prints what it did and returns the exit code: 0 all well,
+1 something failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from app.settings import Settings
+from app.terminal import complain, print_table, printable
+from extractors.pretrained.download import Downloader, fetch_weights
+from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
+from extractors.pretrained.manifest import Source, WeightsEntry, find_entry, read_manifest
+from extractors.pretrained.weights_folder import COMMAND, FileCheck, FoundWeights, WeightsFolder
+
+#: How the table says where a file comes from.
+SOURCES: Mapping[Source, str] = {
+    "package": "package",
+    "url": "URL",
+    "file": "you bring it",
+    "repository": "repository",
+}
+
+
+def print_weights(settings: Settings, *, as_json: bool) -> int:
+    """Prints all entries of the manifest, as a table or as one JSON document."""
+    folder = WeightsFolder(settings.data, settings.manifest)
+    rows = [describe_weights(entry, folder) for entry in _read_manifest(folder)]
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        print_table(
+            ("name", "of", "source", "size", "here", "licence"), [_format_row(entry) for entry in rows]
+        )
+    return 0
+
+
+def describe_weights(known: WeightsEntry, folder: WeightsFolder) -> dict[str, Any]:
+    """Gives the entry, and the file where it is here (not checked; verify does that)."""
+    file = folder.locate(known)
+    return {**known.model_dump(mode="json"), "file": None if file is None else str(file)}
+
+
+def get_weights(names: Sequence[str], settings: Settings) -> int:
+    """Brings files from their URLs, each with a progress bar on a terminal."""
+    folder = WeightsFolder(settings.data, settings.manifest)
+
+    def bring(known: WeightsEntry) -> FoundWeights:
+        with _show_bar(known) as downloader:
+            return fetch_weights(known, folder, downloader, _make_check(known), offline=settings.offline)
+
+    return _do_each(names, folder, bring)
+
+
+def add_weights(file: Path, name: str, settings: Settings) -> int:
+    """Takes a file of the user's in.
+
+    Args:
+        file: the user's own, which stays where it is.
+        name: whose weights it is, by the manifest.
+        settings: where the data folder is.
+
+    Returns:
+        The exit code.
+    """
+    folder = WeightsFolder(settings.data, settings.manifest)
+    return _do_each([name], folder, lambda known: folder.add(file, known, _make_check(known)))
+
+
+def verify_weights(names: Sequence[str], settings: Settings) -> int:
+    """Checks the files that are named, or all that are here."""
+    folder = WeightsFolder(settings.data, settings.manifest)
+
+    def check(entry: WeightsEntry) -> FoundWeights:
+        file = folder.locate(entry)
+        if file is None:
+            raise WeightsMissing(folder.describe_remedy(entry))
+        return folder.check(entry, file)
+
+    here = [entry.name for entry in _read_manifest(folder) if folder.locate(entry) is not None]
+    if not names and not here:
+        print("There are no weights here: reelword weights list shows what can be had.")
+    return _do_each(names or here, folder, check)
+
+
+def _read_manifest(folder: WeightsFolder) -> tuple[WeightsEntry, ...]:
+    try:
+        return read_manifest(folder.manifest)
+    except ManifestDamaged as error:
+        complain(error.advice)
+        raise SystemExit(2) from error
+
+
+def _make_check(known: WeightsEntry) -> FileCheck:
+    """Builds the network, for which torch is loaded; most commands do without."""
+
+    def probe(file: Path) -> None:
+        from extractors.pretrained.load import check_loads
+
+        check_loads(known, file)
+
+    return probe
+
+
+def _do_each(
+    names: Sequence[str], folder: WeightsFolder, work: Callable[[WeightsEntry], FoundWeights]
+) -> int:
+    """Does it for each name; a failure costs that one alone, and is listed at the end."""
+    _read_manifest(folder)
+    try:
+        entries = [find_entry(name, folder.manifest) for name in names]
+    except UnknownWeights as unknown:
+        complain(str(unknown))
+        return 2
+    failed: list[tuple[str, WeightsError]] = []
+    for entry in entries:
+        try:
+            print(printable(_format_found(work(entry))), flush=True)
+        except WeightsError as error:
+            failed.append((entry.name, error))
+    for name, failure in failed:
+        # some sentences name the very command; what the hint adds would be less
+        hint = "" if COMMAND in str(failure) else f" {failure.remedy}"
+        complain(f"{name}: {failure}{hint} [{failure.code}]")
+    return 1 if failed else 0
+
+
+def _format_found(weights: FoundWeights) -> str:
+    """Writes one line: where the file is and how far it can be trusted."""
+    trust = f"sha256 {weights.sha256[:12]}…"
+    if weights.pinned and weights.entry.sha256 is not None:
+        trust = f"sha256 {weights.sha256}, of which {weights.entry.sha256} is published; pinned here"
+    elif weights.pinned:
+        trust = f"sha256 {weights.sha256}, published nowhere; pinned here as seen first"
+    return f"{weights.entry.name}: {weights.file} ({trust})"
+
+
+@contextmanager
+def _show_bar(entry: WeightsEntry) -> Iterator[Downloader]:
+    """Makes a downloader that shows how far it is, on standard error, on a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task(entry.name, total=entry.bytes)
+        yield Downloader(
+            progress=lambda done, total: progress.update(task, completed=done, total=total or entry.bytes)
+        )
+
+
+def _format_row(known: dict[str, Any]) -> tuple[str, ...]:
+    """Licences in a word or two; the rest of what is said of them is in the manifest and in the JSON."""
+    source = SOURCES[known["source"]]
+    size = "?" if known["bytes"] is None else f"{known['bytes'] / 1e6:.0f} MB"
+    here = "yes" if known["file"] else "no"
+    serves = "" if known["network"] == known["name"] else known["network"]
+    return known["name"], serves, source, size, here, known["licence"].partition(" (")[0]
