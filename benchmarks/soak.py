@@ -36,7 +36,8 @@ from benchmarks.crash.deployment import Deployment, GaveUp
 from benchmarks.crash.findings import Finding, seconds, show
 from reelword import AsyncClient
 
-KILL_EVERY = 3.0  #: seconds
+KILL_EVERY = 3.0  #: seconds at the least, and
+ENDS_BETWEEN = 12  #: jobs that end between two kills: on a slow machine one job would meet three kills
 VICTIMS = ("app worker", "app.worker.engine.child", "app api")
 SENDERS = 16  #: uploads at once
 SLOW_SHARE = 0.1  #: of jobs that take three seconds
@@ -63,7 +64,7 @@ class Receiver:
     def __init__(self, secret: str) -> None:
         self.by_job: Counter[str] = Counter()
         self.ids: dict[str, set[str]] = {}
-        self.forged = self.turned_away = 0
+        self.forged = self.turned_away = self.cut = 0
         self._webhook, self._guard, self._seen = Webhook(secret), threading.Lock(), 0
 
     @contextmanager
@@ -72,7 +73,11 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                length = int(self.headers["Content-Length"])
+                body = self.rfile.read(length)
+                if len(body) < length:  # its sender was killed while it sent
+                    receiver.cut += 1
+                    return
                 self.send_response(receiver.take(dict(self.headers.items()), body))
                 self.end_headers()
 
@@ -138,7 +143,7 @@ def soak(service: Deployment, receiver: Receiver, hook: str, count: int) -> Iter
     """Sends ``count`` jobs under kills, and yields what came of it."""
     yield seconds("it starts", service.start())
     answers, timed, began = Told(), Timed(service), time.monotonic()
-    with Killer(service) as killer, timed:
+    with Killer(service, answers) as killer, timed:
         asyncio.run(send_all(service, hook, count, answers))
     yield seconds(f"{count} jobs are over", time.monotonic() - began)
     yield Finding("processes killed meanwhile", sum(killer.kills.values()), least=1)
@@ -214,14 +219,16 @@ def _webhooks(service: Deployment, receiver: Receiver, told: Told) -> Iterator[F
     # An API that is killed between sending and noting it sends again, under the same id.
     yield Finding("  delivered again under the same id", sum(n > 1 for n in receiver.by_job.values()))
     yield Finding("  turned away once by the receiver", receiver.turned_away)
+    yield Finding("  cut off, their sender killed", receiver.cut)
     yield Finding("  with a wrong signature", receiver.forged, limit=0)
 
 
 class Killer:
-    """Kills one of the service's processes every few seconds, in a thread."""
+    """Kills one of the service's processes every few seconds and ends of jobs, in a thread."""
 
-    def __init__(self, service: Deployment) -> None:
+    def __init__(self, service: Deployment, told: Told) -> None:
         self.kills: Counter[str] = Counter()
+        self._told, self._ends = told, 0  # at the last kill
         self._service, self._stop, self._chance = service, threading.Event(), random.Random(SEED)
         self._thread = threading.Thread(target=self._run)
 
@@ -235,6 +242,9 @@ class Killer:
 
     def _run(self) -> None:
         while not self._stop.wait(KILL_EVERY):
+            if (ends := len(self._told.ends)) < self._ends + ENDS_BETWEEN:
+                continue
+            self._ends = ends
             victim = self._chance.choice(VICTIMS)
             if victim == "app api" and self._service.ask("/livez") is None:
                 continue  # one that has not started yet: on a busy machine it never would
