@@ -125,7 +125,8 @@ IMAGES = {
             "models.decoding.length_penalty",
             "models.decoding.options",
         ),
-        optional=("app.cli.service.examination torch",),  # says what of it is installed
+        # a clip as MP4 is refused there; what of torch is installed is said
+        optional=("app.attention_picture.clip av", "app.cli.service.examination torch"),
     ),
     "worker": Image(
         ("serve", "cli", "pretrained"),
