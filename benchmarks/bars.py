@@ -69,14 +69,16 @@ def main(
     limit: Annotated[int, typer.Option(help="The first so many clips.")] = 70,
 ) -> None:
     """Print a row for each way, and how often its caption is that of the film alone."""
-    told = {each["file"]: each["captions"] for each in json.loads((folder / "captions.json").read_text())}
-    files = [folder / name for name in list(told)[:limit] if (folder / name).is_file()]
+    references = {
+        each["file"]: each["captions"] for each in json.loads((folder / "captions.json").read_text())
+    }
+    files = [folder / name for name in list(references)[:limit] if (folder / name).is_file()]
     engine = Engine(settings := Settings())
     ways: dict[str, dict[str, str]] = {"alone": {}, "bars kept": {}, "bars left out": {}}
     cropped = 0
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as scratch:
         for file in files:
-            alone, barred = Path(made, "alone.mp4"), Path(made, "barred.mp4")
+            alone, barred = Path(scratch, "alone.mp4"), Path(scratch, "barred.mp4")
             if not write_upright(file, alone, barred):
                 continue
             for way, path, bars in (
@@ -94,7 +96,7 @@ def main(
                 media = outcome.answer.media
                 cropped += way == "bars left out" and media is not None and media.picture is not None
             print(f"{file.name}: {' | '.join(of_way[file.name] for of_way in ways.values())}", flush=True)
-    _print_table(ways, {name: told[name] for name in ways["alone"]}, cropped)
+    _print_table(ways, {name: references[name] for name in ways["alone"]}, cropped)
 
 
 def _print_table(

@@ -52,7 +52,7 @@ def read_json(path: Path, form: TypeAdapter[Form], hint: str) -> Form:
         return form.validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        place = ".".join(str(part) for part in first["loc"] if "[" not in str(part))  # no name of a type
         at = f" at {place}" if place else ""
         raise AnnotationsDamaged(
             f"{path} has another form than expected{at}: {first['msg']}.", hint

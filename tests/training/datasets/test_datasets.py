@@ -239,7 +239,7 @@ def test_short_rows_are_told(films: Path) -> None:
         ("captions.csv", "file,caption,start\na.avi,x,5\n", "belong together"),
         ("captions.csv", "", "no column called 'file'; it has: nothing"),
         ("captions.json", "[{", "another form than expected"),
-        ("captions.json", '[{"video": "a.avi"}]', "file: Field required"),
+        ("captions.json", '[{"video": "a.avi"}]', "expected at 0.file: Field required"),
         ("captions.json", '{"a.avi": 3}', "another form than expected"),
     ],
 )

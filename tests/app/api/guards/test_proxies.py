@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from app.access.keys import make_key
 from app.api.page_files import STATIC
 from app.settings import Settings
+from reelword import Client
 from tests.app.live_api import LiveApi, assert_problem, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
 
@@ -162,6 +163,8 @@ def test_every_address_that_page_and_answers_name_is_below_the_proxy_s_path(
         for address in addresses:
             assert client.get(address).status_code == 200, address
             assert address.startswith("/reel/"), address
+        with Client(str(client.base_url.join("/reel"))) as ours:
+            assert ours.job(job["id"]).state == "succeeded"
         assert client.get("/reel/openapi.json").json()["servers"] == [{"url": "/reel"}]
         assert "/reel/openapi.json" in client.get("/reel/docs").text
         assert (
