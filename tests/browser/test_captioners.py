@@ -90,7 +90,7 @@ def test_each_option_is_explained_in_a_sentence(visit: Visit) -> None:
             assert said.endswith(".")
         page.select_option("#o-captioner", "fusion")
         assert page.locator("#members input:checked").count() > 1
-        expect(page.locator("#members label", has_text="STaTS")).to_be_visible()
+        expect(page.locator("#members").get_by_text("STaTS", exact=True)).to_be_visible()
         for box in page.locator("#members label:visible input").all():
             box.uncheck()
         visitor.send(SAMPLE)

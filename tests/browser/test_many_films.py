@@ -148,7 +148,7 @@ def test_moments_are_found_by_what_they_mean(visit: Visit, clips: dict[str, Path
         page.select_option("#compare-choice", "temporal")
         page.click("#compare-one")
         expect(page.locator(".compare-row", has_text="…")).to_have_count(0, timeout=PATIENCE)
-        visitor.open(visitor.job)  # of none of these
+        visitor.open(f"f/{visitor.job}")
         page.fill("#films-search", "a mug of espresso")
         moments = page.locator("#films-moments button")
         expect(moments.first).to_contain_text(said)

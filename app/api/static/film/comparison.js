@@ -3,6 +3,7 @@
 import { explain, isSum, make, setCurrent, waiting, endedAs } from "../text.js";
 import { isGood, recaption } from "../jobs/server.js";
 
+const OVER = ["failed", "canceled", "expired", "refused"]; // without a caption
 const NOT_THERE = [404, 405, 409, 410]; // an older service, or a film that is no longer kept
 
 export class Comparison {
@@ -44,7 +45,7 @@ export class Comparison {
   draw() {
     const film = this.film;
     const same = film?.id ? this.films.sameFilm(film) : [];
-    this.box.hidden = !this.done().length || (same.length < 2 && !this.options.names.length);
+    this.box.hidden = same.every(({ state }) => OVER.includes(state)) || (same.length < 2 && !this.options.names.length);
     if (this.box.hidden) return;
     const [missing, chosen] = [this.missing(), this.choice.value];
     this.choice.replaceChildren(...missing.map((name) => make("option", this.options.title(name), { value: name })));
@@ -64,7 +65,7 @@ export class Comparison {
     if (other.state !== "succeeded") text.append(make("span", stateOf(other), { class: "quiet" }));
     else text.append(...(other === film || !film.caption ? [other.caption || "(no words)"] : markDifferences(other.caption || "", film.caption)));
     const about = [this.options.title(other.captioner), this.options.record(other.captioner)].filter(Boolean).join(": ");
-    button.append(text, make("span", about || "captioner", { class: "compare-name" }));
+    button.append(text, make("span", about, { class: "compare-name" }));
     button.onclick = () => this.open(other);
     item.append(button);
     return item;
