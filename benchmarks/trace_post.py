@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.support.served import ServedInstance, copies_of
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_FILES = 110  #: that one request may pass, all processes together: 106, and sweeps that fall into it
+MOST_FILES = 115  #: that one request may pass, all processes together: 113, and sweeps that fall into it
 SECONDS, RATE, SIZE = 4, 25, (360, 640)  #: of the clip that is sent
 SUPERVISOR = "app serve"  #: no request passes it: it looks after the others once a second, clip or none
 DECODER = "extractors.decoder.child"

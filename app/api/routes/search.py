@@ -22,7 +22,11 @@ Words = Annotated[
     StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST),
     Query(description="What is looked for, as a caption would say it.", examples=["a dog in the snow"]),
 ]
-Ids = Annotated[list[str] | None, Query(max_length=MOST, description="Jobs that alone are searched.")]
+JobId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+Ids = Annotated[
+    list[JobId],
+    Query(default_factory=list, max_length=MOST, description="Jobs that alone are searched; none for all."),
+]
 Limit = Annotated[int, Query(ge=1, le=MOST, description="Moments at most.")]
 
 
@@ -31,16 +35,14 @@ Limit = Annotated[int, Query(ge=1, le=MOST, description="Moments at most.")]
     response_model=FoundMoments,
     responses=problems.openapi_responses(refusals.SearchUnanswered),
 )
-def search(
-    q: Words, service: ServiceDep, caller: CallerDep, limit: Limit = USUAL, job: Ids = None
-) -> Response:
+def search(q: Words, service: ServiceDep, caller: CallerDep, job: Ids, limit: Limit = USUAL) -> Response:
     """Finds the moments of jobs that fit some words best: by their captions' words, and by what captions and
     pictures mean. With a key that is no administrator's, the jobs of that key alone are searched.
     """
     if not service.registry.is_ready():
         raise refusals.SearchUnanswered("No worker is ready.")
     searches = Searches(service.jobs.server, service.jobs.keys)
-    answer = searches.ask(q, limit, caller.only, PATIENCE, job, service.root)
+    answer = searches.ask(q, limit, caller.only, PATIENCE, job or None, service.root)
     if answer is None:
         raise refusals.SearchUnanswered("No worker has answered in time.")
     return Response(answer, media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -61,6 +61,7 @@ def batch(*videos: str) -> Batch:
             "file": f"/{video}.mp4",
             "sha256": video,
             "run": "this",
+            "stamp": None,
             "answer": "{}",
             "frames": b"" if video == "broken" else pickle.dumps(video),
             "failure": pickle.dumps(UploadMissing("It is not there.")) if video == "broken" else b"",

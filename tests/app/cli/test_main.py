@@ -164,9 +164,12 @@ def test_pictures_of_one_stem_lie_side_by_side(
 
 def test_a_caption_alone_is_a_line_of_text(shell: Shell, clips: list[Path]) -> None:
     run = shell.here("caption", clips[0])
-    assert (run.exit_code, run.stderr) == (0, "")
+    assert run.exit_code == 0
     (line,) = run.stdout.splitlines()
     assert set(line.split()) <= set(WORDS)
+    assert (
+        bool(run.stderr) == ("[empty_caption]" in run.stderr) == (not line)
+    )  # chance weights may write nothing
 
 
 def test_captions_of_several_files_have_their_names(shell: Shell, clips: list[Path]) -> None:

@@ -207,12 +207,14 @@ def test_every_warning_is_raised_with_the_facts_of_its_sentence() -> None:
     """A fact that a call forgets would end the decoding of the one file that is warned of."""
     calls = [
         (node.func.value.attr, {each.arg for each in node.keywords})
-        for path in (ROOT / "extractors").rglob("*.py")
+        for folder in ("extractors", "app")
+        for path in (ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "warn"
         and isinstance(node.func.value, ast.Attribute)
+        and node.func.value.attr in errors.WarningCode.__members__
     ]
     for name, facts in calls:
         sentence = errors.WarningCode[name].sentence

@@ -49,7 +49,8 @@ def test_everything_with_no_java_on_path(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_shared_golden(name: str) -> None:
     corpus = coco_golden.shared(name)
     report = evaluate(corpus.hypotheses, corpus.references, WITHOUT_METEOR)
-    assert tuple(report.metrics) == WITHOUT_METEOR
+    cannot = {"cider"} if name == "one_item" else set()  # every word is in every item: COCO's gives 0
+    assert tuple(report.metrics) == tuple(metric for metric in WITHOUT_METEOR if metric not in cannot)
     agrees(report, corpus)
 
 
