@@ -54,6 +54,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     sizes = Counter(item.path for item in items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path not in slow, -sizes[item.path]))  # within a file as they stand
+    long = {ROOT / line for line in (ROOT / "tests/slow_files.txt").read_text().split("\n")[1:]}
+    for item in items:
+        if item.path in long:
+            item.add_marker("slow")
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
