@@ -8,8 +8,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.http_server import serving_in_thread
 
 
 @dataclass
@@ -51,15 +53,8 @@ def serving(server: FileServer) -> Iterator[FileServer]:
     class Handler(_Handler):
         files = server
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        server.port = running.server_address[1]
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            running.shutdown()
-            thread.join()
+    with serving_in_thread(Handler) as server.port:
+        yield server
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -171,15 +171,12 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
             short[self.meaning.recall(each, tokens[short], self.lengths[short], count)]
             for each in memory.expected
         ]
-        chosen = tokens[torch.cat(rows)]
-        padded = torch.cat([chosen, chosen.new_full((len(chosen), 1), EOS)], 1)
-        return padded.masked_fill((padded == EOS).cumsum(1) > 1, -1)
+        return _cut_padding(F.pad(tokens[torch.cat(rows)], (0, 1), value=EOS))
 
     def judge(
         self, memory: LabelledMemory, tokens: Tensor, scores: Tensor, penalty: LengthDivisor
     ) -> Judgement:
-        ended = (tokens == EOS).cumsum(1)
-        targets = torch.cat([tokens.masked_fill(ended > 1, -1), torch.full_like(tokens[:, :1], -1)], 1)
+        targets = _cut_padding(tokens)
         priors = self._find_priors(tokens)
         new = priors.isnan()
         if new.any():
@@ -194,8 +191,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     @torch.inference_mode()
     def measure_remembered(self) -> Tensor:
         """Computes log-probabilities (S,) of all that is remembered, of the typical picture."""
-        ids = F.pad(self.remembered.long(), (0, 1), value=EOS)
-        targets = ids.masked_fill((ids == EOS).cumsum(1) > 1, -1)
+        targets = _cut_padding(F.pad(self.remembered.long(), (0, 1), value=EOS))
         return torch.cat([self.measure_priors(rows) for rows in torch.split(targets, 256)])
 
     def _find_priors(self, tokens: Tensor) -> Tensor:
@@ -246,6 +242,12 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
     def map_edges(self, stream: str, side: int) -> Edges:
         """Says where rows and columns of the captioner's own map lie."""
         return self.writer.map_edges(stream, side)
+
+
+def _cut_padding(tokens: Tensor) -> Tensor:
+    """Pads captions (R, t), ended by <eos> or not at all, by -1 behind their ends, as far as the longest."""
+    targets = tokens.masked_fill((tokens == EOS).cumsum(1) > 1, -1)
+    return targets[:, : int((targets >= 0).any(0).sum())]
 
 
 def _make_moment(values: Tensor) -> Batch:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.http_server import serving_in_thread
 
 WHEN = "2026-01-01T00:00:00Z"
 
@@ -23,16 +24,9 @@ class GoogleStore:
 
     @contextmanager
     def serving(self) -> Iterator[GoogleStore]:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        self.address = f"http://127.0.0.1:{server.server_address[1]}"
-        try:
+        with serving_in_thread(_handler(self)) as port:
+            self.address = f"http://127.0.0.1:{port}"
             yield self
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
 
     def describe(self, name: str) -> dict[str, str]:
         bucket, _, key = name.partition("/")

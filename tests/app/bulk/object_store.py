@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from tests.http_server import serving_in_thread
 
 NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
@@ -35,16 +36,9 @@ class ObjectStore:
 
     @contextmanager
     def serving(self) -> Iterator[ObjectStore]:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        self.address = f"http://127.0.0.1:{server.server_address[1]}"
-        try:
+        with serving_in_thread(_handler(self)) as port:
+            self.address = f"http://127.0.0.1:{port}"
             yield self
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
 
     def listing(self, bucket: str, prefix: str, delimiter: str) -> str:
         """The answer of ListObjectsV2."""

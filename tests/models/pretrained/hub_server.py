@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.http_server import serving_in_thread
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 LARGE = 1000  #: bytes from which a file is one of LFS, of which sha256 is published
@@ -71,15 +72,8 @@ def serving(hub: HubServer) -> Iterator[HubServer]:
     class Handler(_Handler):
         server_state = hub
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        hub.port = running.server_address[1]
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield hub
-        finally:
-            running.shutdown()
-            thread.join()
+    with serving_in_thread(Handler) as hub.port:
+        yield hub
 
 
 class _Handler(BaseHTTPRequestHandler):
