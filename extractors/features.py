@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,6 +135,11 @@ class Frames:
     fps: float | None = None
     #: The part of the displayed frames that the pixels are, where bars were left out.
     view: View = field(default=WHOLE, kw_only=True)
+
+    @classmethod
+    def of_picture(cls, pixels: NDArray[np.uint8]) -> Self:
+        """Makes a video of one picture, uint8 (H, W, 3), a second long."""
+        return cls(pixels[None], np.zeros(1), 1.0, 1.0)
 
     @property
     def rate(self) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 
 from fastapi import Request
 from starlette.responses import Response
+
+from app.api.etags import split_etags, weak_etag
 
 
 def answer_compressed(
@@ -23,9 +24,9 @@ def answer_compressed(
     Returns:
         The answer, with ``Vary`` and ``ETag``; plain where gzip is not taken, 304 where the client has it.
     """
-    tag = f'W/"{hashlib.sha256(data).hexdigest()[:32]}"'
+    tag = weak_etag(data)
     headers = {**(headers or {}), "Vary": "Accept-Encoding", "ETag": tag}
-    if tag in request.headers.get("if-none-match", ""):
+    if tag in split_etags(request.headers.get("if-none-match")):
         return Response(None, 304, headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(data, headers={**headers, "Content-Encoding": "gzip"}, media_type=kind)

@@ -120,12 +120,12 @@ def find_done(out: Location, run: str) -> DoneVideos:
 
     The folder need not be there.
     """
-    keys, stamps = set[bytes](), set[bytes]()
+    keys, stamps = [np.empty(0, KEY)], [np.empty(0, KEY)]
     for _, table in _parts(out, run):
-        keys |= {video_key(*row) for row in _files_of(table)}
+        keys.append(np.array([video_key(*row) for row in _files_of(table)], KEY))
         stamped = zip(table["file"].to_pylist(), table["stamp"].to_pylist(), strict=True)
-        stamps |= {video_key(file, stamp) for file, stamp in stamped if stamp}
-    return DoneVideos(*(np.unique(np.array(list(each), KEY)) for each in (keys, stamps)))
+        stamps.append(np.array([video_key(file, stamp) for file, stamp in stamped if stamp], KEY))
+    return DoneVideos(*(np.unique(np.concatenate(each)) for each in (keys, stamps)))
 
 
 def drop_doubles(out: Location, run: str) -> int:

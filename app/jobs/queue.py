@@ -140,10 +140,10 @@ class Queue:
         reply: Any = self._take(
             keys, [GROUP, self.worker, *limits, self.keys.job(""), interval, looks, int(is_ahead), *lanes]
         )
-        pairs = [(*head, dict(zip(flat[::2], flat[1::2], strict=True))) for *head, flat in reply]
         offers = [
             Offer(fields.get("job", ""), entry, PRIORITIES[number - 1], bool(is_recovered), fields)
-            for number, entry, is_recovered, fields in pairs
+            for number, entry, is_recovered, flat in reply
+            for fields in [dict(zip(flat[::2], flat[1::2], strict=True))]
         ]
         if any(offer.is_recovered for offer in offers):
             self._looked_at = NOT_YET  # there may be more

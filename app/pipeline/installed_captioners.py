@@ -61,8 +61,10 @@ def captioner_choices(settings: Settings) -> CaptionerChoices:
 
 def default_here(infos: Sequence[CaptionerInfo], settings: Settings) -> str | None:
     """Finds who writes where nothing names a captioner: of those whose networks have their weights here."""
+    if settings.captioner:
+        return settings.captioner
     fed = [info for info in infos if not find_missing_weights(info.extractors, settings.data)]
-    return settings.captioner or default_captioner(fed or infos)
+    return default_captioner(fed or infos)
 
 
 def find_missing_weights(extractors: Iterable[str], data: Path) -> list[str]:

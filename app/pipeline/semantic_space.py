@@ -41,7 +41,7 @@ class LoadedSemanticSpace:
         vectors = []
         for begin in range(0, len(pictures), AT_ONCE):
             some = pictures[begin : begin + AT_ONCE]
-            stills = [Footage(picture[None], np.zeros(1), 1.0, 1.0) for picture in some]
+            stills = [Footage.of_picture(picture) for picture in some]
             with torch.inference_mode():
                 vectors.append(self.embedding.encode(source.extract(stills)).cpu().numpy())
         return np.concatenate(vectors).astype(np.float32) if vectors else self._none()

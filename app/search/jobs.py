@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -63,7 +63,13 @@ def search_jobs(
     return rank(words, best if space is None else _with_vectors(best, space), space, count)
 
 
-def moments_of_jobs(jobs: Jobs, blobs: Blobs, owner: str | None = None, most: int = MOST) -> Iterator[Moment]:
+def moments_of_jobs(
+    jobs: Jobs,
+    blobs: Blobs,
+    owner: str | None = None,
+    most: int = MOST,
+    ids: Collection[str] | None = None,
+) -> Iterator[Moment]:
     """Yields the moments of each job that has succeeded and whose result is kept, newest jobs first.
 
     Args:
@@ -71,11 +77,14 @@ def moments_of_jobs(jobs: Jobs, blobs: Blobs, owner: str | None = None, most: in
         blobs: the results.
         owner: whose jobs alone; None for all.
         most: jobs that are looked at.
+        ids: of jobs whose results alone are read; None for all.
     """
     cursor: str | None = None
     for _ in range(0, most, PAGE):
         page = jobs.index.page(JobFilter(states=["succeeded"], owner=owner), PAGE, cursor)
         for job in page.jobs:
+            if ids is not None and job.id not in ids:
+                continue
             try:
                 moments = _moments(job, blobs)
             except RecordUnreadable:

@@ -36,7 +36,7 @@ class EngineSpace:
 
     def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
         """Embeds pictures, uint8 (H, W, 3) each → (N, D)."""
-        vectors = self.engine.embed([Frames(each[None], np.zeros(1), 1.0, 1.0) for each in pictures], [])
+        vectors = self.engine.embed([Frames.of_picture(each) for each in pictures], [])
         assert vectors is not None
         return vectors.pictures
 
@@ -81,8 +81,7 @@ class JobSearches:
             self._searches.answer(search, FoundMoments(moments=ranked).model_dump_json())
 
     def _search(self, search: Search) -> list[FoundMoment]:
-        every = moments_of_jobs(self._jobs, self._blobs, search.owner, MOST_JOBS)
-        moments = [each for each in every if search.jobs is None or each.job in search.jobs]
+        moments = list(moments_of_jobs(self._jobs, self._blobs, search.owner, MOST_JOBS, search.jobs))
         try:
             space = self._space if moments and self._space.learn([search.words]) else None
             ranked = search_jobs(search.words, moments, space, search.count)

@@ -78,13 +78,10 @@ def _find_edges(pixels: Pixels, picture: tuple[int, int]) -> tuple[int, int]:
     if picture == (0, lines):
         return picture
     colour = np.median(pixels[:, 0].reshape(-1, 3), 0)
-    for places in (range(first, end), range(end - 1, first - 1, -1)):
-        near = list(places)[: 3 + round(BLUR * lines)]
-        shown = [line for line in near if _is_shown(pixels[:, line], colour)]
-        if not shown:
-            return 0, lines
-        first, end = (shown[0], end) if places.step > 0 else (first, shown[0] + 1)
-    return first, end
+    near = 3 + round(BLUR * lines)
+    inwards = (range(first, end)[:near], range(end - 1, first - 1, -1)[:near])
+    begin, last = (next((k for k in way if _is_shown(pixels[:, k], colour)), None) for way in inwards)
+    return (0, lines) if begin is None or last is None else (begin, last + 1)
 
 
 def _is_shown(line: Pixels, colour: NDArray[np.float64]) -> bool:

@@ -24,10 +24,7 @@ MediaFile: TypeAlias = str | os.PathLike[str] | HandedFile
 
 def open_bytes(file: MediaFile) -> BinaryIO:
     """Opens a file at its first byte. Raises OSError."""
-    if not isinstance(file, HandedFile):
-        return open(file, "rb")
-    os.lseek(file.descriptor, 0, os.SEEK_SET)
-    return open(os.dup(file.descriptor), "rb")
+    return open(open_descriptor(file) if isinstance(file, HandedFile) else file, "rb")
 
 
 def open_descriptor(file: MediaFile) -> int:

@@ -125,7 +125,7 @@ def _find_players_zero(container: InputContainer) -> float:
 def _track_warnings(
     container: InputContainer, stream: VideoStream, facts: TrackFacts
 ) -> Iterator[MediaWarning]:
-    tracks = sorted(list_picture_tracks(container), key=lambda track: track.index)
+    tracks = list_picture_tracks(container)
     if len(tracks) > 1:
         number = 1 + [track.index for track in tracks].index(stream.index)
         width, height = stream.codec_context.width, stream.codec_context.height

@@ -95,16 +95,20 @@ def train_captioner(
     training = PictureTraining.prepare(recipe, inputs, data, settings, teachers)
     torch.manual_seed(recipe.seed)
     captioner = registered.kind(config, training.batches.vocabulary).to(settings.device)
-    if start is not None:
-        captioner.load_state_dict(load_start_weights(start, captioner))
-    freeze_all_but(captioner, recipe.only)
-    if start is not None and recipe.keep_start:
-        freeze_start(captioner, load_checkpoint(start).captioner)
+    begun = None if start is None else load_checkpoint(start).captioner
+    if start is not None and begun is not None:
+        captioner.load_state_dict(match_weights(begun, captioner, start))
+
+    def freeze(network: AnyCaptioner) -> AnyCaptioner:
+        freeze_all_but(network, recipe.only)
+        if begun is not None and recipe.keep_start:
+            freeze_start(network, begun)
+        return network
 
     def load_best_after(phase: str) -> AnyCaptioner:
-        best = training.run.best_after(phase)
-        freeze_all_but(best, recipe.only)
-        return best
+        return freeze(training.run.best_after(phase))
+
+    freeze(captioner)
 
     trainer = training.make_trainer()
     trainer.train(captioner)
@@ -288,14 +292,6 @@ def freeze_start(captioner: nn.Module, start: nn.Module) -> None:
 def _drop_columns(count: int, gradient: torch.Tensor) -> torch.Tensor:
     """Returns a gradient with zeros for the first columns."""
     return F.pad(gradient[:, count:], (count, 0))
-
-
-def load_start_weights(start: Path, captioner: AnyCaptioner) -> dict[str, torch.Tensor]:
-    """Loads weights of a captioner that may have had its streams by other names, or fewer of them.
-
-    Raises CheckpointError where the words or the widths of ``start`` are others than this run's.
-    """
-    return match_weights(load_checkpoint(start).captioner, captioner, start)
 
 
 def match_weights(given: TrainedNetwork, network: TrainedNetwork, start: Path) -> dict[str, torch.Tensor]:

@@ -62,7 +62,7 @@ def search_beams(
         beams = beams.append(parent, place, word, log_probs[place, word], chosen.total.flatten())
         if options.listener is not None:
             score = LengthPenalty.parse(options.length_penalty).score(beams.total, beams.length)
-            options.listener(captioner.vocabulary.decode(beams.ids_of(int(score.argmax()))))
+            options.listener(captioner.vocabulary.decode(beams.tokens[int(score.argmax())].tolist()))
         settled = _find_settled(beams, memory.size, options)
         if bool(settled.all()):
             break

@@ -54,11 +54,6 @@ class PartialCaptions(TensorRows):
             finished=past.finished | (word == EOS),
         )
 
-    def ids_of(self, row: int) -> list[int]:
-        """Returns what a row has written, without its end."""
-        ids: list[int] = self.tokens[row].tolist()
-        return ids[: ids.index(EOS)] if EOS in ids else ids
-
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:

@@ -205,8 +205,10 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         """Compares captions (R, t), ended by <eos> or not at all, with S that are remembered: bool (R, S)."""
         width = self.remembered.shape[1]
         ids = F.pad(tokens, (0, max(0, width - tokens.shape[1])), value=EOS)
-        is_whole = (tokens[:, -1:] == EOS) & (ids[:, width:] == EOS).all(1, keepdim=True)
-        return (ids[:, None, :width] == self.remembered).all(2) & is_whole
+        is_same = (tokens[:, -1:] == EOS) & (ids[:, width:] == EOS).all(1, keepdim=True)
+        for word, remembered in zip(ids[:, :width].T, self.remembered.T, strict=True):  # (R, S) at a time
+            is_same = is_same & (word.unsqueeze(1) == remembered)
+        return is_same
 
     def _typical_memory(self) -> Memory:
         """Encodes the typical picture as one moment; other streams than the first are empty."""

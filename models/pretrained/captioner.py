@@ -211,7 +211,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         if not options.attention or options.explanation == "attention":
             return caption
         frames, words = videos.chosen[video], [each.word for each in caption.words]
-        tokens = self._token_map(videos.encoded, video, frames).placed_within(frames.view)
+        tokens = self._place_tokens(videos.encoded, video, frames)
         document = caption.attention or tokens.without_attention(words, frames)
         reader = FrameReader(
             frames,
@@ -335,6 +335,10 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
     def _token_map(self, encoded: EncodedT, video: int, frames: ChosenFrames) -> TokenMap:
         """Finds the visual tokens of a video among the recorded keys."""
 
+    def _place_tokens(self, encoded: EncodedT, video: int, frames: ChosenFrames) -> TokenMap:
+        """Finds them where they lie in the displayed frames."""
+        return self._token_map(encoded, video, frames).placed_within(frames.view)
+
     def _recorder(self, queries: slice) -> AttentionRecorder:
         return AttentionRecorder(self._attention_modules(), self.choice, queries)
 
@@ -359,8 +363,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         by_video: list[list[WrittenCaption]] = []
         for video, frames in enumerate(chosen):
             rows = range(video * each, (video + 1) * each)
-            tokens = None if read.attention is None else self._token_map(encoded, video, frames)
-            looked = tokens and tokens.placed_within(frames.view)
+            looked = None if read.attention is None else self._place_tokens(encoded, video, frames)
             of_video = [
                 self._to_caption(captions[row], logprobs[row], options)
                 if looked is None or read.attention is None

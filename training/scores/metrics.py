@@ -227,10 +227,11 @@ def _compute_without_java(captions: TokenizedCaptions, metrics: Sequence[str]) -
     if "rouge_l" in metrics:
         scores = compute_rouge_l(captions.hypotheses, captions.references)
         built["rouge_l"] = mean_metric("rouge_l", 100 * scores)
-    scorer = CiderD(_split_references(captions))
-    if "cider" in metrics and scorer.is_computable:
-        words = [text.split() for text in captions.hypotheses]
-        built["cider"] = mean_metric("cider", 100 * scorer.score(captions.ids, words))
+    if "cider" in metrics:
+        scorer = CiderD(_split_references(captions))
+        if scorer.is_computable:
+            words = [text.split() for text in captions.hypotheses]
+            built["cider"] = mean_metric("cider", 100 * scorer.score(captions.ids, words))
     return built
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -19,6 +18,7 @@ from PIL import Image
 
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
+from app.api.etags import split_etags, weak_etag
 from app.api.routes.submit import preferred_wait
 from app.attention_picture.clip import ClipKind, draw_clip
 from app.attention_picture.poster import draw_poster
@@ -100,11 +100,6 @@ async def _change(
 def _show(service: ApiDependencies, job_id: str, caller: Caller) -> tuple[Job, Response]:
     shown = find(service, job_id, caller)
     return shown, _document(shown, service)
-
-
-def split_etags(if_none_match: str | None) -> list[str]:
-    """Lists the names in an If-None-Match header."""
-    return [tag.strip() for tag in (if_none_match or "").split(",") if tag.strip()]
 
 
 def _is_known(response: Response, etags: list[str]) -> bool:
@@ -288,8 +283,7 @@ def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response
 
 def _tag(document: dict[str, Any]) -> str:
     """Names a state of a job. An estimate that another moment makes is no other state: the tag is weak."""
-    text = json.dumps({**document, "estimated_seconds": None})
-    return f'W/"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+    return weak_etag(json.dumps({**document, "estimated_seconds": None}).encode())
 
 
 def _attention(service: ApiDependencies, job: Job) -> bytes:

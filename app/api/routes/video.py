@@ -16,7 +16,8 @@ from fastapi.responses import StreamingResponse
 
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
-from app.api.routes.jobs import KEEP, IfNoneMatch, JobId, disposition, find, split_etags
+from app.api.etags import split_etags
+from app.api.routes.jobs import KEEP, IfNoneMatch, JobId, disposition, find
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 

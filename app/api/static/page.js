@@ -1,7 +1,7 @@
 // The page: plays an example, takes videos, shows one of them, and keeps the address in step, so that reload, back, forward and a link find it again.
 // A job stands in the address as /f/<id>, an example as /?sample=<name>, a word and its second as ?w=…&t=….
 
-import { STALLED, explain, percent, sumUp } from "./text.js";
+import { STALLED, UNDER_WAY, explain, percent, sumUp } from "./text.js";
 import { Comparison } from "./film/comparison.js";
 import { FilmView } from "./film/film_view.js";
 import { listenToKeys } from "./film/keys.js";
@@ -19,7 +19,6 @@ import { Uploads, asAddress, filmsIn, refusal } from "./jobs/uploads.js";
 const $ = (id) => document.getElementById(id);
 const OTHERS_MS = 2000; // between two looks at the jobs that are under way and not on show
 const NO_CAPTIONER = "No captioner is connected at the moment. Videos that you send are kept until one is; the examples play without.";
-const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
 const view = new FilmView($, matchMedia("(prefers-reduced-motion: reduce)").matches, {
   placed: (word, seconds) => place(word, seconds),
@@ -151,9 +150,10 @@ async function over(film, job, isNew) {
 // Doubt in words: by confidence, and by what others say of the same video. A film of chapters has no one caption to judge.
 function judge(job) {
   const content = view.evidence?.words.filter(({ isContent }) => isContent).map(({ text }) => text) || [];
-  const isWhole = !(job.segments?.length > 1);
-  verdict.open(isWhole ? job : null, comparison.others(), content);
-  if (isWhole) view.subtitle.doubt(doubted(comparison.others(), content), comparison.others().length);
+  const [isWhole, others] = [!(job.segments?.length > 1), comparison.others()];
+  const alone = doubted(others, content);
+  verdict.open(isWhole ? job : null, others.length, alone);
+  if (isWhole) view.subtitle.doubt(alone, others.length);
 }
 
 // What a job's document says, in the list of films.

@@ -1,5 +1,6 @@
 // Says things in words: times, shares, formats of films, how a job waits, and what went wrong.
 
+export const UNDER_WAY = ["unsent", "sending", "queued", "running"]; // states of a video that is not over
 const STAGES = {
   fetch: "Fetching the video from its link", decode: "Reading the video",
   extract: "Looking at its frames", caption: "Writing the caption",

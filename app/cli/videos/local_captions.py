@@ -17,7 +17,7 @@ from PIL import Image
 
 from app.attention_picture.render import draw_attention_picture
 from app.cli.videos.caption_output import CaptionOutput, write_file
-from app.documents.job import FileDocument
+from app.documents.job import FileDocument, Note
 from app.documents.segments import FilmDocument
 from app.documents.subtitles import FORMATS
 from app.errors import JobFailure, UsageError
@@ -84,7 +84,7 @@ def caption_files(
                 write_attention(outcome, output.attention / name)
             bar.print(_format_lines(outcome, as_json=output.as_json, is_alone=is_alone))
             if not output.as_json:
-                _warn(outcome)
+                _warn(outcome.file, outcome.answer.warnings)
             if segments is not None and _is_cut(outcome, segments):
                 films = load_film_captioner(settings, options, segments, engine)
                 outcome = _caption_segments(outcome, films, bar, is_alone=is_alone)
@@ -171,10 +171,10 @@ def _format_lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[st
     return [printable(f"{name}{each.text}") for each in outcome.answer.captions or []]
 
 
-def _warn(outcome: Outcome) -> None:
+def _warn(file: Path, warnings: Sequence[Note]) -> None:
     """Prints the warnings about a file that was captioned all the same."""
-    for warning in outcome.answer.warnings:
-        complain(f"{outcome.file}: {warning.message} [{warning.code}]")
+    for warning in warnings:
+        complain(f"{file}: {warning.message} [{warning.code}]")
 
 
 def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output: CaptionOutput) -> int:
@@ -203,8 +203,7 @@ def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output:
             failed.append(FailedFile.by(film.file, error))
             continue
         _write(document, name, output)
-        for warning in document.warnings:
-            complain(f"{film.file}: {warning.message} [{warning.code}]")
+        _warn(film.file, document.warnings)
     list_failures(failed, len(films), "film")
     return len(failed)
 

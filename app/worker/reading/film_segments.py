@@ -157,7 +157,7 @@ class FilmSegments:
         self.watch.beat(attempt)  # the record names these segments before those of earlier attempts go
         folder.remove_earlier(f"results/{attempt.claim.job.id}")
         for each in captions:
-            still = Frames(each.picture[None], np.zeros(1), 1.0)
+            still = Frames.of_picture(each.picture)
             _keep(folder, each, watched.embed([still], [each.answer.answer.caption or ""]))
             attempt.kept, film.share = folder.kept, folder.last_end / duration
             attempt.clock.restart()

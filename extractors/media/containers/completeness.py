@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TypeAlias
 
@@ -109,6 +109,21 @@ def read_box_length(head: bytes) -> int | None:
     if length == 1:
         length = int.from_bytes(head[8:16], "big")
     return length if length >= 8 else None  # zero means "to the end of the file", the rest is damage
+
+
+def list_outer_boxes(file: BinaryIO) -> Iterator[tuple[bytes, int, int | None]]:
+    """Yields name, place and length of an mp4's outermost boxes, up to one that tells no length."""
+    at = 0
+    while True:
+        file.seek(at)
+        head = file.read(16)
+        if len(head) < 8:
+            return
+        length = read_box_length(head)
+        yield head[4:8], at, length
+        if length is None:
+            return
+        at += length
 
 
 def _avi(media: _MediaBytes) -> int | None:

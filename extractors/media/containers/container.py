@@ -25,7 +25,7 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 
 from extractors.media import errors
-from extractors.media.containers.completeness import read_box_length
+from extractors.media.containers.completeness import list_outer_boxes
 from extractors.media.media_file import MediaFile, open_bytes, open_descriptor
 
 VIDEO_FORMATS = (
@@ -137,7 +137,7 @@ def select_picture_stream(container: InputContainer, max_pixels: int) -> VideoSt
 
     Raises AudioOnly, NoVideoStream, UnsupportedCodec, TiledImage, TooManyPixels.
     """
-    tracks = list_picture_tracks(container)
+    tracks = _rank_tracks(container, list_picture_tracks(container))
     if tracks:
         stream = tracks[0]
         context: VideoCodecContext | None = stream.codec_context
@@ -157,12 +157,16 @@ def select_picture_stream(container: InputContainer, max_pixels: int) -> VideoSt
 
 
 def list_picture_tracks(container: InputContainer) -> list[VideoStream]:
-    """Lists all tracks that may be the film, first those that can be decoded, that move, that are default.
+    """Lists all tracks that may be the film, in the file's order."""
+    aside = ATTACHED_PICTURE | TIMED_THUMBNAILS | DEPENDENT
+    return [track for track in container.streams.video if not int(track.disposition) & aside]
+
+
+def _rank_tracks(container: InputContainer, tracks: list[VideoStream]) -> list[VideoStream]:
+    """Sorts tracks, first those that can be decoded, that move, that are default.
 
     FFmpeg calls the enabled tracks of an mp4 default, as it does those that Matroska marks so.
     """
-    aside = ATTACHED_PICTURE | TIMED_THUMBNAILS | DEPENDENT
-    tracks = [track for track in container.streams.video if not int(track.disposition) & aside]
     if len(tracks) < 2:
         return tracks
     doubtful = {track.index for track in tracks if _is_doubtful(container, track)}
@@ -232,19 +236,8 @@ def _explain_unreadable(path: MediaFile) -> errors.MediaError:
 
 def _has_index(path: MediaFile) -> bool:
     """Returns whether one of an mp4's outermost boxes is ``moov`` (ISO/IEC 14496-12, section 4.2)."""
-    at = 0
     with open_bytes(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        while at + 8 <= size:
-            file.seek(at)
-            header = file.read(16)
-            if header[4:8] == b"moov":
-                return True
-            length = read_box_length(header)
-            if length is None:
-                return False
-            at += length
-    return False
+        return any(name == b"moov" for name, _, _ in list_outer_boxes(file))
 
 
 def refuse_encrypted_file(path: MediaFile) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from extractors.media.containers.completeness import read_box_length
+from extractors.media.containers.completeness import list_outer_boxes, read_box_length
 from extractors.media.media_file import MediaFile, open_bytes
 
 MOST_BYTES = 64 << 20  #: of a header that is read
@@ -44,12 +44,10 @@ def _find_aspect(description: bytes, header: bytes) -> Fraction | None:
 
 def _read_headers(path: MediaFile) -> Iterator[bytes]:
     with open_bytes(path) as file:
-        at = 0
-        while len(head := file.read(16)) >= 8 and (length := read_box_length(head)):
-            if head[4:8] == b"moov" and length <= MOST_BYTES:
-                yield head[8:] + file.read(length - 16)
-            at += length
-            file.seek(at)
+        for name, at, length in list_outer_boxes(file):
+            if name == b"moov" and length is not None and length <= MOST_BYTES:
+                file.seek(at + 8)
+                yield file.read(length - 8)
 
 
 def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:

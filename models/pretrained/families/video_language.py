@@ -231,6 +231,8 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
 def _widen(video: ChosenFrames) -> ChosenFrames:
     """Repeats rows or columns of frames that are thinner than a processor takes; places stay in [0, 1]."""
     least = max(LEAST_SIDE, -(-max(video.size) // LONGEST_SHAPE))
+    if min(video.size) >= least:
+        return video
     pixels = video.pixels
     for axis, side in enumerate(video.size, 1):
         pixels = pixels.repeat(-(-least // side), axis)

@@ -21,11 +21,12 @@ from lab.pictures.picture_inputs import (
     fit_to_streams,
     list_streams,
 )
-from lab.pictures.session import freeze_all_but, freeze_start, load_start_weights
+from lab.pictures.session import freeze_all_but, freeze_start, match_weights
+from models.captioner import AnyCaptioner
 from models.captioners.registry import find_captioner, find_stream_set, list_captioners, list_stream_sets
 from models.captioners.stats.config import StreamConfig
 from models.captioners.stats.network import STaTS
-from models.checkpoint import Card, CheckpointError, save_checkpoint
+from models.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from models.feature_sources.stream_checks import StreamMismatch
 from models.likelihood import teacher_force
 from models.stream_set import DEMO, DEMO_TUNED, UnknownStream
@@ -40,6 +41,10 @@ def start(tmp_path: Path) -> Path:
     path = tmp_path / "start.safetensors"
     save_checkpoint(path, tiny_stats(seed=3), Card("stats", {"grid": SPEC}, {}, {}))
     return path
+
+
+def load_start_weights(start: Path, captioner: AnyCaptioner) -> dict[str, torch.Tensor]:
+    return match_weights(load_checkpoint(start).captioner, captioner, start)
 
 
 def test_a_run_starts_from_the_weights_of_its_like(start: Path) -> None:

@@ -1,9 +1,9 @@
 // Captioners, one video: what most of them say, with counted variants, and a card for each with its marks and seconds.
 
-import { explain, isSum, make, setCurrent, waiting, endedAs } from "../text.js";
+import { UNDER_WAY, explain, isSum, make, setCurrent, waiting, endedAs } from "../text.js";
 import { isGood, recaption } from "../jobs/server.js";
 
-const OVER = ["failed", "canceled", "expired", "refused"]; // without a caption
+const isLost = ({ state }) => state !== "succeeded" && !UNDER_WAY.includes(state); // over, without a caption
 const NOT_THERE = [404, 405, 409, 410]; // an older service, or a film that is no longer kept
 
 export class Comparison {
@@ -45,7 +45,7 @@ export class Comparison {
   draw() {
     const film = this.film;
     const same = film?.id ? this.films.sameFilm(film) : [];
-    this.box.hidden = same.every(({ state }) => OVER.includes(state)) || (same.length < 2 && !this.options.names.length);
+    this.box.hidden = same.every(isLost) || (same.length < 2 && !this.options.names.length);
     if (this.box.hidden) return;
     const [missing, chosen] = [this.missing(), this.choice.value];
     this.choice.replaceChildren(...missing.map((name) => make("option", this.options.title(name), { value: name })));

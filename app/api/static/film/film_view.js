@@ -1,6 +1,6 @@
 // One film on show: it plays and reads its caption, lanes under it show which word stands on which moment; while its job is under way, how far that is.
 
-import { clock, endedAs, explain, mayHelpAgain, waiting } from "../text.js";
+import { UNDER_WAY, clock, endedAs, explain, mayHelpAgain, waiting } from "../text.js";
 import { frameUrl, getAttention, getSegmentAttention, segmentFrameUrl } from "../jobs/server.js";
 import { Chapters } from "./chapters.js";
 import { readEvidence } from "./evidence.js";
@@ -16,7 +16,6 @@ const UNPLAYABLE = {
   over: "This video cannot be shown here.",
   none: "The video is shown here once it is captioned.",
 };
-const UNDER_WAY = ["unsent", "sending", "queued", "running"];
 
 export class FilmView {
   // $: finds an element by its id; calm: whether the visitor wants no motion; told: placed(word or null, seconds), title(captioner), its name for people.
@@ -35,6 +34,7 @@ export class FilmView {
       { screen: $("screen"), backdrop: $("backdrop"), stage: $("stage"), video: $("video"), slide: $("slide"), note: $("unplayable"), play: $("play"), sound: $("sound"), loop: $("loop"), time: $("time") },
       { moved: (seconds) => this.moved(seconds), kind: () => { this.stretch(); this.showNote(); }, began: () => this.subtitle.pin(-1), looped: (part) => this.lanes.markLoop(part) },
     );
+    this.facts = { facts: $("facts"), warnings: $("warnings"), others: $("others"), othersBox: $("others-box"), png: $("link-png"), attention: $("link-attention"), job: $("link-job") };
     this.chapters = new Chapters(
       { box: $("chapters"), list: $("chapters-list"), search: $("chapters-search"), sum: $("chapters-sum"), found: $("chapters-found"), links: $("chapters-links") },
       (number) => { this.player.seek(this.chapters.segments[number].start); this.showChapter(number); },
@@ -145,7 +145,7 @@ export class FilmView {
     this.$("working").hidden = true;
     this.$("film").classList.remove("is-waiting");
     this.$("more").hidden = false;
-    showFacts(this.factElements(), job, Boolean(attention), this.told.title);
+    showFacts(this.facts, job, Boolean(attention), this.told.title);
     this.chapters.show(this.fromFirst(job.segments));
     const duration = Math.max(job.media?.duration || 0, ...(attention?.parts || attention?.times || []).map(([, end]) => end), ...(job.sampled || []));
     this.player.add({ ...this.known(job), frames: this.frames(), duration });
@@ -157,11 +157,9 @@ export class FilmView {
     const said = this.chapters.sum.textContent || job.caption || "no words";
     this.$("said").textContent = `Caption: ${said}`;
     if (isNew) this.$("announced").textContent = `Caption of ${job.filename || "the video"}: ${said}`;
-    if (isNew && !this.calm) { this.player.seek(0); this.player.start(); }
-  }
-
-  factElements($ = this.$) {
-    return { facts: $("facts"), warnings: $("warnings"), others: $("others"), othersBox: $("others-box"), png: $("link-png"), attention: $("link-attention"), job: $("link-job") };
+    if (!isNew || this.calm) return;
+    this.player.seek(0);
+    this.player.start();
   }
 
   // What stands for the film where it cannot be played, and in its strip.

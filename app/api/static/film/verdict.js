@@ -15,13 +15,13 @@ export class Verdict {
     this.correction.addEventListener("submit", (event) => { event.preventDefault(); this.keep(); });
   }
 
-  // job: that has succeeded; others: captions that other captioners wrote of the same video; content: the content words of the caption.
-  open(job, others, content) {
+  // job: that has succeeded; others: how many other captioners wrote of the same video; alone: as of `doubted`.
+  open(job, others, alone) {
     const isSame = this.job?.id === job?.id;
     this.job = job;
     this.box.hidden = !job?.caption;
     if (!job?.caption) return;
-    this.text.replaceChildren(...doubt(job.captions?.[0]?.confidence ?? null, others, content));
+    this.text.replaceChildren(...doubt(job.captions?.[0]?.confidence ?? null, others, alone));
     if (isSame) return;
     this.mark(null);
     this.correction.hidden = true;
@@ -57,12 +57,11 @@ export function doubted(others, content) {
 }
 
 // Sentences about doubt, the words that other captioners do not say in bold.
-function doubt(confidence, others, content) {
+function doubt(confidence, others, alone) {
   const sure = confidence === null ? null : SURE.find(([least]) => confidence >= least)[1];
-  const first = sure ? `${sure}: of captions like this ${Math.round(10 * confidence)} in 10 are right.` : others.length ? "" : NO_MEASURE;
-  if (!others.length) return [first];
-  const alone = doubted(others, content);
-  if (!alone.length) return [first, first ? " " : "", `The ${others.length === 1 ? "other captioner says" : `${others.length} other captioners say`} the same things.`];
-  const parts = alone.flatMap(([word, count], k) => [k ? ", " : "", make("b", word), count ? ` (${count} of ${others.length} others say it)` : ""]);
+  const first = sure ? `${sure}: of captions like this ${Math.round(10 * confidence)} in 10 are right.` : others ? "" : NO_MEASURE;
+  if (!others) return [first];
+  if (!alone.length) return [first, first ? " " : "", `The ${others === 1 ? "other captioner says" : `${others} other captioners say`} the same things.`];
+  const parts = alone.flatMap(([word, count], k) => [k ? ", " : "", make("b", word), count ? ` (${count} of ${others} others say it)` : ""]);
   return [first, first ? " " : "", "Other captioners do not agree on ", ...parts, "."];
 }

@@ -1,13 +1,12 @@
 // The list of films: those being sent, those under way, those done. Jobs are kept in this browser, so that a reload loses none.
 
-import { STALLED, clock, endedAs, explain, hasWords, make, percent, setCurrent, waiting } from "../text.js";
+import { STALLED, UNDER_WAY, clock, endedAs, explain, hasWords, make, percent, setCurrent, waiting } from "../text.js";
 import { frameUrl } from "./server.js";
 
 const KEPT = "reelword.films";
 const MOST_KEPT = 60;
 const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"; // a picture that is not there yet
 const STORED = ["id", "name", "state", "caption", "captioner", "when", "root", "duration", "problem", "thumbnail", "isLinked"]; // isLinked: opened by its address, and not sent from here
-const OPEN = ["unsent", "sending", "queued", "running"];
 
 export class Films {
   // list: where films are shown; search: a field; acts: show(film), drop(film), changed(film).
@@ -107,7 +106,7 @@ export class Films {
     const item = this.rows.get(film);
     if (!item) return;
     const [open, drop] = [item.querySelector(".film-open"), item.querySelector(".film-drop")];
-    const isOpen = OPEN.includes(film.state);
+    const isOpen = UNDER_WAY.includes(film.state);
     setCurrent(open, film === this.current || Boolean(film.id && film.id === this.current?.root)); // one that was refused has no id
     item.querySelector(".film-name").textContent = film.name || "A video";
     open.title = film.name || "";
