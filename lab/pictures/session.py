@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from pydantic import BaseModel
 from torch import nn
 
+from extractors.files import sha256_of
 from lab.pictures.embedding import train_embedding
 from lab.pictures.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
 from lab.pictures.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards
@@ -43,8 +44,10 @@ from training.optimization.learner import TrainedNetwork
 from training.optimization.phases import train_later_phases
 from training.optimization.processes import ALONE, Processes
 from training.optimization.run_folder import RunSettings, TrainingRun
+from training.optimization.run_record import RunDescription, TrainedData, hash_words, tag_streams
 from training.optimization.trainer import BestScore, Trainer
 from training.precision import CPU, training_precision
+from training.recipes.changes import change_fields
 from training.recipes.recipe import Recipe
 
 #: What the held-out items were shown as, when a card's score was measured.
@@ -89,12 +92,13 @@ def train_captioner(
     """
     torch.set_num_threads(settings.threads)
     registered = find_captioner(name)
-    config = registered.fit(registered.make_demo_config(), streams)
+    config = change_fields(registered.fit(registered.make_demo_config(), streams), settings.config)
     names = [stream.name for stream in list_streams(config)]
     inputs = PictureInputs.build(streams, names, read_cards(teachers), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings, teachers)
     torch.manual_seed(recipe.seed)
     captioner = registered.kind(config, training.batches.vocabulary).to(settings.device)
+    settings.open_run(training.describe(captioner, start, teachers))
     begun = None if start is None else load_checkpoint(start).captioner
     if start is not None and begun is not None:
         captioner.load_state_dict(match_weights(begun, captioner, start))
@@ -141,11 +145,12 @@ def train_semantic_embedding(
         NeedsVideo, UnknownStream, StreamMismatch: as of ``PictureInputs.build``.
     """
     torch.set_num_threads(settings.threads)
-    config = fit_to_streams(SemanticEmbeddingConfig.demo(), streams)
+    config = change_fields(fit_to_streams(SemanticEmbeddingConfig.demo(), streams), settings.config)
     inputs = PictureInputs.build(streams, [stream.name for stream in config.streams], (), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings)
     torch.manual_seed(recipe.seed)
     embedding = SemanticEmbedding(config, training.batches.vocabulary).to(settings.device)
+    settings.open_run(training.describe(embedding, start))
     if start is not None:
         embedding.load_state_dict(match_weights(load_embedding(start)[0], embedding, start))
     train_embedding(training.make_trainer(), embedding, training.held_out)
@@ -197,6 +202,7 @@ class PictureTraining:
         kept = [item for item in every if item.id.startswith(recipe.ids)]
         if recipe.ids and not kept:
             raise FileNotFoundError(f"{data} lacks {recipe.ids.rstrip('/')}, which {recipe.name} trains on")
+        recipe = recipe.in_steps(sum(len(item.captions) for item in kept))
         batches = PictureBatches(
             items=kept,
             vocabulary=_collect_words(every, recipe.vocabulary_size),
@@ -218,6 +224,22 @@ class PictureTraining:
         checkpoints = CheckpointWriter(recipe, tuple(item.id for item in kept), inputs, run)
         shown = with_streams(held_out, inputs.names)
         return cls(recipe, batches, shown, run, checkpoints, settings.processes)
+
+    def describe(
+        self, network: TrainedNetwork, start: Path | None, teachers: Sequence[str] = ()
+    ) -> RunDescription:
+        """Describes the run, so that its folder takes no other."""
+        return RunDescription(
+            captioner=network.name,
+            recipe=self.recipe,
+            config=network.config.model_dump(mode="json"),
+            words=hash_words(network.vocabulary),
+            data=TrainedData.of("pictures", self.batches.items, self.held_out),
+            stream_set=self.checkpoints.inputs.streams.name,
+            streams=tag_streams(self.checkpoints.inputs.specs),
+            start_sha256="" if start is None else sha256_of(start),
+            teachers=tuple(teachers),
+        )
 
     def make_trainer(self) -> Trainer:
         """Makes the trainer, which saves the best weights by ``checkpoints``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint
 from training.batches.video_batches import Notify
 from training.optimization.processes import ALONE, Processes
+from training.optimization.run_record import RunDescription, RunSession, claim_folder
 from training.precision import CPU
 from training.saved_features.feature_folder import FeatureFolder
 
@@ -101,3 +102,13 @@ class RunSettings:
     processes: Processes = ALONE  #: that train together; the first one alone notifies
     #: Those of videos that were made before, in the place of features that are made now.
     features: FeatureFolder | None = None
+    #: Of the captioner's configuration what differs from its recipe's: field → value.
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def open_run(self, description: RunDescription) -> TrainingRun:
+        """Takes the folder for a run, or goes on with it where it is the same. Raises RunDiffers."""
+        with self.processes.first_alone():
+            if self.processes.is_first:
+                session = RunSession.begin(str(self.device), self.processes.count)
+                claim_folder(self.out, description, session)
+        return TrainingRun(self.out, self.device)

@@ -6,13 +6,15 @@ Options that the session would not read are refused before it begins.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 from extractors.errors import ReelwordError
-from models.captioners.registry import find_captioner
+from models.captioners.registry import EMBEDDINGS, captioner_class, find_captioner
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
+from training.recipes.changes import Changes, change_fields, read_recipe_file
 from training.recipes.demo_recipes import FINETUNE, find_recipe, read_recipes
 from training.recipes.paper_recipes import PaperRun, find_paper_run, list_paper_names
 from training.recipes.recipe import Recipe
@@ -55,17 +57,18 @@ def train(
         NeedsDataSet: the recipe is for pictures, and nothing here trains on them.
         UnreadOption, StartMissing: the recipe does not go with an option, or needs one.
         UnknownRecipe: no recipe has that name.
+        UnknownField, FieldRefused, RecipeFileDamaged: what is changed of a recipe cannot be.
         Exception: what the session raises.
     """
-    if recipe in list_paper_names():
-        run = find_paper_run(recipe, name).with_seed(seed)
+    base, changes = read_changes(name, recipe, seed, options)
+    settings = replace(settings, config=changes.config)
+    if base in list_paper_names():
+        run = find_paper_run(base, name)
         options.refuse(list_unread_as_paper(run))
-        return train_as_paper(name, run, data, settings, options.streams, options.self_critical is not False)
-    changes = {"seed": seed, "steps": options.steps}
-    changes["self_critical_steps"] = 0 if options.self_critical is False else None
-    plan = find_recipe(recipe, name).model_copy(
-        update={field: value for field, value in changes.items() if value is not None}
-    )
+        return train_as_paper(
+            name, replace(run, recipe=_change(run.recipe, changes, options)), data, settings, options.streams
+        )
+    plan = _change(find_recipe(base, name), changes, options)
     is_on_videos = plan.name == FINETUNE.name or options.data_set is not None
     if is_on_videos and name != EMBEDDING:
         return _train_on_videos(name, plan, data, options, settings)
@@ -74,6 +77,34 @@ def train(
             f"{plan.name} is for archives of pictures, on which the demo is trained by python -m lab train"
         )
     return on_pictures(name, plan, data, options, settings)
+
+
+def read_changes(
+    name: str, recipe: str | None, seed: int | None, options: TrainOptions
+) -> tuple[str | None, Changes]:
+    """Reads which recipe is changed, None for the demo's, and how: by its file first, then by options.
+
+    Raises UnknownField, FieldRefused, RecipeFileDamaged.
+    """
+    config_class = EMBEDDINGS[name].config_class if name in EMBEDDINGS else captioner_class(name).config_class
+    base, table = read_recipe_file(Path(recipe)) if is_file(recipe) else (recipe, {})
+    seeded = {} if seed is None else {"seed": seed}
+    return base, Changes.sort({**table, **options.values, **seeded}, config_class)
+
+
+def is_file(recipe: str | None) -> bool:
+    """Returns whether a recipe is named by its file."""
+    return recipe is not None and recipe.endswith(".toml")
+
+
+def _change(recipe: Recipe, changes: Changes, options: TrainOptions) -> Recipe:
+    """Changes a recipe as options say. Raises UnknownField, FieldRefused."""
+    lengths = {f"epochs.{next(iter(recipe.epochs), 'cross_entropy')}": options.epochs}
+    changed = change_fields(recipe, {**(lengths if options.epochs else {}), **changes.recipe})
+    if options.steps is not None:
+        steps = "most_steps" if changed.epochs else "steps"
+        changed = changed.model_copy(update={steps: options.steps})
+    return changed.without_rewards() if options.self_critical is False else changed
 
 
 def _train_on_videos(
@@ -100,9 +131,8 @@ def list_unread_as_paper(run: PaperRun) -> Unread:
         "--teacher": explain_no_teacher(name),
         "--data-set": f"{name} is for {run.data_set}, which --data has to hold; leave it out",
         "--paper": f"{name} has the splits and words of {run.paper}'s paper; leave it out",
-        "--steps": f"{name} is as many epochs long as the paper says; leave it out",
     }
-    return {**unread, **({} if "self_critical" in run.epochs else explain_no_reward(name))}
+    return {**unread, **({} if "self_critical" in run.recipe.epochs else explain_no_reward(name))}
 
 
 def list_unread_on_videos(recipe: Recipe, start: Path | None) -> Unread:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,12 +56,14 @@ def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]
         saved: Annotated[SavedFeatureOptions, FieldsOf()],
         recipe: Annotated[
             str | None,
-            typer.Option(help="How it is trained; default: its demo. As in its paper: paper-msvd …"),
+            typer.Option(
+                help="How it is trained; default: its demo. As in its paper: paper-msvd …; yours: FILE.toml"
+            ),
         ] = None,
         out: Annotated[
             Path | None,
             typer.Option(
-                help="The run's folder; a run that was stopped goes on from it. Default: runs/CAPTIONER"
+                help="The run's folder; a run that was stopped goes on from it. Default: runs/CAPTIONER-RECIPE"
             ),
         ] = None,
         cache: Cache = Path("data/cache"),
@@ -79,12 +82,20 @@ def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]
 
         with name_option(_mendable(options)), join_processes(device) as (processes, opened):
             notify = typer.echo if processes.is_first else _say_nothing
-            folder = out or Path("runs", captioner)
+            folder = out or name_run(captioner, recipe, seed, options)
             settings = RunSettings(folder, cache, notify, threads, opened, processes, features)
             best = session_choice.train(captioner, recipe, seed, data, options, settings, on_pictures)
             notify(f"best checkpoint: {best}")
 
     return train
+
+
+def name_run(captioner: str, recipe: str | None, seed: int | None, options: TrainOptions) -> Path:
+    """Names a run's folder by its recipe, and by a digest of what else was asked for."""
+    asked = options.model_dump_json(exclude_none=True)
+    parts = [captioner, Path(recipe or "demo").stem, "" if seed is None else f"seed{seed}"]
+    parts += [] if asked == "{}" else [hashlib.sha256(asked.encode()).hexdigest()[:6]]
+    return Path("runs", "-".join(filter(None, parts)))
 
 
 def _say_nothing(_: str) -> None:
@@ -103,14 +114,18 @@ def _mendable(options: TrainOptions) -> Mendable:
     from training.datasets.errors import DataSetError
     from training.optimization.processes import NotShared
     from training.optimization.rewards import NoReward
+    from training.optimization.run_record import RunDiffers
+    from training.recipes.changes import FieldRefused, RecipeFileDamaged, UnknownField
     from training.recipes.demo_recipes import UnknownRecipe
     from training.saved_features.feature_map import FeatureMapDamaged, FeaturesDoNotFit
     from training.sessions.session_choice import NeedsDataSet
 
     return {
         "": (UnreadOption, StartMissing, NotShared, NeedsDataSet),
+        "--out": (RunDiffers,),
         "--device": (DeviceUnavailable,),
-        "--recipe": (UnknownRecipe, NoReward),
+        "--recipe": (UnknownRecipe, NoReward, RecipeFileDamaged),
+        "--set": (UnknownField, FieldRefused),
         "--streams": (UnknownStream, UnknownStreamSet, StreamsDoNotFit, NeedsVideo),
         "--features": (FeatureMapDamaged, FeaturesDoNotFit, ImportError),
         "--teacher" if options.teachers else "--start": (
