@@ -43,12 +43,13 @@ from models.vocabulary import Vocabulary
 from training.optimization.learner import TrainedNetwork
 from training.optimization.phases import train_later_phases
 from training.optimization.processes import ALONE, Processes
+from training.optimization.progress import BestScore
 from training.optimization.run_folder import RunSettings, TrainingRun
-from training.optimization.run_record import RunDescription, TrainedData, hash_words, tag_streams
-from training.optimization.trainer import BestScore, Trainer
+from training.optimization.trainer import Trainer
 from training.precision import CPU, training_precision
 from training.recipes.changes import change_fields
 from training.recipes.recipe import Recipe
+from training.runs.run_record import RunDescription, TrainedData, hash_words, tag_streams
 
 #: What the held-out items were shown as, when a card's score was measured.
 WHOLE_PICTURES, AMONG_SHOTS = "held-out training pictures", "held-out training pictures among other shots"
@@ -220,7 +221,7 @@ class PictureTraining:
             device = settings.device
             soft = compute_teacher_targets(teachers, batches, settings.cache, device) if teachers else None
         batches = replace(batches, items=with_streams(batches.items, inputs.names), soft=soft)
-        run = TrainingRun(settings.out, settings.device)
+        run = settings.make_run()
         checkpoints = CheckpointWriter(recipe, tuple(item.id for item in kept), inputs, run)
         shown = with_streams(held_out, inputs.names)
         return cls(recipe, batches, shown, run, checkpoints, settings.processes)
@@ -380,11 +381,11 @@ class CheckpointWriter:
 
     def save(self, network: TrainedNetwork, best: BestScore) -> None:
         """Writes a network as the run's best."""
-        save_checkpoint(self.run.best, network, self.make_card(network.name, best))
+        save_checkpoint(self.run.folder / best.file, network, self.make_card(network.name, best))
 
     def make_card(self, name: str, best: BestScore) -> Card:
         """Makes the card of the network of that name."""
-        judged_on, metric = CARD_SCORES[best.metric]
+        judged_on, metric = CARD_SCORES.get(best.metric, (WHOLE_PICTURES, best.metric))
         scores = {judged_on: {metric: round(best.value, 2), "n": self.recipe.held_out}}
         return Card(name, self.inputs.specs, scores, self._describe_training(best.where))
 

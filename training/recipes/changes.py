@@ -160,7 +160,7 @@ def _refused(error: ValidationError, model: BaseModel) -> ReelwordError:
 
 
 def _check_path(model: BaseModel, name: str) -> None:
-    """Checks that a changed field is there: not all models refuse what they do not know. Raises UnknownField."""
+    """Checks that a changed field is there: some models leave out what they lack. Raises UnknownField."""
     *parents, last = name.split(".")
     inner = _follow(model, parents)
     if isinstance(inner, BaseModel) and last not in type(inner).model_fields:

@@ -130,6 +130,11 @@ class Recipe(BaseModel):
     self_critical_rate: float
     self_critical_samples: int = Field(ge=2)  # each is judged by the mean of the others
     self_critical_captions: int
+    #: What weights are kept by; loss is that of the first captions of the held-out items.
+    select: Literal["cider", "bleu4", "meteor", "rouge_l", "sum", "loss"] = "cider"
+    patience: int | None = Field(None, ge=1)  #: validations without a better one after which a phase ends
+    #: In so many parts a batch is computed, one after another, where it does not fit into memory.
+    accumulate: int = Field(1, ge=1)
     self_critical_every: int  #: steps between validations; 0 for once an epoch
     self_critical_weight: float
     self_critical_temperature: float = 1.0
@@ -144,6 +149,11 @@ class Recipe(BaseModel):
     #: The search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
     decoding: DecodingOptions = DecodingOptions()
     seed: int = 2020
+
+    @property
+    def needs_meteor(self) -> bool:
+        """Whether weights are kept by METEOR, which starts a Java process at each validation."""
+        return self.select in ("meteor", "sum")
 
     @property
     def search(self) -> DecodingOptions:

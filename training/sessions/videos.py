@@ -31,21 +31,22 @@ from training.datasets.errors import NothingToUse
 from training.datasets.registry import SetFolder
 from training.optimization.learner import TrainedNetwork
 from training.optimization.phases import train_later_phases
+from training.optimization.progress import BestScore
 from training.optimization.rewards import check_rewards
 from training.optimization.run_folder import RunSettings, TrainingRun
-from training.optimization.run_record import (
+from training.optimization.trainer import Trainer
+from training.optimization.validation import VideoValidation
+from training.precision import training_precision
+from training.recipes.changes import FieldRefused, change_fields
+from training.recipes.paper_recipes import PaperRun
+from training.recipes.recipe import Recipe
+from training.runs.run_record import (
     RunDescription,
     TrainedData,
     hash_features,
     hash_words,
     tag_streams,
 )
-from training.optimization.trainer import BestScore, Trainer
-from training.optimization.validation import VideoValidation
-from training.precision import training_precision
-from training.recipes.changes import FieldRefused, change_fields
-from training.recipes.paper_recipes import PaperRun
-from training.recipes.recipe import Recipe
 from training.saved_features.feature_folder import FeatureFolder
 from training.saved_features.feature_map import FeaturesDoNotFit
 from training.scores.metrics import NO_CIDER
@@ -346,8 +347,10 @@ def _make_saver(
     training = {**earlier, **description.describe_training(), "ids": ids}
 
     def save(captioner: TrainedNetwork, best: BestScore) -> None:
-        scores = {split.held_out_are: {best.metric: round(best.value, 2), "n": len(split.held_out)}}
+        judged = {best.metric: best.value, **best.scores}
+        rounded = {name: round(value, 2) for name, value in judged.items()}
+        scores = {split.held_out_are: {**rounded, "n": len(split.held_out)}}
         card = replace(start.card, scores=scores, training={**training, "chosen_at": best.where})
-        save_checkpoint(run.best, captioner, card)
+        save_checkpoint(run.folder / best.file, captioner, card)
 
     return save

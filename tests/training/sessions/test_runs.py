@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import signal
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner, Result
@@ -13,6 +19,9 @@ from typer.testing import CliRunner, Result
 from app.cli.main import cli
 from models.checkpoint import load_checkpoint
 from tests.training.saved_features.formats import FORMATS, lay_captions
+from training.batches.video_batches import VideoBatches
+from training.optimization.run_folder import TrainingRun
+from training.optimization.validation import VideoValidation
 
 TINY = {
     "embedded": 7,
@@ -70,7 +79,7 @@ def test_a_run_is_recorded_and_goes_on_by_the_same_command_alone(
     assert len(record["run"]["features_sha256"]) == 64
     assert list(record["run"]["streams"]) == ["clip"]
     [session] = record["sessions"]
-    assert session["packages"]["torch"] == torch.__version__.split("+")[0] or session["packages"]["torch"]
+    assert session["packages"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     assert {"command", "started", "host", "commit"} <= session.keys()
     again = train(places, out)
     assert again.exit_code == 0, again.output
@@ -132,3 +141,196 @@ def test_a_recipe_in_epochs_is_tried_in_a_few_steps(places: tuple[str, ...], tmp
     assert recipe["epochs"] == {"cross_entropy": 2}
     assert recipe["epoch_steps"] == 5  # ten captions, two a step
     assert (recipe["steps"], recipe["validate_every"]) == (4, 5)
+
+
+def test_a_signal_saves_the_state_and_the_same_command_goes_on(
+    places: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended at a step and within a validation, a run comes to the weights of one that was not."""
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert train(places, whole, steps=5).exit_code == 0
+    for number, module, name, call_number, step in (
+        (signal.SIGTERM, VideoBatches, "at", 3, 2),
+        (signal.SIGINT, VideoValidation, "load_group", 1, 4),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, signalling(getattr(module, name), number, call_number))
+            done = train(places, stopped, steps=5)
+        assert done.exit_code == 128 + number, done.output
+        assert f"Stopped by {number.name}; the run's state is saved. The same command goes on" in done.output
+        assert torch.load(stopped / "last.pt", weights_only=True)["step"] >= step
+    assert train(places, stopped, steps=5).exit_code == 0
+    assert_same_weights(stopped, whole)
+    assert len(read_record(stopped)["sessions"]) == 3
+    validated = [row["step"] for row in read_log(stopped) if row["cider"]]
+    assert validated == [row["step"] for row in read_log(whole) if row["cider"]] == ["0", "2", "4", "5"]
+
+
+def signalling(function: Any, number: signal.Signals, call_number: int) -> Any:
+    """The function, which sends this process a signal when it is called so often."""
+    calls = []
+
+    def call_it(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == call_number:
+            os.kill(os.getpid(), number)
+        return function(*arguments)
+
+    return call_it
+
+
+def read_log(out: Path) -> list[dict[str, str]]:
+    with (out / "log.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    """Byte by byte: equal runs give equal files."""
+    assert (one / "best.safetensors").read_bytes() == (other / "best.safetensors").read_bytes()
+    states = [torch.load(run / "last.pt", weights_only=True)["captioner"] for run in (one, other)]
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+def test_the_state_is_saved_between_validations(places: tuple[str, ...], tmp_path: Path) -> None:
+    steps: list[int] = []
+    save = TrainingRun.save
+
+    def remember(run: TrainingRun, state: Any) -> None:
+        steps.append(state["step"])
+        save(run, state)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingRun, "save", remember)
+        often = train(places, tmp_path / "often", "--save-every", 0, steps=4)
+        assert often.exit_code == 0, often.output
+        assert steps == [0, 1, 2, 3, 4]
+        steps.clear()
+        assert train(places, tmp_path / "seldom", steps=4).exit_code == 0
+    assert steps == [0, 2, 4]
+
+
+def test_what_is_logged_and_kept(places: tuple[str, ...], tmp_path: Path) -> None:
+    """Means of steps, scores, loss and captions of held-out videos, and the best checkpoints."""
+    one, out = tmp_path / "each", tmp_path / "run"
+    assert train(places, one, "--log-every", 1, steps=4).exit_code == 0
+    done = train(places, out, "--log-every", 2, "--keep", 2, "--set", "validate_every=1", steps=4)
+    assert done.exit_code == 0, done.output
+    each, means = ([row for row in read_log(run) if row["loss"]] for run in (one, out))
+    assert [row["step"] for row in means] == ["2", "4"]
+    for name in ("loss", "gradient_norm"):
+        wanted = (float(each[0][name]) + float(each[1][name])) / 2
+        assert float(means[0][name]) == pytest.approx(wanted, rel=1e-3)
+    judged = [row for row in read_log(out) if row["cider"]]
+    assert len(judged) == 5
+    assert all(float(row["validation_loss"]) > 0 and row["bleu4"] and row["rouge_l"] for row in judged)
+    samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
+    assert len(samples) == 5 * 5
+    assert samples[0].keys() == {"phase", "step", "id", "caption", "people"}
+    assert len({sample["id"] for sample in samples}) == 5
+    assert len(list((out / "top").glob("*.safetensors"))) == 2
+    scores = load_checkpoint(out / "best.safetensors").card.scores[
+        "the same videos, as there are fewer than 10"
+    ]
+    assert {"cider", "bleu4", "rouge_l", "validation_loss", "n"} <= scores.keys()
+
+
+def test_weights_are_chosen_by_any_metric_and_a_phase_ends_early(
+    places: tuple[str, ...], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    options = ("--set", "select=loss", "--set", "patience=2", "--lr", 50, "--set", "validate_every=1")
+    done = train(places, out, *options, steps=40)
+    assert done.exit_code == 0, done.output
+    losses = {int(row["step"]): float(row["validation_loss"]) for row in read_log(out) if row["bleu4"]}
+    best = min(losses, key=losses.__getitem__)
+    assert max(losses) == best + 2 < 40
+    assert (
+        load_checkpoint(out / "best.safetensors").card.training["chosen_at"] == f"cross_entropy step {best}"
+    )
+    assert train(places, out, *options, steps=40).exit_code == 0  # which is over, and takes no step
+    assert max(int(row["step"]) for row in read_log(out)) == best + 2
+
+
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(places: tuple[str, ...], tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    still = (
+        "--set",
+        "dropout=0",
+        "--set",
+        "forcing_eta=null",
+        "--set",
+        "auxiliary_weight=0",
+        "--log-every",
+        1,
+    )
+    assert train(places, whole, *still, steps=1).exit_code == 0
+    done = train(places, parts, *still, "--set", "accumulate=2", steps=1)
+    assert done.exit_code == 0, done.output
+    for name in ("loss", "gradient_norm"):
+        values = [next(float(row[name]) for row in read_log(run) if row[name]) for run in (whole, parts)]
+        assert values[0] == pytest.approx(values[1], rel=1e-3)
+
+
+def test_a_sweep_trains_all_and_makes_one_table(places: tuple[str, ...], tmp_path: Path) -> None:
+    changes = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
+    options = (
+        "--over",
+        "learning_rate=1e-3,2e-3",
+        "--over",
+        "optimizer=adam",
+        "--seeds",
+        "1,2",
+        "--steps",
+        2,
+    )
+    done = call("sweep", "stats", *places, *changes, *options, "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    folders = sorted(str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("run.json"))
+    assert folders == [
+        f"learning_rate={rate}+optimizer=adam/seed{seed}" for rate in ("0.001", "0.002") for seed in (1, 2)
+    ]
+    rates = [read_record(tmp_path / folder)["run"]["recipe"]["learning_rate"] for folder in folders]
+    assert rates == [0.001, 0.001, 0.002, 0.002]
+    head, _, *rows = (tmp_path / "table.md").read_text().splitlines()
+    assert head == "| values | runs | BLEU-4 | ROUGE-L | CIDEr-D | loss |"
+    assert [row.split(" | ")[1] for row in rows] == ["2", "2"]
+    assert all(" ± " in row for row in rows)
+    assert head in done.output
+    scores = [
+        next(iter(load_checkpoint(tmp_path / each / "best.safetensors").card.scores.values()))
+        for each in folders
+    ]
+    with (tmp_path / "table.csv").open(newline="") as file:
+        first = next(csv.DictReader(file))
+    losses = [score["validation_loss"] for score in scores[:2]]
+    assert float(first["validation_loss_mean"]) == pytest.approx(np.mean(losses), abs=1e-3)
+    assert float(first["validation_loss_sd"]) == pytest.approx(np.std(losses, ddof=1), abs=1e-3)
+    refused = call("sweep", "stats", *places, "--over", "hidden", "--out", tmp_path / "no")
+    assert "--set: 'hidden' is no field=value" in refused.output
+
+
+def test_the_log_is_shown_where_it_is_asked_for(
+    places: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stand-in for the package; without it the option is refused."""
+    shown: list[tuple[str, float, int]] = []
+
+    class SummaryWriter:
+        def __init__(self, folder: str, **_: object) -> None:
+            assert folder == str(tmp_path / "run" / "tensorboard")
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            shown.append((name, value, step))
+
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=SummaryWriter))
+        done = train(places, tmp_path / "run", "--track", "tensorboard", "--log-every", 1)
+    assert done.exit_code == 0, done.output
+    names = {name for name, _, _ in shown}
+    assert {
+        f"cross_entropy/{each}" for each in ("loss", "gradient_norm", "cider", "validation_loss")
+    } <= names
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    refused = train(places, tmp_path / "other", "--track", "wandb")
+    assert refused.exit_code == 2
+    assert "--track: wandb is not installed" in refused.output
