@@ -262,11 +262,11 @@ FITTING = Windows(16, 16)
     [
         (
             lambda at: extract(at, CLIP.id, Windows(64, 16)),
-            "stack_size 64, .* asks for 16: .*-size 16",
+            "asks for others: i3d_rgb with stack_size 16, not 64: make all with reelword",
         ),
         (lambda at: extract(at, CLIP.id, FITTING, 7), "i3d_rgb_grid is 7 wide, and .* has it 2048 wide"),
         (lambda at: extract(extract(at, CLIP.id, FITTING), OTHER.id, Windows(16, 8)), "step_size: 8, not 16"),
-        (lambda at: at, "has no folder i3d_rgb: make it with reelword extract"),
+        (lambda at: at, "has no folder i3d_rgb: make all with reelword extract VIDEO… --streams stats"),
     ],
 )
 def test_features_of_extract_with_other_windows_are_refused(
@@ -277,9 +277,11 @@ def test_features_of_extract_with_other_windows_are_refused(
 
 
 def test_frames_spread_over_a_video_are_not_windows_of_it(tmp_path: Path) -> None:
-    extract(tmp_path, CLIP.id, FITTING)
-    spread = replace(find_stream_set("stats"), spread=8)
-    with pytest.raises(FeaturesDoNotFit, match="extract with --extraction-total 8"):
+    extract(tmp_path, CLIP.id, Windows(1, 16))
+    stats = find_stream_set("stats")
+    inputs = tuple(replace(each, windows=WindowOptions()) for each in stats.inputs)
+    spread = replace(stats, spread=8, inputs=inputs)
+    with pytest.raises(FeaturesDoNotFit, match="i3d_rgb with extraction_total 8, not windows every 16"):
         look(FeatureFolder(tmp_path), streams=spread)
 
 

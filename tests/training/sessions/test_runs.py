@@ -18,7 +18,8 @@ from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
 from models.checkpoint import load_checkpoint
-from tests.training.saved_features.formats import FORMATS, lay_captions
+from tests.training.laid_out import write_json
+from tests.training.saved_features.formats import plain
 from training.batches.video_batches import VideoBatches
 from training.optimization.run_folder import TrainingRun
 from training.optimization.validation import VideoValidation
@@ -40,10 +41,15 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    """One's own set of five videos with features, as options."""
-    data, features = tmp_path_factory.mktemp("set") / "data", tmp_path_factory.mktemp("features")
-    form = FORMATS["npy of one's own"]
-    form.write(features, lay_captions(data, form.lay))
+    """One's own set of four videos and four that judge, with features, as options."""
+    data, features = tmp_path_factory.mktemp("set"), tmp_path_factory.mktemp("features")
+    words = ("red", "grey", "black", "white")
+    videos = [
+        {"file": f"{i}.mp4", "captions": [f"a {words[i % 4]} square", f"one {words[i % 4]}"], "split": split}
+        for i, split in enumerate(["train"] * 4 + ["val"] * 4)
+    ]
+    write_json(data / "captions.json", videos)
+    plain(features, [str(video["file"]) for video in videos])
     return ("--data", str(data), "--data-set", "folder", "--features", str(features), "--threads", "1")
 
 
@@ -75,7 +81,7 @@ def test_a_run_is_recorded_and_goes_on_by_the_same_command_alone(
     record = read_record(out)
     assert (record["run"]["captioner"], record["run"]["recipe"]["videos"]) == ("stats", 2)
     assert (record["run"]["config"]["hidden"], record["run"]["recipe"]["seed"]) == (9, 2020)
-    assert record["run"]["data"]["train"] == 5
+    assert (record["run"]["data"]["train"], record["run"]["data"]["held_out"]) == (4, 4)
     assert len(record["run"]["features_sha256"]) == 64
     assert list(record["run"]["streams"]) == ["clip"]
     [session] = record["sessions"]
@@ -135,12 +141,12 @@ def test_every_field_is_changed_by_its_name_and_checked(places: tuple[str, ...],
 
 
 def test_a_recipe_in_epochs_is_tried_in_a_few_steps(places: tuple[str, ...], tmp_path: Path) -> None:
-    trained = train(places, tmp_path / "run", "--epochs", 2, "--set", "validate_every=0", steps=4)
+    trained = train(places, tmp_path / "run", "--epochs", 2, "--set", "validate_every=0", steps=6)
     assert trained.exit_code == 0, trained.output
     recipe = read_record(tmp_path / "run")["run"]["recipe"]
     assert recipe["epochs"] == {"cross_entropy": 2}
-    assert recipe["epoch_steps"] == 5  # ten captions, two a step
-    assert (recipe["steps"], recipe["validate_every"]) == (4, 5)
+    assert recipe["epoch_steps"] == 4  # eight captions, two a step
+    assert (recipe["steps"], recipe["validate_every"]) == (6, 4)
 
 
 def test_a_signal_saves_the_state_and_the_same_command_goes_on(
@@ -224,13 +230,11 @@ def test_what_is_logged_and_kept(places: tuple[str, ...], tmp_path: Path) -> Non
     assert len(judged) == 5
     assert all(float(row["validation_loss"]) > 0 and row["bleu4"] and row["rouge_l"] for row in judged)
     samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
-    assert len(samples) == 5 * 5
+    assert len(samples) == 5 * 4
     assert samples[0].keys() == {"phase", "step", "id", "caption", "people"}
-    assert len({sample["id"] for sample in samples}) == 5
+    assert len({sample["id"] for sample in samples}) == 4
     assert len(list((out / "top").glob("*.safetensors"))) == 2
-    scores = load_checkpoint(out / "best.safetensors").card.scores[
-        "the same videos, as there are fewer than 10"
-    ]
+    scores = load_checkpoint(out / "best.safetensors").card.scores["the 4 of the validation split"]
     assert {"cider", "bleu4", "rouge_l", "validation_loss", "n"} <= scores.keys()
 
 
