@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from pydantic import BaseModel
+
 from extractors.errors import ReelwordError
-from models.captioners.registry import EMBEDDINGS, captioner_class, find_captioner
+from models.captioners.registry import EMBEDDINGS, captioner_class, find_captioner, list_captioners
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
 from training.recipes.changes import Changes, change_fields, read_recipe_file
@@ -86,7 +88,8 @@ def read_changes(
 
     Raises UnknownField, FieldRefused, RecipeFileDamaged.
     """
-    config_class = EMBEDDINGS[name].config_class if name in EMBEDDINGS else captioner_class(name).config_class
+    kinds = {**EMBEDDINGS, **{each: captioner_class(each) for each in list_captioners()}}
+    config_class = kinds[name].config_class if name in kinds else BaseModel  # of pretrained ones none
     base, table = read_recipe_file(Path(recipe)) if is_file(recipe) else (recipe, {})
     seeded = {} if seed is None else {"seed": seed}
     return base, Changes.sort({**table, **options.values, **seeded}, config_class)

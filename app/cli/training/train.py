@@ -171,6 +171,7 @@ def _mendable(options: TrainOptions) -> Mendable:
     from models.stream_choice import StreamsDoNotFit
     from models.stream_set import UnknownStream
     from training.batches.archives import CorpusError
+    from training.batches.video_batches import NoFeatures
     from training.datasets.errors import DataSetError
     from training.optimization.processes import NotShared
     from training.optimization.rewards import NoReward
@@ -189,7 +190,7 @@ def _mendable(options: TrainOptions) -> Mendable:
         "--track": (TrackerMissing,),
         "--set": (UnknownField, FieldRefused),
         "--streams": (UnknownStream, UnknownStreamSet, StreamsDoNotFit, NeedsVideo),
-        "--features": (FeatureMapDamaged, FeaturesDoNotFit, ImportError),
+        "--features": (FeatureMapDamaged, FeaturesDoNotFit, NoFeatures, ImportError),
         "--teacher" if options.teachers else "--start": (
             UnknownCaptioner, StreamMismatch, CheckpointError, WeightsError,
         ),

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from app.cli.main import cli
 from models.checkpoint import load_checkpoint
 from tests.training.laid_out import write_json
-from tests.training.saved_features.formats import plain
+from tests.training.saved_features.formats import plain, write_map
 from training.batches.video_batches import VideoBatches
 from training.optimization.run_folder import TrainingRun
 from training.optimization.validation import VideoValidation
@@ -338,3 +338,12 @@ def test_the_log_is_shown_where_it_is_asked_for(
     refused = train(places, tmp_path / "other", "--track", "wandb")
     assert refused.exit_code == 2
     assert "--track: wandb is not installed" in refused.output
+
+
+def test_features_that_none_of_the_videos_has_are_blamed(places: tuple[str, ...], tmp_path: Path) -> None:
+    write_map(tmp_path, {"clip": {"file": "{stem}.npy", "width": 6, "axes": "CT", "fps": 0.5}})
+    refused = train((*places[:4], "--features", str(tmp_path)), tmp_path / "run")
+    assert refused.exit_code == 2
+    assert (
+        "--features: None of the 8 videos of folder has features: its features are missing" in refused.output
+    )
