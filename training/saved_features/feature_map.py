@@ -37,7 +37,7 @@ class FeatureMapDamaged(ReelwordError, ValueError, code="feature_map_damaged"):
     hint = "docs/data.md, Saved features, has the members of that file."
 
 
-#: Seconds that rows may begin after a video's end, or two sources differ: the seconds of clips are whole ones.
+#: Seconds that rows may begin after a video's end, or two sources differ: clips' seconds are whole ones.
 LATE = 1.0
 
 
@@ -143,8 +143,8 @@ class FeatureMap(BaseModel):
             listed = video.seconds
             if self.duration is not None and listed is not None and abs(self.duration - listed) > LATE:
                 raise FeaturesDoNotFit(
-                    f"the map says that videos last {self.duration:g} s, and the annotations say {listed:g} s "
-                    f"of {video.id}: leave duration out of the map."
+                    f"the map has duration {self.duration:g}, and by the annotations {video.id} lasts "
+                    f"{listed:g} s: leave duration out of the map."
                 )
             return self.duration if listed is None else listed
         clip = CLIP.fullmatch(strip_suffix(video.id))

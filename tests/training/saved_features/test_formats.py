@@ -202,7 +202,7 @@ def test_what_extract_writes_is_what_training_would_make(tmp_path: Path) -> None
     for place in range(2):
         write_video(data / f"film{place}.mp4", frames=20 + place, painter=quarters)
     write_json(data / "captions.json", {f"film{i}.mp4": ["a red square", "the red one"] for i in range(2)})
-    words = ["extract", str(data), "--extractor", "efficientnet-lite2", "--extraction-total", "8"]
+    words = ["extract", str(data), "--streams", "demo"]
     extracted = CliRunner().invoke(cli, [*words, "--out", str(tmp_path / "features")], prog_name=PROGRAM)
     assert extracted.exit_code == 0, extracted.output
     store = FeatureFolder(tmp_path / "features").open(DEMO_SET)

@@ -276,6 +276,29 @@ def test_features_of_extract_with_other_windows_are_refused(
         look(FeatureFolder(lay(tmp_path)), CLIP, OTHER, streams=find_stream_set("stats"))
 
 
+def test_all_that_a_set_lacks_is_named_at_once(tmp_path: Path) -> None:
+    flow = find_stream_set("stats-flow")
+    with pytest.raises(FeaturesDoNotFit, match=r"no folder i3d_rgb, i3d_flow: .* --streams stats-flow --out"):
+        look(FeatureFolder(tmp_path), CLIP, streams=flow)
+    extract(tmp_path, CLIP.id, Windows(64, 64))
+    with pytest.raises(
+        FeaturesDoNotFit, match="with stack_size 16, not 64; i3d_rgb with step_size 16, not 64"
+    ):
+        look(FeatureFolder(tmp_path), CLIP, streams=find_stream_set("stats"))
+
+
+def test_a_video_lasts_as_its_annotations_say(tmp_path: Path) -> None:
+    folder = write(tmp_path, 3, 6, stride=None, spread=True, duration=None)
+    video = replace(CLIP, start=None, end=None, duration=6.0)
+    assert look(folder, video) == []
+    store = folder.open(folder.stream_set) if folder.stream_set else None
+    assert store is not None
+    assert store.load(video)["rgb"].end.tolist() == [2.0, 4.0, 6.0]
+    wrong = write(tmp_path, 3, 6, stride=None, spread=True, duration=1)
+    with pytest.raises(FeaturesDoNotFit, match=r"has duration 1, and by the annotations .* lasts 6 s"):
+        look(wrong, video)
+
+
 def test_frames_spread_over_a_video_are_not_windows_of_it(tmp_path: Path) -> None:
     extract(tmp_path, CLIP.id, Windows(1, 16))
     stats = find_stream_set("stats")
