@@ -32,7 +32,6 @@ COMMANDS = {
     "captioners": ("captioners", "Add, list, remove and verify open pretrained captioners."),
     "weights": ("weights", "List, get, add and verify the networks' published weights."),
     "train": ("training.train", "Train a captioner; best.safetensors, run.json and log.csv lie in --out."),
-    "sweep": ("training.sweep", "Train with several values and seeds; one table of means and deviations."),
     "evaluate": ("training.evaluate", "Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with intervals."),
     "plot": ("training.plot", "Draw loss and held-out CIDEr-D of training runs by step, in one picture."),
     "data": ("training.data", "Say what of a captioned set is there, and what is missing."),

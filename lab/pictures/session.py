@@ -49,7 +49,7 @@ from training.optimization.trainer import Trainer
 from training.precision import CPU, training_precision
 from training.recipes.changes import change_fields
 from training.recipes.recipe import Recipe
-from training.runs.run_record import RunDescription, TrainedData, hash_words, tag_streams
+from training.runs.run_record import RunDescription, TrainedData
 
 #: What the held-out items were shown as, when a card's score was measured.
 WHOLE_PICTURES, AMONG_SHOTS = "held-out training pictures", "held-out training pictures among other shots"
@@ -230,14 +230,12 @@ class PictureTraining:
         self, network: TrainedNetwork, start: Path | None, teachers: Sequence[str] = ()
     ) -> RunDescription:
         """Describes the run, so that its folder takes no other."""
-        return RunDescription(
-            captioner=network.name,
-            recipe=self.recipe,
-            config=network.config.model_dump(mode="json"),
-            words=hash_words(network.vocabulary),
-            data=TrainedData.of("pictures", self.batches.items, self.held_out),
-            stream_set=self.checkpoints.inputs.streams.name,
-            streams=tag_streams(self.checkpoints.inputs.specs),
+        return RunDescription.of(
+            network,
+            self.recipe,
+            TrainedData.of("pictures", self.batches.items, self.held_out),
+            self.checkpoints.inputs.streams.name,
+            self.checkpoints.inputs.specs,
             start_sha256="" if start is None else sha256_of(start),
             teachers=tuple(teachers),
         )

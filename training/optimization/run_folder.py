@@ -6,7 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from training.batches.video_batches import Notify
 from training.optimization.processes import ALONE, Processes
 from training.precision import CPU
 from training.runs.run_record import RunDescription, RunSession, claim_folder
-from training.runs.tracking import Tracker, TrackerName, open_trackers
+from training.runs.tracking import Tracker, TrackerName, open_tracker
 from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (
@@ -43,7 +43,7 @@ class TrainingRun:
     log_every: int | None = None  #: steps, whose means are a row of the log
     save_every: float = 300.0  #: seconds after which the state is saved without a validation
     keep: int = 1  #: checkpoints, the best ones; further ones than the best are below top/
-    trackers: tuple[Tracker, ...] = ()  #: are told what is logged
+    tracker: Tracker | None = None  #: is given what is logged
 
     @property
     def best(self) -> Path:
@@ -69,9 +69,9 @@ class TrainingRun:
             csv.DictWriter(file, columns).writerow(
                 {key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()}
             )
-        numbers = {name: value for name, value in row.items() if isinstance(value, float)}
-        for tracker in self.trackers:
-            tracker.log(row["phase"], row["step"], numbers)
+        if self.tracker is not None:
+            numbers = {name: value for name, value in row.items() if isinstance(value, float)}
+            self.tracker(row["phase"], row["step"], numbers)
 
     def write_samples(
         self, place: Mapping[str, Any], items: Sequence[CaptionedItem], captions: Sequence[str]
@@ -143,7 +143,7 @@ class RunSettings:
     log_every: int | None = None  #: as of TrainingRun, as the next two
     save_every: float = 300.0
     keep: int = 1
-    trackers: tuple[TrackerName, ...] = ()  #: that show the log
+    track: TrackerName | None = None  #: what shows the log
     #: Of the captioner's configuration what differs from its recipe's: field → value.
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -153,8 +153,10 @@ class RunSettings:
             if self.processes.is_first:
                 session = RunSession.begin(str(self.device), self.processes.count)
                 claim_folder(self.out, description, session)
-        return self.make_run(open_trackers(self.trackers if self.processes.is_first else (), self.out))
+        if self.track is None or not self.processes.is_first:
+            return self.make_run()
+        return replace(self.make_run(), tracker=open_tracker(self.track, self.out))
 
-    def make_run(self, trackers: tuple[Tracker, ...] = ()) -> TrainingRun:
+    def make_run(self) -> TrainingRun:
         """Makes the run in the folder, whose it may be."""
-        return TrainingRun(self.out, self.device, self.log_every, self.save_every, self.keep, trackers)
+        return TrainingRun(self.out, self.device, self.log_every, self.save_every, self.keep)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,38 +42,23 @@ class RecipeFileDamaged(ReelwordError, ValueError, code="recipe_file_damaged"):
     hint = "Correct the file: docs/training.md, A recipe of your own."
 
 
-@dataclass(frozen=True)
-class Changes:
-    """What differs from a recipe and from a configuration: field → value, with dots into nested ones."""
+def sort_changes(
+    values: Mapping[str, Any], config_class: type[BaseModel]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Sorts values by whose fields they are: those of a recipe, and those of a captioner's configuration.
 
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def sort(cls, values: Mapping[str, Any], config_class: type[BaseModel]) -> Changes:
-        """Sorts values by whose fields they are.
-
-        Args:
-            values: Field → value; ``config.`` may stand before a field of the configuration.
-            config_class: The captioner's configuration.
-
-        Raises:
-            UnknownField: Neither has a field of that name.
-        """
-        recipe, config = {}, {}
-        for name, value in values.items():
-            bare = name.removeprefix("config.")
-            if name.partition(".")[0] in Recipe.model_fields:
-                recipe[name] = value
-            elif bare.partition(".")[0] in config_class.model_fields:
-                config[bare] = value
-            else:
-                raise _unknown(name, [*Recipe.model_fields, *config_class.model_fields])
-        return cls(recipe, config)
-
-    def __or__(self, later: Changes) -> Changes:
-        """Returns both, of which the later ones count."""
-        return Changes({**self.recipe, **later.recipe}, {**self.config, **later.config})
+    values: field → value; ``config.`` may stand before a field of the configuration. Raises UnknownField.
+    """
+    recipe, config = {}, {}
+    for name, value in values.items():
+        bare = name.removeprefix("config.")
+        if name.partition(".")[0] in Recipe.model_fields:
+            recipe[name] = value
+        elif bare.partition(".")[0] in config_class.model_fields:
+            config[bare] = value
+        else:
+            raise _unknown(name, [*Recipe.model_fields, *config_class.model_fields])
+    return recipe, config
 
 
 def parse_changes(pairs: Iterable[str]) -> dict[str, Any]:
@@ -130,49 +114,33 @@ def change_fields(model: ModelT, changes: Mapping[str, Any]) -> ModelT:
             place = place[parent]
         place[last] = value
     try:
-        changed = type(model).model_validate(numbers)
+        changed, fault = type(model).model_validate(numbers), ""
     except ValidationError as error:
-        raise _refused(error, model) from error
+        changed, fault = model, ": ".join(filter(None, first_fault(error)))
     for name in changes:
-        _check_path(changed, name)
+        _check_name(changed, name)
+    if fault:
+        raise FieldRefused(f"{fault}.")
     return changed
 
 
 def _flatten(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Returns the values of nested tables by dotted names."""
-    return {
-        name: value
-        for key, each in table.items()
-        for name, value in (
-            _flatten(each, f"{above}{key}.") if isinstance(each, dict) and each else {f"{above}{key}": each}
-        ).items()
-    }
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        is_table = isinstance(value, dict) and value
+        values |= _flatten(value, f"{above}{key}.") if is_table else {f"{above}{key}": value}
+    return values
 
 
-def _refused(error: ValidationError, model: BaseModel) -> ReelwordError:
-    """Makes the error of a value that a field cannot have, or of a field that is not there."""
-    first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"]))
-    if first["type"] == "extra_forbidden":
-        inner = _follow(model, first["loc"][:-1])
-        return _unknown(name, list(type(inner).model_fields) if isinstance(inner, BaseModel) else [])
-    return FieldRefused(f"{name}: {first['msg']}." if name else f"{first_fault(error)[1]}.")
-
-
-def _check_path(model: BaseModel, name: str) -> None:
-    """Checks that a changed field is there: some models leave out what they lack. Raises UnknownField."""
-    *parents, last = name.split(".")
-    inner = _follow(model, parents)
-    if isinstance(inner, BaseModel) and last not in type(inner).model_fields:
-        raise _unknown(name, list(type(inner).model_fields))
-
-
-def _follow(model: BaseModel, names: Iterable[str | int]) -> object:
+def _check_name(model: BaseModel, name: str) -> None:
+    """Checks that a model has a field, since not all refuse what they do not know. Raises UnknownField."""
     value: Any = model
-    for name in names:
+    for part in name.split("."):
         if isinstance(value, BaseModel):
-            value = getattr(value, str(name), value)
-    return value
+            if part not in type(value).model_fields:
+                raise _unknown(name, list(type(value).model_fields))
+            value = getattr(value, part)
 
 
 def _unknown(name: str, names: list[str]) -> UnknownField:

@@ -12,11 +12,12 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -24,12 +25,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from extractors.errors import ReelwordError
 from extractors.features import Features, StreamSpec
 from extractors.files import atomic_write
-from models.vocabulary import Vocabulary
+from models.captioner import AnyCaptioner
+from models.captioners.semantic_embedding import SemanticEmbedding
 from training.batches.training_batch import CaptionedItem
 from training.recipes.recipe import Recipe
 
 #: Packages whose versions are recorded.
-PACKAGES = ("torch", "numpy", "safetensors", "openvino", "av")
+PACKAGES = ("torch", "numpy", "safetensors")
 ROOT = Path(__file__).resolve().parents[2]
 #: Differences that are named.
 NAMED = 6
@@ -52,20 +54,14 @@ class TrainedData(BaseModel):
     name: str  #: of the set
     train: int  #: videos that are trained on
     held_out: int  #: videos that weights are chosen by
-    captions: int  #: of those that are trained on
     sha256: str  #: of the ids and captions of both
 
     @classmethod
-    def of(cls, name: str, train: Iterable[CaptionedItem], held_out: Iterable[CaptionedItem]) -> TrainedData:
+    def of(cls, name: str, train: Sequence[CaptionedItem], held_out: Sequence[CaptionedItem]) -> TrainedData:
         """Describes items, in their order."""
-        train, held_out = list(train), list(held_out)
-        digest = hashlib.sha256()
-        for item in (*train, None, *held_out):
-            digest.update(json.dumps(item and [item.id, item.captions]).encode())
-        captions = sum(len(item.captions) for item in train)
-        return cls(
-            name=name, train=len(train), held_out=len(held_out), captions=captions, sha256=digest.hexdigest()
-        )
+        listed = [[[item.id, item.captions] for item in items] for items in (train, held_out)]
+        digest = hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+        return cls(name=name, train=len(train), held_out=len(held_out), sha256=digest)
 
 
 class RunDescription(BaseModel):
@@ -85,6 +81,37 @@ class RunDescription(BaseModel):
     start_sha256: str = ""  #: of the checkpoint that it goes on from
     teachers: tuple[str, ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        network: AnyCaptioner | SemanticEmbedding,
+        recipe: Recipe,
+        data: TrainedData,
+        stream_set: str,
+        streams: Mapping[str, StreamSpec],
+        **further: Any,
+    ) -> RunDescription:
+        """Describes the training of a network.
+
+        Args:
+            network: What is trained.
+            recipe: With all that was changed of it.
+            data: What it is trained on.
+            stream_set: The name of what feeds it.
+            streams: Name tags, of which engine and precision may change on the way.
+            further: Other members.
+        """
+        return cls(
+            captioner=network.name,
+            recipe=recipe,
+            config=network.config.model_dump(mode="json"),
+            words=hashlib.sha256("\n".join(network.vocabulary.words).encode()).hexdigest(),
+            data=data,
+            stream_set=stream_set,
+            streams={name: asdict(replace(spec, engine="", precision="")) for name, spec in streams.items()},
+            **further,
+        )
+
     def describe_training(self) -> dict[str, Any]:
         """Returns what a card says of the training."""
         described = {"recipe": self.recipe.model_dump(), "streams": self.stream_set}
@@ -103,7 +130,7 @@ class RunSession(BaseModel):
     processes: int
     python: str
     packages: Mapping[str, str]
-    commit: str | None  #: of the checkout, with "+" behind it where files differ from it
+    commit: str | None  #: of the checkout that ran
 
     @classmethod
     def begin(cls, device: str, processes: int) -> RunSession:
@@ -115,7 +142,7 @@ class RunSession(BaseModel):
             device=device,
             processes=processes,
             python=platform.python_version(),
-            packages=dict(_list_versions()),
+            packages={name: version(name) for name in PACKAGES},
             commit=_read_commit(),
         )
 
@@ -161,16 +188,6 @@ def hash_features(features: Features) -> str:
     return digest.hexdigest()
 
 
-def hash_words(vocabulary: Vocabulary) -> str:
-    """Computes the sha256 of a vocabulary's words in their order."""
-    return hashlib.sha256("\n".join(vocabulary.words).encode()).hexdigest()
-
-
-def tag_streams(streams: Mapping[str, StreamSpec]) -> dict[str, dict[str, Any]]:
-    """Returns name tags as a description has them: without engine and precision, which may change."""
-    return {name: asdict(replace(spec, engine="", precision="")) for name, spec in streams.items()}
-
-
 def _read(file: Path) -> RunRecord:
     try:
         return RunRecord.model_validate_json(file.read_bytes())
@@ -199,23 +216,10 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:36]} …"
 
 
-def _list_versions() -> Iterator[tuple[str, str]]:
-    for package in PACKAGES:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            continue
-
-
 def _read_commit() -> str | None:
-    """Reads the commit of the checkout that runs; None where it is none."""
-    if not (ROOT / ".git").exists():
+    """Reads the commit of the checkout that runs, with "-dirty" where files differ; None where it is none."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    if not (ROOT / ".git").exists() or which("git") is None:
         return None
-    try:
-        head, changes = (
-            subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return head.strip() + ("+" if changes.strip() else "")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None

@@ -5,10 +5,10 @@ Options that the session would not read are refused before it begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
@@ -16,7 +16,7 @@ from extractors.errors import ReelwordError
 from models.captioners.registry import EMBEDDINGS, captioner_class, find_captioner, list_captioners
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
-from training.recipes.changes import Changes, change_fields, read_recipe_file
+from training.recipes.changes import change_fields, read_recipe_file, sort_changes
 from training.recipes.demo_recipes import FINETUNE, find_recipe, read_recipes
 from training.recipes.paper_recipes import PaperRun, find_paper_run, list_paper_names
 from training.recipes.recipe import Recipe
@@ -62,15 +62,15 @@ def train(
         UnknownField, FieldRefused, RecipeFileDamaged: what is changed of a recipe cannot be.
         Exception: what the session raises.
     """
-    base, changes = read_changes(name, recipe, seed, options)
-    settings = replace(settings, config=changes.config)
+    base, numbers, config = read_changes(name, recipe, seed, options)
+    settings = replace(settings, config=config)
     if base in list_paper_names():
         run = find_paper_run(base, name)
         options.refuse(list_unread_as_paper(run))
         return train_as_paper(
-            name, replace(run, recipe=_change(run.recipe, changes, options)), data, settings, options.streams
+            name, replace(run, recipe=_change(run.recipe, numbers, options)), data, settings, options.streams
         )
-    plan = _change(find_recipe(base, name), changes, options)
+    plan = _change(find_recipe(base, name), numbers, options)
     is_on_videos = plan.name == FINETUNE.name or options.data_set is not None
     if is_on_videos and name != EMBEDDING:
         return _train_on_videos(name, plan, data, options, settings)
@@ -83,30 +83,27 @@ def train(
 
 def read_changes(
     name: str, recipe: str | None, seed: int | None, options: TrainOptions
-) -> tuple[str | None, Changes]:
-    """Reads which recipe is changed, None for the demo's, and how: by its file first, then by options.
+) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
+    """Reads what is changed: by a recipe's file first, then by options.
 
-    Raises UnknownField, FieldRefused, RecipeFileDamaged.
+    Returns the recipe's name, None for the demo's, its changed fields and those of the configuration. Raises
+    UnknownField, FieldRefused, RecipeFileDamaged.
     """
     kinds = {**EMBEDDINGS, **{each: captioner_class(each) for each in list_captioners()}}
     config_class = kinds[name].config_class if name in kinds else BaseModel  # of pretrained ones none
-    base, table = read_recipe_file(Path(recipe)) if is_file(recipe) else (recipe, {})
+    base, table = (
+        (recipe, {}) if Path(recipe or "").suffix != ".toml" else read_recipe_file(Path(recipe or ""))
+    )
     seeded = {} if seed is None else {"seed": seed}
-    return base, Changes.sort({**table, **options.values, **seeded}, config_class)
+    return base, *sort_changes({**table, **options.values, **seeded}, config_class)
 
 
-def is_file(recipe: str | None) -> bool:
-    """Returns whether a recipe is named by its file."""
-    return recipe is not None and recipe.endswith(".toml")
-
-
-def _change(recipe: Recipe, changes: Changes, options: TrainOptions) -> Recipe:
+def _change(recipe: Recipe, numbers: Mapping[str, Any], options: TrainOptions) -> Recipe:
     """Changes a recipe as options say. Raises UnknownField, FieldRefused."""
     lengths = {f"epochs.{next(iter(recipe.epochs), 'cross_entropy')}": options.epochs}
-    changed = change_fields(recipe, {**(lengths if options.epochs else {}), **changes.recipe})
+    changed = change_fields(recipe, {**(lengths if options.epochs else {}), **numbers})
     if options.steps is not None:
-        steps = "most_steps" if changed.epochs else "steps"
-        changed = changed.model_copy(update={steps: options.steps})
+        changed = change_fields(changed, {"most_steps" if changed.epochs else "steps": options.steps})
     return changed.without_rewards() if options.self_critical is False else changed
 
 

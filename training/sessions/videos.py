@@ -40,13 +40,7 @@ from training.precision import training_precision
 from training.recipes.changes import FieldRefused, change_fields
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe
-from training.runs.run_record import (
-    RunDescription,
-    TrainedData,
-    hash_features,
-    hash_words,
-    tag_streams,
-)
+from training.runs.run_record import RunDescription, TrainedData, hash_features
 from training.saved_features.feature_folder import FeatureFolder
 from training.saved_features.feature_map import FeaturesDoNotFit
 from training.scores.metrics import NO_CIDER
@@ -288,14 +282,12 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
 def _describe_run(
     start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSettings
 ) -> RunDescription:
-    return RunDescription(
-        captioner=start.card.captioner,
-        recipe=recipe,
-        config=start.captioner.config.model_dump(mode="json"),
-        words=hash_words(start.captioner.vocabulary),
-        data=TrainedData.of(split.name, split.train, split.held_out),
-        stream_set=start.card.training.get("streams", DEMO.name),
-        streams=tag_streams(start.card.streams),
+    return RunDescription.of(
+        start.captioner,
+        recipe,
+        TrainedData.of(split.name, split.train, split.held_out),
+        start.card.training.get("streams", DEMO.name),
+        start.card.streams,
         features_sha256="" if settings.features is None else hash_features(split.train[0].load()),
         start_sha256=start.sha256,
     )

@@ -104,7 +104,7 @@ class TrainedRuns:
                     log_every=run.log_every,
                     save_every=60 * run.save_every,
                     keep=run.keep,
-                    trackers=(run.track,) if run.track else (),
+                    track=run.track,
                 )
                 yield cls(captioner, data, recipe, options, settings, on_pictures)
         except Stopped as error:

@@ -17,6 +17,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
+from lab.__main__ import lab
 from models.checkpoint import load_checkpoint
 from tests.training.laid_out import write_json
 from tests.training.saved_features.formats import plain, write_map
@@ -60,6 +61,10 @@ def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call(*words: object) -> Result:
     return CliRunner().invoke(cli, [str(word) for word in words], env={"COLUMNS": "1000"})
+
+
+def sweep(*words: object) -> Result:
+    return CliRunner().invoke(lab, ["sweep", *map(str, words)], env={"COLUMNS": "1000"})
 
 
 def train(places: tuple[str, ...], out: Path, *more: object, steps: int = 2) -> Result:
@@ -287,7 +292,7 @@ def test_a_sweep_trains_all_and_makes_one_table(places: tuple[str, ...], tmp_pat
         "--steps",
         2,
     )
-    done = call("sweep", "stats", *places, *changes, *options, "--out", tmp_path)
+    done = sweep("stats", *places, *changes, *options, "--out", tmp_path)
     assert done.exit_code == 0, done.output
     folders = sorted(str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("run.json"))
     assert folders == [
@@ -309,7 +314,7 @@ def test_a_sweep_trains_all_and_makes_one_table(places: tuple[str, ...], tmp_pat
     losses = [score["validation_loss"] for score in scores[:2]]
     assert float(first["validation_loss_mean"]) == pytest.approx(np.mean(losses), abs=1e-3)
     assert float(first["validation_loss_sd"]) == pytest.approx(np.std(losses, ddof=1), abs=1e-3)
-    refused = call("sweep", "stats", *places, "--over", "hidden", "--out", tmp_path / "no")
+    refused = sweep("stats", *places, "--over", "hidden", "--out", tmp_path / "no")
     assert "--set: 'hidden' is no field=value" in refused.output
 
 

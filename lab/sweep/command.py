@@ -1,4 +1,4 @@
-"""Declares ``reelword sweep``: the options of ``train``, with several values and seeds."""
+"""Declares ``python -m lab sweep``: the options of ``train``, with several values and seeds."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def sweep(
     recipe: RecipeName = None,
 ) -> None:
     """Trains all combinations of values and seeds; prints means and standard deviations as one table."""
-    with TrainedRuns.open(captioner, data, recipe, options, saved, run) as runs:
-        from training.sessions.sweep import SweepPoint, list_points, run_sweep
+    from lab.pictures.command import train_on_pictures
+
+    with TrainedRuns.open(captioner, data, recipe, options, saved, run, train_on_pictures) as runs:
+        from lab.sweep.runs import SweepPoint, list_points, run_sweep
 
         def train_point(point: SweepPoint, folder: Path) -> Path:
             changes = [*(options.changes or ()), *point.changes]
