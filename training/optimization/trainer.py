@@ -152,7 +152,9 @@ class Trainer:
         choose = spec.judge_memory or keep_memory
         meteor = self.recipe.needs_meteor
         judged = self.validation.judge(captioner, self.precision, choose, meteor=meteor)
-        scores = {LIKELIHOOD: -judged.scores["validation_loss"], **judged.scores}
+        scores = dict(judged.scores)
+        if self.recipe.select == "loss" or "cider" not in scores:
+            scores[LIKELIHOOD] = -scores["validation_loss"]
         if meteor:
             scores["sum"] = sum(scores.get(name, 0.0) for name in SUMMED)
         if spec.metric == "shots_cider" and "cider" in scores:
@@ -308,10 +310,8 @@ class Trainer:
         learner.network.train()
         torch.manual_seed(self.processes.shift(self.recipe.seed * 1_000_003 + step))
         learner.optimizer.zero_grad()
-        words = [(part.targets >= 0).sum() for part in parts]
         losses: dict[str, Tensor] = {}
-        for part, count in zip(parts, words, strict=True):
-            share = count / sum(words) if len(parts) > 1 else 1.0
+        for part, share in zip(parts, _share_words(parts), strict=True):
             computed = {name: value * share for name, value in compute(part, step).items()}
             learner.add_gradient(computed["total"])
             losses = {name: losses.get(name, 0) + value.detach() for name, value in computed.items()}
@@ -378,3 +378,11 @@ class Trainer:
         """Returns whether a phase ends early; all processes agree with the first one."""
         patience = self.recipe.patience
         return patience is not None and bool(self.processes.gather(progress.stale >= patience)[0])
+
+
+def _share_words(parts: Sequence[TrainingBatch]) -> list[Tensor] | list[float]:
+    """Computes which share of the words of all parts each has."""
+    if len(parts) == 1:
+        return [1.0]
+    words = torch.stack([(part.targets >= 0).sum() for part in parts])
+    return list(words / words.sum())

@@ -34,12 +34,12 @@ from training.optimization.phases import train_later_phases
 from training.optimization.progress import BestScore
 from training.optimization.rewards import check_rewards
 from training.optimization.run_folder import RunSettings, TrainingRun
-from training.optimization.trainer import Trainer
+from training.optimization.trainer import Trainer, list_phase_names
 from training.optimization.validation import VideoValidation
 from training.precision import training_precision
-from training.recipes.changes import FieldRefused, change_fields
+from training.recipes.changes import FieldRefused, UnknownField, change_fields
 from training.recipes.paper_recipes import PaperRun
-from training.recipes.recipe import Recipe
+from training.recipes.recipe import Recipe, RewardWeights
 from training.runs.run_record import RunDescription, TrainedData, hash_features
 from training.saved_features.feature_folder import FeatureFolder
 from training.saved_features.feature_map import FeaturesDoNotFit
@@ -249,6 +249,12 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     """Trains from the checkpoint's weights to the best on the held-out videos."""
     captioner, inputs = start.captioner, VideoInputs.for_captioner(start.captioner)
     recipe = recipe.in_steps(sum(len(each.captions) for each in split.train))
+    if unknown := sorted(recipe.phases.keys() - set(list_phase_names(captioner))):
+        raise UnknownField(
+            f"{captioner.name} has no phase {unknown[0]!r}: {', '.join(list_phase_names(captioner))}"
+        )
+    if recipe.needs_meteor:
+        check_rewards(RewardWeights(meteor=1.0))
     validation = VideoValidation(split.held_out, recipe.search, inputs)
     settings.notify(f"{len(split.train)} videos to train on; weights are chosen by {split.held_out_are}.")
     if not validation.scorer.is_computable:
