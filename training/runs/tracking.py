@@ -31,11 +31,12 @@ def open_tracker(name: TrackerName, folder: Path) -> Tracker:
 def _open_tensorboard(folder: Path) -> Tracker:
     """Writes event files below tensorboard/, with scalars called PHASE/NAME."""
     module: Any = import_module("torch.utils.tensorboard")
-    writer = module.SummaryWriter(str(folder / "tensorboard"), flush_secs=10)
+    writer = module.SummaryWriter(str(folder / "tensorboard"))
 
     def track(phase: str, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             writer.add_scalar(f"{phase}/{name}", value, step)
+        writer.flush()  # the program may end at once
 
     return track
 

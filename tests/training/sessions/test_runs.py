@@ -332,6 +332,8 @@ def test_the_log_is_shown_where_it_is_asked_for(
         def add_scalar(self, name: str, value: float, step: int) -> None:
             shown.append((name, value, step))
 
+        def flush(self) -> None: ...
+
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=SummaryWriter))
         done = train(places, tmp_path / "run", "--track", "tensorboard", "--log-every", 1)
