@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,9 @@ import typer
 
 from app.cli.model_options import FieldsOf
 from app.cli.training.shared_options import RunOptions, SavedFeatureOptions
-from app.cli.training.train import CaptionerName, DataFolder, RecipeName, TrainedRuns
+from app.cli.training.train import CaptionerName, DataFolder, RecipeName, open_training
+from lab.pictures.command import train_on_pictures
+from lab.sweep.runs import SweepPoint, list_points, run_sweep
 from training.recipes.train_options import TrainOptions
 
 
@@ -29,18 +30,13 @@ def sweep(
     recipe: RecipeName = None,
 ) -> None:
     """Trains all combinations of values and seeds; prints means and standard deviations as one table."""
-    from lab.pictures.command import train_on_pictures
-
-    with TrainedRuns.open(captioner, data, recipe, options, saved, run, train_on_pictures) as runs:
-        from lab.sweep.runs import SweepPoint, list_points, run_sweep
+    opened = open_training(captioner, data, recipe, options, saved, run, train_on_pictures)
+    with opened as (notify, train):
 
         def train_point(point: SweepPoint, folder: Path) -> Path:
-            changes = [*(options.changes or ()), *point.changes]
-            changed = replace(runs, options=runs.options.model_copy(update={"changes": changes}))
-            return changed.train(folder, point.seed)
+            return train(folder, point.seed, point.changes)
 
-        points = list_points(over or (), _parse_seeds(seeds))
-        runs.settings.notify(run_sweep(points, out, train_point, runs.settings.notify))
+        notify(run_sweep(list_points(over or (), _parse_seeds(seeds)), out, train_point, notify))
 
 
 def _parse_seeds(text: str) -> list[int]:

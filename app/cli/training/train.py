@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -23,7 +23,7 @@ from app.terminal import complain
 from training.recipes.train_options import NeedsVideo, StartMissing, TrainOptions, UnreadOption
 
 if TYPE_CHECKING:
-    from training.optimization.run_folder import RunSettings
+    from training.batches.video_batches import Notify
     from training.sessions.session_choice import PictureSession
 
 
@@ -56,72 +56,63 @@ RecipeName = Annotated[
 ]
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedRuns:
-    """What runs of one command share."""
+#: From a run's folder, its seed and further changes (FIELD=VALUE) to its best checkpoint.
+TrainRun: TypeAlias = Callable[[Path, int | None, Sequence[str]], Path]
 
-    captioner: str
-    data: Path
-    recipe: str | None
-    options: TrainOptions
-    settings: RunSettings
-    on_pictures: PictureSession | None = None
 
-    @classmethod
-    @contextmanager
-    def open(
-        cls,
-        captioner: str,
-        data: Path,
-        recipe: str | None,
-        options: TrainOptions,
-        saved: SavedFeatureOptions,
-        run: RunOptions,
-        on_pictures: PictureSession | None = None,
-    ) -> Iterator[TrainedRuns]:
-        """Checks what was typed, and joins the processes that train; names the option that mends an error.
+@contextmanager
+def open_training(
+    captioner: str,
+    data: Path,
+    recipe: str | None,
+    options: TrainOptions,
+    saved: SavedFeatureOptions,
+    run: RunOptions,
+    on_pictures: PictureSession | None = None,
+) -> Iterator[tuple[Notify, TrainRun]]:
+    """Checks what was typed and joins the processes that train; names the option that mends an error.
 
-        Raises BadParameter, and Exit once a signal has ended a run.
-        """
-        check_folder("--data", data)
-        features = saved.open()
-        options = options.model_copy(update={"features": saved.features})
-        check_name(captioner)
-        from training.optimization.processes import join_processes
-        from training.optimization.run_folder import RunSettings
-        from training.runs.stopping import Stopped
+    Yields what tells the user of things, and what trains a run.
 
-        try:
-            with name_option(_mendable(options)), join_processes(run.device) as (processes, device):
-                settings = RunSettings(
-                    out=Path("runs"),
-                    cache=run.cache,
-                    notify=typer.echo if processes.is_first else _say_nothing,
-                    threads=run.threads,
-                    device=device,
-                    processes=processes,
-                    features=features,
-                    log_every=run.log_every,
-                    save_every=60 * run.save_every,
-                    keep=run.keep,
-                    track=run.track,
-                )
-                yield cls(captioner, data, recipe, options, settings, on_pictures)
-        except Stopped as error:
-            complain(error.advice)
-            raise typer.Exit(error.exit_code) from error
-        except KeyboardInterrupt as error:
-            complain("Stopped; the same command goes on from the last saved state.")
-            raise typer.Exit(130) from error
+    Raises BadParameter, and Exit once a signal has ended a run.
+    """
+    check_folder("--data", data)
+    features = saved.open()
+    options = options.model_copy(update={"features": saved.features})
+    check_name(captioner)
+    from training.optimization.processes import join_processes
+    from training.optimization.run_folder import RunSettings
+    from training.runs.stopping import Stopped
+    from training.sessions import session_choice
 
-    def train(self, folder: Path, seed: int | None) -> Path:
-        """Trains in a folder; returns the best checkpoint. Raises what the session raises."""
-        from training.sessions import session_choice
+    try:
+        with name_option(_mendable(options)), join_processes(run.device) as (processes, device):
+            settings = RunSettings(
+                out=Path("runs"),
+                cache=run.cache,
+                notify=typer.echo if processes.is_first else _say_nothing,
+                threads=run.threads,
+                device=device,
+                processes=processes,
+                features=features,
+                log_every=run.log_every,
+                save_every=60 * run.save_every,
+                keep=run.keep,
+                track=run.track,
+            )
 
-        settings = replace(self.settings, out=folder)
-        return session_choice.train(
-            self.captioner, self.recipe, seed, self.data, self.options, settings, self.on_pictures
-        )
+            def train(folder: Path, seed: int | None, changes: Sequence[str] = ()) -> Path:
+                changed = options.model_copy(update={"changes": [*(options.changes or ()), *changes]})
+                here = replace(settings, out=folder)
+                return session_choice.train(captioner, recipe, seed, data, changed, here, on_pictures)
+
+            yield settings.notify, train
+    except Stopped as error:
+        complain(error.advice)
+        raise typer.Exit(error.exit_code) from error
+    except KeyboardInterrupt as error:
+        complain("Stopped; the same command goes on from the last saved state.")
+        raise typer.Exit(130) from error
 
 
 def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]:
@@ -143,9 +134,9 @@ def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]
         seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     ) -> None:
         """Trains a captioner; writes best.safetensors, run.json, log.csv and last.pt into --out."""
-        with TrainedRuns.open(captioner, data, recipe, options, saved, run, on_pictures) as runs:
+        with open_training(captioner, data, recipe, options, saved, run, on_pictures) as (notify, train_run):
             folder = out or name_run(captioner, recipe, seed, options)
-            runs.settings.notify(f"best checkpoint: {runs.train(folder, seed)}")
+            notify(f"best checkpoint: {train_run(folder, seed, ())}")
 
     return train
 

@@ -18,7 +18,9 @@ from training.recipes.train_options import TrainOptions, UnreadOption
 from training.sessions.session_choice import list_unread_as_paper, list_unread_on_videos
 
 #: Of the command's options, those that every run reads.
-ALWAYS_READ = {"captioner", "data", "recipe", "out", "cache", "threads", "seed", "device", "feature_map"}
+ALWAYS_READ = {"captioner", "data", "recipe", "out", "seed", "feature_map"}
+#: Those that change nothing of what is learned.
+OF_THE_RUN = {"cache", "threads", "device", "save_every", "log_every", "keep", "track"}
 ALL = TrainOptions(
     start=Path("a.safetensors"),
     streams="demo",
@@ -118,4 +120,4 @@ def test_nothing_is_refused_that_was_not_given() -> None:
 
 def test_every_option_of_the_command_is_thought_of() -> None:
     asked = {field.alias or name for name, field in TrainOptions.model_fields.items()}
-    assert set(inspect.signature(expand_fields(train)).parameters) == ALWAYS_READ | asked
+    assert set(inspect.signature(expand_fields(train)).parameters) == ALWAYS_READ | OF_THE_RUN | asked
