@@ -237,16 +237,15 @@ class Trainer:
         means, began = StepMeans(), time.monotonic()
         saved, every = began, self.run.log_every or REPORT_EVERY
         for step, parts in self._load_batches(phase, learner, progress.step):
-            means.add(self._step(phase, learner, compute, parts, step))
+            losses = self._step(phase, learner, compute, parts, step)
+            means.add(losses)
             progress.step = step + 1
             bar.update()
             validates = progress.is_due(phase.validate_every, phase.steps)
-            if progress.step % every == 0 or validates:
-                reported = means.take()
-                check_loss(phase.name, progress.step, reported.pop("total"))
-                if progress.step % every == 0:
-                    self._report(phase, progress, reported, time.monotonic() - began, bar)
+            if progress.step % every == 0:  # reading a loss waits for the GPU, so not at every step
+                self._report(phase, progress, means.take(), time.monotonic() - began, bar)
             if validates:
+                check_loss(phase.name, progress.step, float(losses["total"]))
                 self._validate(phase, learner, progress, signals)
             elif time.monotonic() - saved > self.run.save_every:
                 self._save(phase, learner, progress)
@@ -322,10 +321,11 @@ class Trainer:
         self,
         phase: Phase[NetworkT],
         progress: PhaseProgress,
-        means: Mapping[str, float],
+        means: dict[str, float],
         seconds: float,
         bar: tqdm[NoReturn],
     ) -> None:
+        check_loss(phase.name, progress.step, means.pop("total"))
         if not self.processes.is_first:
             return
         rate = phase.rate(progress.step - 1)
