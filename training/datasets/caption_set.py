@@ -39,7 +39,7 @@ class VideoItem:
 
     @property
     def seconds(self) -> float | None:
-        """How long it is; None where the annotations do not say it."""
+        """Its length; None where the annotations do not say it."""
         if self.start is None or self.end is None:
             return self.duration
         return self.end - self.start

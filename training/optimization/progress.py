@@ -36,7 +36,7 @@ class NotFinite(ReelwordError, ArithmeticError, code="training_not_finite"):
 
 @dataclass
 class PhaseProgress:
-    """How far a phase got; it is saved with the network's state."""
+    """Remembers how far a phase got; it is saved with the network's state."""
 
     step: int = 0  #: that are taken
     best: float = -math.inf  #: the score of the weights that are kept
@@ -97,6 +97,15 @@ class StepMeans:
 
 
 def check_loss(phase: str, step: int, loss: float) -> None:
-    """Checks the loss of the steps before one. Raises NotFinite."""
+    """Checks a loss.
+
+    Args:
+        phase: its name.
+        step: by which it was computed, for the error.
+        loss: of one step, or the mean of several.
+
+    Raises:
+        NotFinite: it is infinite, or no number.
+    """
     if not math.isfinite(loss):
         raise NotFinite(f"The loss of {phase} is {loss} at step {step}.")

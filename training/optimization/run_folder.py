@@ -91,7 +91,13 @@ class TrainingRun:
             file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:SAMPLES])
 
     def keep_among_best(self, kept: Mapping[str, float], name: str, score: float) -> dict[str, float]:
-        """Returns the best ``keep`` checkpoints by their scores, one more among them, and removes others."""
+        """Chooses the best ``keep`` checkpoints, and removes the others.
+
+        Args:
+            kept: scores by the files that are there.
+            name: of one more file, which may not be written yet.
+            score: its score.
+        """
         ranked = sorted({**kept, name: score}.items(), key=itemgetter(1), reverse=True)
         for dropped, _ in ranked[self.keep :]:
             (self.folder / dropped).unlink(missing_ok=True)

@@ -159,8 +159,8 @@ class Trainer:
             scores["sum"] = sum(scores.get(name, 0.0) for name in SUMMED)
         if spec.metric == "shots_cider" and "cider" in scores:
             shots = self.shots_validation
-            found = judged if shots is None else shots.judge(captioner, self.precision, choose)
-            scores["shots_cider"] = found.scores["cider"]
+            of_shots = judged if shots is None else shots.judge(captioner, self.precision, choose)
+            scores["shots_cider"] = of_shots.scores["cider"]
         return replace(judged, scores=scores)
 
     def make_supervised_loss(

@@ -33,7 +33,7 @@ def keep_memory(memory: MemoryT) -> MemoryT:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What held-out items say of a network."""
+    """Holds what held-out items say of a network."""
 
     #: Name → value: metrics × 100, and nats a word as "validation_loss".
     scores: Mapping[str, float]

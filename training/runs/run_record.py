@@ -221,5 +221,5 @@ def _read_commit() -> str | None:
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     if not (ROOT / ".git").exists() or which("git") is None:
         return None
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
+    described = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return described.stdout.strip() or None

@@ -109,13 +109,15 @@ class ExtractedFeatures:
     def __init__(self, root: Path, wanted: StreamSet, optional: frozenset[str] = frozenset()) -> None:
         self._wanted, self._optional = wanted, optional
         self._command = f"reelword extract VIDEO… --streams {wanted.name} --out {root}"
-        found = {name: _find_folder(root, name) for name in wanted.extractors}
-        if missing := [name_extractor_folder(name, seeded=False) for name, at in found.items() if at is None]:
+        folders = {name: _find_folder(root, name) for name in wanted.extractors}
+        if missing := [
+            name_extractor_folder(name, seeded=False) for name, at in folders.items() if at is None
+        ]:
             raise FeaturesDoNotFit(
                 f"{root} has no folder {', '.join(missing)}: make all with {self._command}, or say in "
                 f"{root}/features.yaml where the features lie."
             )
-        self._folders = [ExtractorFolder(folder, name) for name, folder in found.items() if folder]
+        self._folders = [ExtractorFolder(folder, name) for name, folder in folders.items() if folder]
         self._checked: set[str] = set()
 
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
@@ -159,8 +161,8 @@ class ExtractedFeatures:
                 raise FeaturesDoNotFit(f"{folder.folder} holds {saved_streams}, and not {each.stream}.")
             width = streams[each.stream].values.shape[-1]
             check_width(each.stream, width, each.width, f"the stream set {self._wanted.name}")
-        asked = next(each.windows for each in self._wanted.inputs if each.extractor == folder.extractor)
-        yield from _compare_windows(folder.extractor, asked, self._wanted.spread, header.tag.windows)
+        windows = next(each.windows for each in self._wanted.inputs if each.extractor == folder.extractor)
+        yield from _compare_windows(folder.extractor, windows, self._wanted.spread, header.tag.windows)
 
     def _is_optional(self, folder: ExtractorFolder) -> bool:
         extracted = {each.stream for each in self._wanted.inputs if each.extractor == folder.extractor}

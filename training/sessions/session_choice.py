@@ -86,8 +86,17 @@ def read_changes(
 ) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
     """Reads what is changed: by a recipe's file first, then by options.
 
-    Returns the recipe's name, None for the demo's, its changed fields and those of the configuration. Raises
-    UnknownField, FieldRefused, RecipeFileDamaged.
+    Args:
+        name: of the captioner, or EMBEDDING.
+        recipe: the name of a recipe or its file, None for the demo's.
+        seed: another one than the recipe's.
+        options: that may change fields.
+
+    Returns:
+        The recipe's name, its changed fields, and those of the configuration.
+
+    Raises:
+        UnknownField, FieldRefused, RecipeFileDamaged: they cannot be changed so.
     """
     kinds = {**EMBEDDINGS, **{each: captioner_class(each) for each in list_captioners()}}
     config_class = kinds[name].config_class if name in kinds else BaseModel  # of pretrained ones none

@@ -72,9 +72,21 @@ def open_training(
 ) -> Iterator[tuple[Notify, TrainRun]]:
     """Checks what was typed and joins the processes that train; names the option that mends an error.
 
-    Yields what tells the user of things, and what trains a run.
+    Args:
+        captioner: its name.
+        data: the folder of the set.
+        recipe: the name of a recipe or its file.
+        options: what not every run reads.
+        saved: features that were made before.
+        run: where it computes and what it writes down.
+        on_pictures: trains on archives of pictures.
 
-    Raises BadParameter, and Exit once a signal has ended a run.
+    Yields:
+        What the user is told by, and what trains a run.
+
+    Raises:
+        BadParameter: something that was typed cannot be done.
+        Exit: a signal has ended a run.
     """
     check_folder("--data", data)
     features = saved.open()
@@ -142,10 +154,17 @@ def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]
 
 
 def name_run(captioner: str, recipe: str | None, seed: int | None, options: TrainOptions) -> Path:
-    """Names a run's folder by its recipe, and by a digest of what else was asked for."""
-    asked = options.model_dump_json(exclude_none=True)
+    """Names a run's folder.
+
+    Args:
+        captioner: what is trained.
+        recipe: the name of a recipe or its file.
+        seed: another one than the recipe's.
+        options: of which a digest ends the name.
+    """
+    typed = options.model_dump_json(exclude_none=True)
     parts = [captioner, Path(recipe or "demo").stem, "" if seed is None else f"seed{seed}"]
-    parts += [] if asked == "{}" else [hashlib.sha256(asked.encode()).hexdigest()[:6]]
+    parts += [] if typed == "{}" else [hashlib.sha256(typed.encode()).hexdigest()[:6]]
     return Path("runs", "-".join(filter(None, parts)))
 
 
