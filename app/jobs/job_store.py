@@ -334,8 +334,9 @@ class Jobs:
         """
         job = held.job
         return self.claim(
-            job.id, job.entry, job.priority, held.worker, cause=cause, held=held, was_shared=was_shared
-        )
+            job.id, job.entry, job.priority, held.worker,
+            cause=cause, held=held, was_shared=was_shared, waits=True,
+        )  # fmt: skip
 
     def beat(
         self,

@@ -132,6 +132,7 @@ class Watchdog:
                 for attempt in attempts:
                     attempt.clock.pause()
                     attempt.is_at_work = False
+                    self.beat(attempt)  # or a worker that dies before the next one costs it an attempt
 
     @contextmanager
     def pause(self) -> Iterator[None]:
