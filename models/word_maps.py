@@ -94,6 +94,12 @@ def _by_word(weights: Array, temporal: Array) -> list[list[list[float]] | None]:
     return [rounded(of_word) if np.any(over_time) else None for of_word, over_time in pairs]
 
 
+def split_times(times: Array, count: int) -> Array:
+    """Cuts each of (T, 2) seconds into ``count`` equal parts: (T · count, 2)."""
+    edges = times[:, :1] + (times[:, 1:] - times[:, :1]) * np.arange(count + 1) / count
+    return np.stack([edges[:, :-1], edges[:, 1:]], 2).reshape(-1, 2)
+
+
 def parts_of_clip(times: Array) -> Array:
     """Finds the part of the clip that each moment stands for, (T, 2) seconds, from the moments' own times.
 
