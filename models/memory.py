@@ -50,7 +50,8 @@ class StepAttention(TensorRows):
         count: steps, behind each other, that a row's places are of; ``extras`` stay as they are.
         """
         assert self.spatial is not None, "there are no places to be split"
-        joint = (self.temporal.unsqueeze(2) * self.spatial).unflatten(2, (count, -1)).flatten(1, 2)
+        words, rows, places = self.spatial.shape
+        joint = (self.temporal.unsqueeze(2) * self.spatial).reshape(words, rows * count, places // count)
         temporal = joint.sum(2)
         spatial = (joint / temporal.unsqueeze(2)).nan_to_num(1 / joint.shape[2])
         return replace(self, temporal=temporal, spatial=spatial)

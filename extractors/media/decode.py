@@ -27,9 +27,10 @@ from av.video.frame import VideoFrame
 from extractors.features import Audio, FrameSize
 from extractors.media import errors
 from extractors.media.audio import read_audio
+from extractors.media.containers.edit_lists import extend_last_edits, leave_out_edits
 from extractors.media.containers.packet_index import PacketIndex, read_index
 from extractors.media.display import Display, FrameConverter
-from extractors.media.errors import MediaWarning
+from extractors.media.errors import MediaWarning, WarningCode
 from extractors.media.frame_reader import (
     DecodePass,
     JumpMissed,
@@ -115,7 +116,22 @@ def stream_here(
 
 
 def examine(path: MediaFile, limits: Limits) -> tuple[MediaSource, PacketIndex, Probe]:
-    """Learns what can be known of a file before its frames are chosen."""
+    """Learns what can be known of a file before its frames are chosen; raises MediaError.
+
+    Edit lists that show nothing at all are passed over.
+    """
+    try:
+        return _examine(extend_last_edits(path), limits)
+    except errors.NoFrames:
+        bare = leave_out_edits(path)
+        if bare is None:
+            raise
+        source, index, probe = _examine(bare, limits)
+        warnings = (*probe.warnings, WarningCode.EDITS_PASSED_OVER.warn())
+        return source, index, replace(probe, warnings=warnings)
+
+
+def _examine(path: MediaFile, limits: Limits) -> tuple[MediaSource, PacketIndex, Probe]:
     source = MediaSource(path, limits.pixels, time.monotonic() + limits.seconds)
     index = read_index(path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline)
     probe = probe_media(source, index)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from extractors.media import errors
 
@@ -19,16 +21,46 @@ class HandedFile:
     descriptor: int
 
 
-MediaFile: TypeAlias = str | os.PathLike[str] | HandedFile
+@dataclass(frozen=True)
+class MendedFile:
+    """Stands for a file some of whose bytes are read as others; the file stays as it is."""
+
+    file: MediaFile
+    bytes_at: tuple[tuple[int, bytes], ...]  #: places, and what is read there
 
 
-def open_bytes(file: MediaFile) -> BinaryIO:
-    """Opens a file at its first byte. Raises OSError."""
+MediaFile: TypeAlias = str | os.PathLike[str] | HandedFile | MendedFile
+
+
+class _MendedBytes(io.FileIO):
+    """Reads the bytes of a ``MendedFile``."""
+
+    bytes_at: Sequence[tuple[int, bytes]] = ()
+
+    def readinto(self, buffer: Any) -> int:
+        begin = self.tell()
+        count = super().readinto(buffer) or 0
+        for place, content in self.bytes_at:
+            for at, byte in enumerate(content, place - begin):
+                if 0 <= at < count:
+                    memoryview(buffer)[at] = byte
+        return count
+
+
+def open_bytes(file: MediaFile, descriptor: int | None = None) -> BinaryIO:
+    """Opens a file at its first byte; a mended one by a descriptor that stays open. Raises OSError."""
+    if isinstance(file, MendedFile):
+        is_ours = descriptor is None
+        raw = _MendedBytes(open_descriptor(file) if descriptor is None else descriptor, closefd=is_ours)
+        raw.bytes_at = file.bytes_at
+        return io.BufferedReader(raw)
     return open(open_descriptor(file) if isinstance(file, HandedFile) else file, "rb")
 
 
 def open_descriptor(file: MediaFile) -> int:
     """Opens a file at its first byte, for the caller to close. Raises MissingFile, EmptyFile."""
+    if isinstance(file, MendedFile):
+        return open_descriptor(file.file)
     if isinstance(file, HandedFile):
         os.lseek(file.descriptor, 0, os.SEEK_SET)
         return os.dup(file.descriptor)

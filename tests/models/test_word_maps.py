@@ -157,7 +157,7 @@ def test_each_step_of_time_of_a_map_is_a_moment_of_its_own_with_its_own_map() ->
     """Of C3D's fourth layer a row has two steps of 7 × 7 cells, which lie behind each other."""
     config = stats_config(StreamConfig(name="c3d_pool4", width=6))
     values = torch.randn(3, 98, 6, generator=torch.Generator().manual_seed(0))
-    start = np.arange(3) * 2.0
+    start = np.array([0.0, 2.0, 4.0])
     stream = {"c3d_pool4": Stream(values, start, start + 2.0, SPEC)}
     options = DecodingOptions(max_length=5, explanation="both")
     batch = DecodedBatch.by(tiny_stats(config), [stream], "c3d_pool4", options)
