@@ -45,11 +45,13 @@ def find_inputs(sources: Sequence[str], out: Path) -> list[InputVideo]:
 
 def _name_features(place: str, source: str) -> str:
     """Makes a path below the folder of features, of parts that may be names of files."""
-    if place.startswith(WEB):
-        place = unquote(urlsplit(place).path)
     below = place.removeprefix(f"{source.rstrip('/')}/")
-    path = PurePosixPath(PurePosixPath(place).name or "video" if below == place else below)
-    parts = [part.replace("\0", "_") for part in path.with_suffix("").parts if part not in ("/", "..")]
+    if place.startswith(WEB):
+        below = PurePosixPath(unquote(urlsplit(place).path)).name
+    elif below == place:
+        below = place.rpartition("/")[2]
+    path = PurePosixPath(below or "video").with_suffix("")
+    parts = [part.replace("\0", "_") for part in path.parts if part not in ("/", "..")]
     return "/".join(part.encode()[:LONGEST_NAME].decode(errors="ignore") for part in parts) or "video"
 
 
