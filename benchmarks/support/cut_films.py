@@ -89,7 +89,8 @@ class ClipFilm:
 
 def clip_films(clips: Sequence[Path], most: int) -> list[ClipFilm]:
     """Lists films of 3 to 9 seconds each of so many clips, the same pieces in each film."""
-    generator, pieces = random.Random(0), []
+    generator = random.Random(0)
+    pieces: list[list[Picture]] = []
     for clip in clips:
         length, pictures = generator.randint(3, 9) * RATE, read_pictures(clip)
         if len(pictures) >= length and len(pieces) < most:

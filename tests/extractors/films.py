@@ -103,7 +103,7 @@ def write_edits(
     return path
 
 
-def _read_rate(content: bytes, name: bytes) -> int:
+def _read_rate(content: bytearray, name: bytes) -> int:
     at = content.index(name) + 4
     return int.from_bytes(content[at + 12 : at + 16])
 

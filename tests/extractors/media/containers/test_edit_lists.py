@@ -102,3 +102,10 @@ def test_files_without_such_edits_are_read_as_they_are(film: Path, tmp_path: Pat
         path = tmp_path / name
         write_gif(path, [100, 200]) if name == "a.gif" else write_video(path)
         assert extend_last_edits(path) == leave_out_edits(path) == ()
+
+
+@pytest.mark.parametrize("length", [1 << 62, 1 << 63, (1 << 64) - 1])
+def test_a_box_longer_than_any_file_ends_no_reading(length: int, film: Path, tmp_path: Path) -> None:
+    path = tmp_path / film.name
+    path.write_bytes(film.read_bytes() + b"\0\0\0\1free" + length.to_bytes(8))
+    assert decode_here(path).video.frames == 30
