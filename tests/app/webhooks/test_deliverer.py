@@ -210,7 +210,7 @@ def test_many_messages_of_one_owner_delay_no_other_s(
 
 def test_more_messages_of_one_owner_than_are_looked_at_hide_no_other_s(jobs: Jobs) -> None:
     ids = [f"ada{number}" for number in range(5001)] + ["bob"]
-    owners = {job_id: job_id[:3] for job_id in ids}
+    owners: dict[Any, Any] = {job_id: job_id[:3] for job_id in ids}
     with jobs.server.pipeline() as pipe:
         pipe.zadd(jobs.keys.deliveries, {job_id: place for place, job_id in enumerate(ids)})
         pipe.hset(f"{jobs.keys.index}:owners", mapping=owners)
