@@ -124,7 +124,7 @@ class FilmTools:
             raise ToolError(f"{fault.message} {fault.hint}" if fault else f"The job is {job.state}.")
         has_words = bool(job.urls and job.urls.get("attention"))
         words = await job.words if has_words else []
-        best = (job.captions or [None])[0]
+        best = job.captions[0] if job.captions else None
         return CaptionedVideo(
             job=job.id,
             caption=job.caption or "",
