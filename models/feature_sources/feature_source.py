@@ -182,9 +182,9 @@ def _load_all(wanted: StreamSet, pool: ExtractorPool) -> Iterator[AnyExtractor]:
         except WeightsMissing as error:
             missing[str(error)] = None
     if missing:
-        error = WeightsMissing(" ".join(missing))
-        error.hint = ""  # each says what brings it
-        raise error
+        several = WeightsMissing(" ".join(missing))
+        several.hint = ""  # each says what brings it
+        raise several
 
 
 class CombinedFeatureSource:

@@ -380,7 +380,7 @@ class Trainer:
         return patience is not None and bool(self.processes.gather(progress.stale >= patience)[0])
 
 
-def _share_words(parts: Sequence[TrainingBatch]) -> list[Tensor] | list[float]:
+def _share_words(parts: Sequence[TrainingBatch]) -> Sequence[Tensor | float]:
     """Computes which share of the words of all parts each has."""
     if len(parts) == 1:
         return [1.0]

@@ -167,17 +167,17 @@ def claim_folder(folder: Path, run: RunDescription, session: RunSession) -> None
     Raises:
         RunDiffers: The folder holds another run, or one that nothing is recorded of.
     """
-    file, sessions = folder / "run.json", (session,)
+    file, sessions = folder / "run.json", [session]
     if file.exists():
         earlier = _read(file)
         if differences := list(_compare(_dump(earlier.run), _dump(run))):
             more = f" and {len(differences) - NAMED} more" if len(differences) > NAMED else ""
             raise RunDiffers(f"{folder} holds another run: {'; '.join(differences[:NAMED])}{more}.")
-        sessions = (*earlier.sessions, session)
+        sessions = [*earlier.sessions, session]
     elif (folder / "last.pt").exists():
         raise RunDiffers(f"{folder} holds a run without run.json, of which nothing is recorded.")
     with atomic_write(file) as unfinished:
-        unfinished.write_text(RunRecord(run=run, sessions=sessions).model_dump_json(indent=1))
+        unfinished.write_text(RunRecord(run=run, sessions=tuple(sessions)).model_dump_json(indent=1))
 
 
 def hash_features(features: Features) -> str:

@@ -98,8 +98,11 @@ def read_changes(
     Raises:
         UnknownField, FieldRefused, RecipeFileDamaged: they cannot be changed so.
     """
-    kinds = {**EMBEDDINGS, **{each: captioner_class(each) for each in list_captioners()}}
-    config_class = kinds[name].config_class if name in kinds else BaseModel  # of pretrained ones none
+    config_class: type[BaseModel] = BaseModel  # pretrained ones have none of ours
+    if name in EMBEDDINGS:
+        config_class = EMBEDDINGS[name].config_class
+    elif name in list_captioners():
+        config_class = captioner_class(name).config_class
     base, table = (
         (recipe, {}) if Path(recipe or "").suffix != ".toml" else read_recipe_file(Path(recipe or ""))
     )
