@@ -158,8 +158,7 @@ class TableExplanation(Explanation):
 
 
 ExplanationPart = Annotated[
-    MomentsExplanation | WeightsExplanation | TextExplanation | TableExplanation,
-    Field(discriminator="kind"),
+    MomentsExplanation | WeightsExplanation | TextExplanation | TableExplanation, Field(discriminator="kind")
 ]
 
 

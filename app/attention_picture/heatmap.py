@@ -47,10 +47,7 @@ def scale_weights(weights: Sequence[float]) -> list[float]:
 
 
 def overlay_cells(
-    picture: Image.Image,
-    weights: Sequence[float],
-    row_edges: Sequence[float],
-    column_edges: Sequence[float],
+    picture: Image.Image, weights: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]
 ) -> Image.Image:
     """Lays the weights of cells, even or not, over a picture; what lies outside the edges stays bare.
 

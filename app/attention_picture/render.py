@@ -59,10 +59,7 @@ def draw_attention_picture(
     if len(frames) != len(frame_times) or not frames:
         raise ValueError(f"{len(frames)} frames cannot have {len(frame_times)} times")
     attention = attention.shown
-    seen, tiles = (
-        PictureSource(attention, frames, frame_times),
-        _lay_out_tiles(attention, frames[0].size),
-    )
+    seen, tiles = (PictureSource(attention, frames, frame_times), _lay_out_tiles(attention, frames[0].size))
     width = tiles.width
     blocks = [
         drawing.draw_paragraph(" ".join(attention.words), HEADLINE, INK, width),
@@ -155,10 +152,7 @@ def _draw_scale(width: int) -> Image.Image:
 
 
 def _explain(attention: AttentionDocument) -> str:
-    places = {
-        GridAttention: "; heat shows where in it",
-        BoxAttention: "; lit boxes show which objects in it",
-    }
+    places = {GridAttention: "; heat shows where in it", BoxAttention: "; lit boxes show which objects in it"}
     where = "" if attention.spatial is None else places[type(attention.spatial)]
     many = any(attention.list_chosen(word) for word in range(len(attention.words)))
     which = "the frame of the moment that it needs most"

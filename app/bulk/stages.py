@@ -53,12 +53,7 @@ class DecodeVideo:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        request: DecodeRequest,
-        options: CaptionOptions,
-        run: str,
-        done: DoneVideos,
+        self, settings: Settings, request: DecodeRequest, options: CaptionOptions, run: str, done: DoneVideos
     ) -> None:
         self._decoder = Decoder(settings.decoder)
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)

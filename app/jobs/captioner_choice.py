@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from app.errors import (
-    CaptionerUnknown,
-    EmbeddingMissing,
-    InvalidMembers,
-    OptionNotTaken,
-    PromptNotTaken,
-)
+from app.errors import CaptionerUnknown, EmbeddingMissing, InvalidMembers, OptionNotTaken, PromptNotTaken
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, CaptionOptions
 

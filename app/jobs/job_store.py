@@ -475,8 +475,7 @@ class Jobs:
         )
         with unavailable_if_away():
             self._bury(
-                keys=self._keys_of(job_id, priority),
-                args=[GROUP, entry, letter.name, letter_text(letter)],
+                keys=self._keys_of(job_id, priority), args=[GROUP, entry, letter.name, letter_text(letter)]
             )
         log.error("dead letter", letter=letter.name, reason=reason)
 
@@ -489,10 +488,7 @@ class Jobs:
         if job.is_over:
             raise RecordUnreadable(f"Job {job.id} has {job.state} already.")
         with unavailable_if_away():
-            self._requeue(
-                keys=self._keys_of(job.id, job.priority),
-                args=[job.id],
-            )
+            self._requeue(keys=self._keys_of(job.id, job.priority), args=[job.id])
 
     def _end_claimed(self, claim: Claim, state: State | Literal["behind"], *outcome: Any) -> Ending:
         return self._end(claim.job.id, claim.job.priority, claim.token, state, *outcome)

@@ -18,13 +18,7 @@ from app import __version__
 from app.documents.job import Answer, Model, Note, Timings
 from app.errors import CaptionerUnknown, JobFailure, OptionNotTaken, PromptNotTaken
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import (
-    EngineAnswer,
-    EngineInfo,
-    Report,
-    SemanticVectors,
-    ignore_progress,
-)
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors, ignore_progress
 from app.pipeline.loaded_captioners import CaptionInputs, CaptionPlan, LoadedCaptioners
 from app.settings import Settings
 from extractors.engines.engine_choice import choose_device

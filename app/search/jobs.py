@@ -64,11 +64,7 @@ def search_jobs(
 
 
 def moments_of_jobs(
-    jobs: Jobs,
-    blobs: Blobs,
-    owner: str | None = None,
-    most: int = MOST,
-    ids: Collection[str] | None = None,
+    jobs: Jobs, blobs: Blobs, owner: str | None = None, most: int = MOST, ids: Collection[str] | None = None
 ) -> Iterator[Moment]:
     """Yields the moments of each job that has succeeded and whose result is kept, newest jobs first.
 

@@ -40,10 +40,7 @@ class SearchRequest:
 
 
 def search_films(
-    paths: Sequence[Path],
-    request: SearchRequest,
-    settings: Settings,
-    captioner: FilmCaptioner | None = None,
+    paths: Sequence[Path], request: SearchRequest, settings: Settings, captioner: FilmCaptioner | None = None
 ) -> int:
     """Searches films and prints what was found; returns how many could not be searched.
 

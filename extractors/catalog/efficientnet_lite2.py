@@ -199,10 +199,7 @@ class EfficientNetStages(EfficientNetLite2):
     classes = None
     width = LITE2[STAGE_7].width
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
-        {
-            "stage_14": (FINE * FINE, LITE2[STAGE_14].width),
-            "stage_7": (CELLS * CELLS, LITE2[STAGE_7].width),
-        }
+        {"stage_14": (FINE * FINE, LITE2[STAGE_14].width), "stage_7": (CELLS * CELLS, LITE2[STAGE_7].width)}
     )
     maps = StagesFromBytes
 

@@ -91,10 +91,7 @@ def _make_resnet(name: str, options: ExtractorOptions) -> NetworkExtractor:
 
 def _make_inception_v4(options: ExtractorOptions) -> NetworkExtractor:
     network, sha256 = load_pretrained(
-        "inception_v4",
-        options.weights,
-        imagenet.load_inception_v4,
-        lambda: randomize(InceptionV4()),
+        "inception_v4", options.weights, imagenet.load_inception_v4, lambda: randomize(InceptionV4())
     )
     module = ImagesFromBytes(network, NormalizeStacks((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)))
     classes = network.network.last_linear.out_features

@@ -40,11 +40,7 @@ from extractors.windows import Windows
 ROW, SHORTEST_TAIL = log_mel.EXAMPLE_HOP / log_mel.RATE, log_mel.EXAMPLE_HOP // 2
 NO_AUDIO = "no_audio"
 #: Options by their names, for extractors such as ``vggish:no_relu+pca_rounded``.
-COMPONENTS: dict[str, Components] = {
-    "pca_raw": "raw",
-    "pca_rounded": "rounded",
-    "pca_truncated": "truncated",
-}
+COMPONENTS: dict[str, Components] = {"pca_raw": "raw", "pca_rounded": "rounded", "pca_truncated": "truncated"}
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,5 @@ def _close(beams: PartialCaptions, settled: Tensor) -> PartialCaptions:
     """Gives up the open beams of settled videos (B,)."""
     given_up = ~beams.finished & settled.repeat_interleave(len(beams.finished) // len(settled))
     return replace(
-        beams,
-        total=beams.total.masked_fill(given_up, -torch.inf),
-        finished=beams.finished | given_up,
+        beams, total=beams.total.masked_fill(given_up, -torch.inf), finished=beams.finished | given_up
     )

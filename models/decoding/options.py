@@ -46,8 +46,7 @@ class DecodingOptions(BaseModel):
     max_length: int = Field(20, ge=1, description="Most words in a caption.")
     # or "wu_A", "avg_A": length_penalty.py
     length_penalty: float | str = Field(
-        0.7,
-        description="Captions are ranked by log-probability / length ** length_penalty.",
+        0.7, description="Captions are ranked by log-probability / length ** length_penalty."
     )
     temperature: float = rare(
         1.0, "Divides log-probabilities: below 1 sharper, above 1 flatter.", gt=0, allow_inf_nan=False

@@ -76,10 +76,7 @@ def find_evidence(
 
 
 def _describe(
-    temporal: Array,
-    moments: list[int | None],
-    of_words: Mapping[int, _PlacesOfWord],
-    places: Places | None,
+    temporal: Array, moments: list[int | None], of_words: Mapping[int, _PlacesOfWord], places: Places | None
 ) -> Evidence:
     words, count = range(len(temporal)), temporal.shape[1]
     listed = [_list_moments(of_words.get(word), count) for word in words]

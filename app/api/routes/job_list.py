@@ -123,7 +123,7 @@ def _read_states(values: Sequence[str]) -> list[State]:
                     "description": 'The next page, as `rel="next"`, where there is one.',
                     "schema": {"type": "string"},
                 }
-            },
+            }
         },
         **problems.openapi_responses(InvalidCursor, refusals.InvalidOption),
     },

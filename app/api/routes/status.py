@@ -93,9 +93,7 @@ def models(request: Request, service: ServiceDep) -> Response:
         for name, info in sorted(service.registry.captioners().items())
     ]
     document = ModelsDocument(
-        captioners=captioners,
-        default=service.registry.captioner_choices().default,
-        options=form_schema(),
+        captioners=captioners, default=service.registry.captioner_choices().default, options=form_schema()
     )
     data = gzip.compress(document.model_dump_json().encode(), 5, mtime=0)
     return answer_compressed(request, data, "application/json", {"Cache-Control": "no-cache"})

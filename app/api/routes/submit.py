@@ -55,10 +55,7 @@ def describe_answers(*refused: type[ServiceError]) -> dict[int | str, dict[str, 
         200: {"model": JobDocument, "description": in_time, "headers": headers},
         202: {"headers": headers | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            *refusals.OF_SUBMISSIONS,
-            refusals.IdempotencyMismatch,
-            refusals.IdempotencyInProgress,
-            *refused,
+            *refusals.OF_SUBMISSIONS, refusals.IdempotencyMismatch, refusals.IdempotencyInProgress, *refused
         ),
     }
 

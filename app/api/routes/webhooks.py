@@ -44,9 +44,7 @@ async def deliveries(job_id: JobId, service: ServiceDep, caller: CallerDep) -> D
 
 
 @router.post(
-    "/webhooks/test",
-    response_model=TestedWebhook,
-    responses=problems.openapi_responses(refusals.WebhooksOff),
+    "/webhooks/test", response_model=TestedWebhook, responses=problems.openapi_responses(refusals.WebhooksOff)
 )
 async def try_webhook(asked: WebhookTest, service: ServiceDep, caller: CallerDep) -> TestedWebhook:
     """Sends a signed message of the type `webhook.test` once, and returns how it was answered."""

@@ -34,11 +34,7 @@ from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
 from models.captioner import CaptionSteps
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
-from models.captioners.dual_afr.alignment import (
-    build_alignment,
-    find_aligned_edges,
-    split_into_steps,
-)
+from models.captioners.dual_afr.alignment import build_alignment, find_aligned_edges, split_into_steps
 from models.captioners.dual_afr.config import DualAFRConfig
 from models.captioners.dual_afr.explanation import explain_layers
 from models.captioners.recurrent import RecurrentCaptioner

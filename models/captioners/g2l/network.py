@@ -38,12 +38,7 @@ from models.captioners.attention_layers import BilinearAttention, expand_to_rows
 from models.captioners.g2l.config import G2LConfig, Level
 from models.captioners.g2l.explanation import explain_key_frames
 from models.captioners.recurrent import RecurrentCaptioner
-from models.inputs import (
-    Batch,
-    average_regions,
-    find_nearest_rows,
-    gather_rows,
-)
+from models.inputs import Batch, average_regions, find_nearest_rows, gather_rows
 from models.memory import Memory, State, StepAttention
 from models.vocabulary import Vocabulary
 
