@@ -4,8 +4,6 @@
 ``REELWORD_`` is the prefix; ``REDIS_URL`` and ``PORT`` are read plain, as every host sets them.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from ipaddress import ip_address

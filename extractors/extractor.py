@@ -1,7 +1,5 @@
 """Defines the interface of extractors, and lists them by module (``CATALOG``, ``DERIVED``)."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ else, and made of plain numbers, so that the API's image carries this one file w
 members are null, never missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Literal, Self
 

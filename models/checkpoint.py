@@ -8,8 +8,6 @@ The folder of weights is searched by what the files say of themselves, the names
 the files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Pads streams of several videos to batches, and names, averages and aligns what captioners read of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Rows are beams or samples: with B videos and K rows a video, R = B·K and the ro
 side, so that a captioner can view (R, …) as (B, K, …) and attend to each video's memory without copies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self

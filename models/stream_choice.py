@@ -6,8 +6,6 @@ A part that a set has nothing for is left out where the captioner has a switch f
 ablations do; where nothing can take its place the set is refused with the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

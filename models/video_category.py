@@ -5,8 +5,6 @@ paper). The number travels with the features, so that training, evaluation and t
 a video without one is of an unknown kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

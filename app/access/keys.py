@@ -7,8 +7,6 @@ Both hold SHA-256 digests, with which no request can be made; what signs a key's
 A slow hash is for passwords, which can be guessed; 256 random bits cannot.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

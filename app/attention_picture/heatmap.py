@@ -4,8 +4,6 @@ Weights are shown against an even share (1/N of N cells): what gets no more than
 what gets most of its word's attention glows, so that a map which looks nowhere looks like nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -4,8 +4,6 @@ explains the caption as a whole (explanation_panels.py), and a tile for each wor
 Pillow only (the API draws too, and has neither numpy nor torch). Sizes are pixels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ bytes; the captioning side gives them to the engine together. An engine that die
 by Ray, with the same videos: EngineAttempts remembers which had been begun, and which of them is given up.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import time

@@ -1,7 +1,5 @@
 """Lists the videos of a collection: a folder, a text file with a line each, or an address of a store."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

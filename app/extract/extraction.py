@@ -1,8 +1,6 @@
 """Does one process's share of ``extract``: loads extractors once, extracts features of video after video,
 each decoded once, and names the likeliest classes."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@
 What breaks off is tried again; what a server refuses is not. Memory stays flat.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

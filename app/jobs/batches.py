@@ -6,8 +6,6 @@ state is read from their records, each time: there is no second truth that could
 long as the last of its jobs (expire_batch in lua/finish.lua).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

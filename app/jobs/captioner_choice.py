@@ -4,8 +4,6 @@ The API chooses when a job is submitted and writes the choice into its record; t
 that finds a record without one, choose by the same function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Describes a captioner: what a worker publishes about each that it has loaded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict

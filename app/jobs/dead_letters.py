@@ -4,8 +4,6 @@ A letter is a field of one Redis hash. Its name is the job's id, or the entry's 
 key's where a key held something of another type.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Literal
 

@@ -3,8 +3,6 @@
 An advertisement lives for a few seconds and is renewed with the lease, so what is listed is alive.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -5,8 +5,6 @@ so that it does not matter how many API processes there are, which of them is as
 stands now (who waits, since when) is read from the streams themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

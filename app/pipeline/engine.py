@@ -4,8 +4,6 @@
 decoder reads the frames, and ``Engine``, below, in a process of its own, does the rest.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Draws a page of the moments that were found: a picture of each, where and when it is, and its caption."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PIL import Image, ImageDraw, ImageFont

@@ -1,7 +1,5 @@
 """Makes moments of films: their segments, captioned now where no earlier run has done it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

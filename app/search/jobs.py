@@ -1,7 +1,5 @@
 """Makes moments of a service's jobs: of each segment of a film, or of a clip, whose middle frame shows it."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace

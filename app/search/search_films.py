@@ -1,7 +1,5 @@
 """Searches films for words: captions those that are new, ranks their moments, prints and draws the best."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

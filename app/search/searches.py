@@ -4,8 +4,6 @@ A search is an entry of a list; the worker that takes it pushes the answer to a 
 API waits. Both vanish by themselves: a search that nobody waits for any more is not answered.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 

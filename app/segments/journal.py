@@ -4,8 +4,6 @@ A journal is written to as segments are captioned. A process that is killed leav
 which the next one drops and continues after the last whole segment. A finished film is answered from it.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

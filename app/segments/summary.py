@@ -1,7 +1,5 @@
 """Sums up a film in a line: what its captioner writes of the segments' representative frames, as a clip."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

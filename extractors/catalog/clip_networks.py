@@ -7,8 +7,6 @@ it keeps its steps of time: its cells go step by step, then row by row, 8·28·2
 network was trained.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from torch import Tensor, nn

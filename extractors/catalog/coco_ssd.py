@@ -4,8 +4,6 @@ The network is extractors/detection/ssd_mobilenet.py. Around it is what TensorFl
 it: doubles of one class that overlap by 0.6 are one, and boxes below a score of 0.3 are none.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

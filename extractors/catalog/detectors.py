@@ -6,8 +6,6 @@
 number after a colon says how many boxes: ``bottom_up:16``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol

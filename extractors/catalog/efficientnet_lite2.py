@@ -8,8 +8,6 @@ the last map with a stride of 16 and the one before the head. What lies between 
 trained on with a captioner (extractors/catalog/tuned_pair.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType

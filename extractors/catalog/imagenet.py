@@ -4,8 +4,6 @@ A row is a frame. Streams: the pooled vector, the last map cell by cell, ImageNe
 the pixels is what the published weights were evaluated with: torchvision's first ("V1"), and timm's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

@@ -5,8 +5,6 @@ network's windows, things of a picture network's frames, objects of a detector's
 a label, the likeliest first of each kind: start and end are the seconds in which it is seen, its box where.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

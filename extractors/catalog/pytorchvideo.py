@@ -6,8 +6,6 @@ pytorchvideo`. Streams: the pooled vector, the last map cell by cell (the mean o
 Kinetics' logits.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from functools import partial

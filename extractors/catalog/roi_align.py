@@ -9,8 +9,6 @@ boxes are measured by the cells' own edges. A network that saw only the middle o
 what is beside it: boxes are cut to that view, and those that lie outside are masked.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

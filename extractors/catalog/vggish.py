@@ -7,8 +7,6 @@ without sound gives one row of zeros, masked, over its whole length, and the nam
 ``no_audio``. Silence is sound: its rows are real.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ own: airsplay/py-bottom-up-attention has the background as the last class, MILVL
 as the first, with a box for it and two scores an anchor. Modules are named as airsplay's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ Anchors are the boxes that a region proposal network corrects, the same at every
 on a cell's upper left corner unless a configuration moves them, widths without an added pixel.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

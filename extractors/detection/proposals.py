@@ -1,7 +1,5 @@
 """Proposes regions: where in a map something is, whatever it is (arXiv:1506.01497), as detectron2 does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

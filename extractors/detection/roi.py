@@ -1,7 +1,5 @@
 """Pools maps inside boxes: ROI align, ROI max pooling, and the level of a pyramid that fits a box."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

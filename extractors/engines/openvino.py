@@ -1,7 +1,5 @@
 """Runs networks on a CPU by OpenVINO: converted from torch once, kept in a folder, compiled at each start."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

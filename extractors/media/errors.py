@@ -31,8 +31,6 @@ What a file only lacks is a ``WarningCode``: it is decoded all the same.
 says what to do. ``docs/decoding.md`` lists them all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

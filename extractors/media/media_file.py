@@ -1,7 +1,5 @@
 """Opens a media file by its path, or by a descriptor that another process has opened and handed over."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ TensorFlow Lite, or a pickle of numpy arrays (flax, detectron2, Caffe2). What wr
 off, and names of nested dictionaries are joined by a slash.
 """
 
-from __future__ import annotations
-
 import _codecs
 import pickle
 from collections import OrderedDict

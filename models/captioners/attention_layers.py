@@ -1,7 +1,5 @@
 """Computes additive and bilinear attention and masked softmax, over memories that several rows share."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

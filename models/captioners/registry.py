@@ -7,8 +7,6 @@ elsewhere is found once the folder around it is added to ``models.captioners.__p
 captioners by their metadata, never by a file's name.
 """
 
-from __future__ import annotations
-
 import inspect
 import pkgutil
 import tomllib

@@ -1,7 +1,5 @@
 """Decodes several checkpoints as one captioner: at every word the average of their probabilities."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

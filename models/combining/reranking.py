@@ -11,8 +11,6 @@ What all captioners wrote competes. Where we differ from the paper:
   that together, and the embedding likes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self

@@ -18,8 +18,6 @@ where a caption tells of two moments in turn, while a mean over all its words wo
 All moments are one batch of teacher-forced passes, and so are all places of all words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

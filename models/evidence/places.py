@@ -1,7 +1,5 @@
 """Lists the parts of a picture of which a caption is read, and spreads what was read over its places."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -6,8 +6,6 @@ picture that is one place alone lacks its other cells, or has them masked as tho
 Vectors of whole pictures stay as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol

@@ -23,8 +23,6 @@ each label in each word is read exactly (7):
     share   = u_w · β_κ p_l^γ t_l  of label l,  u_w · (W v̄ + b - α m)  of the picture                   (7)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -6,8 +6,6 @@ finds each word and where it looks; and all are ranked by ``ExpectedMeaning``. S
 picture that the captioner was trained on was captioned with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar

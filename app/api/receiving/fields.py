@@ -3,8 +3,6 @@
 A form and a query have texts, a JSON body has values of its own types; both become one CaptionRequest.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Answers ``GET /jobs``: a page of jobs, newest first, by state, captioner, batch and time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime

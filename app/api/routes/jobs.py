@@ -1,7 +1,5 @@
 """Answers ``/jobs/{id}``: how a job is, where its captioner looked, cancelling it and deleting its result."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Answers ``GET /search``: the moments of a caller's films that fit some words best."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response

@@ -4,8 +4,6 @@ The order matters: room is asked for before a byte is read, the file is on disk 
 the job is on Redis's disk before its 202.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import aclosing
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Answers what people say of captions: kept with each job, and exported for judging and for training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Answers ``/jobs/{id}/deliveries``, how telling of a job's end went, and ``/webhooks/test``, a trial."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Annotated
 

@@ -4,8 +4,6 @@ Captions (or lines of JSON, or the one document where a format but no folder is 
 standard output gets; progress, warnings and failures go to standard error.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ FFmpeg makes one aspect of the size that the track is displayed at and the last 
 is not that of the first (ISO/IEC 14496-12, sections 8.3.2 and 8.5.2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 

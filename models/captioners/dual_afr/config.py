@@ -1,7 +1,5 @@
 """Configures dualAFR: the layers that it reads, their alignment, and its widths."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -20,8 +20,6 @@ Where the paper is silent, or we differ:
 * Attention width and dropout (on words and output) are not given; words may be tied to the output.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

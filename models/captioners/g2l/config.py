@@ -1,7 +1,5 @@
 """Configures G2L: its three inputs, its widths, and the switches of the paper's ablations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -23,8 +23,6 @@ Where the paper is silent, or we differ:
 * Dropout on features, words and output; words tied to the output where ``tie_words`` (the demo recipe).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Configures refocus: its inputs, its widths, and the rows of the paper's table 1."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict

@@ -1,7 +1,5 @@
 """Configures STaTS: its streams, its widths, and the switches of the paper's tables."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict

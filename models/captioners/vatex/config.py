@@ -1,7 +1,5 @@
 """Configures the three captioners of the VATEX challenge: their inputs and their widths."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict
 
 from models.inputs import InputStream, deduplicate

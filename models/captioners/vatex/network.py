@@ -15,8 +15,6 @@ Where the paper is silent, or we differ:
 * Dropout on v̄, memory, words and output; words tied to the output where ``tie_words`` (the demo recipe).
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
