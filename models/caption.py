@@ -8,17 +8,15 @@ members are null, never missing.
 from collections.abc import Callable
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 Weights = list[float]
 #: [word][moment][place]; null for a word, and for a moment of one, that has none.
 PlaceWeights = list[list[Weights | None] | None]
 
 
-class Part(BaseModel):
+class Part(BaseModel, frozen=True):
     """Is a part of a caption or of its attention."""
-
-    model_config = ConfigDict(frozen=True)
 
 
 class GridAttention(Part):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor
 
 from extractors.features import Features, Stream, StreamSpec
@@ -74,10 +74,8 @@ def _region_mask(stream: Stream, regions: int) -> Tensor:
 ABSENT = StreamSpec("absent", "", "")
 
 
-class InputStream(BaseModel):
+class InputStream(BaseModel, frozen=True):
     """Names one input and says its width. The same name may serve two inputs, e.g. a grid and its mean."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     width: int

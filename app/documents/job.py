@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
@@ -24,8 +24,8 @@ from models.caption import ScoredCaption
 WITHOUT_VIDEO = ("failed", "canceled", "expired")
 
 
-class Document(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class Document(BaseModel, frozen=True):
+    """Is the base of what is written as JSON."""
 
 
 class Note(Document):

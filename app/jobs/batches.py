@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import redis
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from app.errors import QueueUnavailable, RecordUnreadable
 from app.jobs.idempotency import Reservation
@@ -27,20 +27,16 @@ STATES: tuple[State, ...] = get_args(State)
 HELD_SECONDS = 600  #: longer than moving one file to the blobs may take
 
 
-class BatchItem(BaseModel):
+class BatchItem(BaseModel, frozen=True):
     """Names a job of a batch, and what was sent for it."""
-
-    model_config = ConfigDict(frozen=True)
 
     job_id: str
     filename: str = ""
     url: str | None = None
 
 
-class JobBatch(BaseModel):
+class JobBatch(BaseModel, frozen=True):
     """Holds a batch as it was sent; it never changes."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     created_at: float  #: seconds since 1970

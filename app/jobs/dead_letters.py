@@ -8,17 +8,15 @@ import json
 from typing import Any, Literal
 
 import redis
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from app.jobs.redis_client import unavailable_if_away
 
 LONGEST_VALUE = 2000  #: characters kept of a value that could not be read
 
 
-class DeadLetter(BaseModel):
+class DeadLetter(BaseModel, frozen=True):
     """Describes what could not be read."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     kind: Literal["job", "entry", "key", "letter"]  #: what it is

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from app.errors import RecordUnreadable
@@ -104,10 +104,8 @@ class Keys:
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
 
 
-class JobLimits(BaseModel):
+class JobLimits(BaseModel, frozen=True, extra="ignore"):
     """Holds what a video may be at most by its sender's key; the worker looks once it is opened."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     seconds: float | None = Field(None, gt=0, description="How long the video may last.")
     pixels: int | None = Field(None, gt=0, description="How many pixels a frame may have.")
@@ -115,13 +113,11 @@ class JobLimits(BaseModel):
     concurrent: int | None = Field(None, gt=0, description="How many jobs of its owner may not be over.")
 
 
-class Submission(BaseModel):
+class Submission(BaseModel, frozen=True, extra="ignore"):
     """Holds what is sent with a job beside its options; it comes from the request and never changes.
 
     Kept in the record without what is not set, so that older records and workers do without it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     metadata: dict[str, Any] | None = Field(None, description="A small JSON object of the client's own.")
     source_url: str | None = Field(None, description="Where the worker fetches the video; None: uploaded.")

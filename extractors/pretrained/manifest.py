@@ -9,7 +9,6 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     HttpUrl,
     StringConstraints,
@@ -26,10 +25,8 @@ Digest: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,64}$"
 GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 
 
-class WeightsEntry(BaseModel):
+class WeightsEntry(BaseModel, frozen=True, extra="forbid"):
     """Describes one file of weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     #: The extractor whose weights it is; several files may serve one, the first one here is taken.

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
@@ -25,10 +25,8 @@ from models.inputs import Batch, InputDescription, InputStream, average_frames, 
 from models.vocabulary import Vocabulary
 
 
-class SemanticEmbeddingConfig(BaseModel):
+class SemanticEmbeddingConfig(BaseModel, frozen=True):
     """Configures the embedding. The video side takes the same pooled streams as v̄."""
-
-    model_config = ConfigDict(frozen=True)
 
     streams: tuple[InputStream, ...] = (
         InputStream(name="resnext101", width=2048),

@@ -26,7 +26,7 @@ each label in each word is read exactly (7):
 from dataclasses import dataclass
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.catalog.labels import STREAM
@@ -51,10 +51,8 @@ def find_class_rows(kinds: Tensor, classes: Tensor) -> Tensor:
     return first + classes.clamp(min=0).minimum(counts - 1)
 
 
-class MeaningConfig(BaseModel):
+class MeaningConfig(BaseModel, frozen=True):
     """Configures what is expected."""
-
-    model_config = ConfigDict(frozen=True)
 
     texts: int = 384  #: width of sentence vectors
     gate: float = 1.5  #: γ

@@ -13,7 +13,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -95,10 +94,8 @@ WebAddress = Annotated[
 ]
 
 
-class JobFields(BaseModel):
+class JobFields(BaseModel, frozen=True, extra="forbid"):
     """Holds the fields of the job itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: WebAddress = Field(
         None, description="Where the video is fetched from, in place of a file: http or https."

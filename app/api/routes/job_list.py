@@ -13,7 +13,6 @@ from pydantic import (
     AwareDatetime,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     WithJsonSchema,
 )
@@ -55,10 +54,8 @@ Time = Annotated[AwareDatetime, BeforeValidator(_rfc3339), AfterValidator(_in_ut
 States = Annotated[str, WithJsonSchema({"type": "string", "pattern": STATES_PATTERN})]
 
 
-class JobListQuery(BaseModel):
+class JobListQuery(BaseModel, extra="forbid", frozen=True):
     """Holds the query of the address; anything else there is refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     state: list[States] = Field(
         [],

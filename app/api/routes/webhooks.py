@@ -5,7 +5,7 @@ from typing import Annotated
 
 import anyio.to_thread
 from fastapi import APIRouter
-from pydantic import AfterValidator, BaseModel, ConfigDict, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, WithJsonSchema
 
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
@@ -18,10 +18,8 @@ from app.webhooks.messages import trial_message
 router = APIRouter(tags=["webhooks"])
 
 
-class WebhookTest(BaseModel):
+class WebhookTest(BaseModel, frozen=True, extra="forbid"):
     """Asks for a trial request."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: Annotated[
         str,

@@ -2,15 +2,13 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from models.inputs import InputStream, deduplicate
 
 
-class RefocusConfig(BaseModel):
+class RefocusConfig(BaseModel, frozen=True):
     """Configures the captioner; widths default to the paper's."""
-
-    model_config = ConfigDict(frozen=True)
 
     grid: InputStream = InputStream(name="resnet152", width=2048)
     audio: InputStream | None = InputStream(name="vggish", width=128)
