@@ -5,14 +5,12 @@ it in the same step (lua/submit.lua). A reservation lapses soon where it is not 
 dies in the middle blocks the key for seconds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import redis
 
@@ -37,7 +35,7 @@ class Reservation:
     token: str
     fingerprint: str = ""  #: of what it asks for, once that is known
 
-    def of(self, fingerprint: str) -> Reservation:
+    def of(self, fingerprint: str) -> Self:
         """Returns the reservation with the fingerprint of the request."""
         return replace(self, fingerprint=fingerprint)
 

@@ -7,12 +7,10 @@ app/jobs/job_store.py writes it, through Lua scripts alone. A record that this v
 dead letter (app/jobs/dead_letters.py) and harms no other job.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 from pydantic.dataclasses import dataclass as validated
@@ -186,7 +184,7 @@ class Job:
         return {"queue": self.waited, **self.answer.get("timings", {}), "total": self.took}
 
     @classmethod
-    def from_record(cls, job_id: str, record: Mapping[str, str]) -> Job:
+    def from_record(cls, job_id: str, record: Mapping[str, str]) -> Self:
         """Reads a record. Raises RecordUnreadable, with what this version cannot read of it."""
         try:
             _check_version(record)

@@ -9,15 +9,13 @@ Versions before had no index, and records vanish by themselves when their time i
 all jobs, a part at each call, and puts both right; the sweeper calls it.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import redis
 import structlog
@@ -63,7 +61,7 @@ class _Place:
     job_id: str
 
     @classmethod
-    def read(cls, cursor: str) -> _Place:
+    def read(cls, cursor: str) -> Self:
         try:
             score, _, job_id = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().partition(" ")
             if re.fullmatch(r"[0-9]{1,16}", score) and JOB_ID.fullmatch(job_id):

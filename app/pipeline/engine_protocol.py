@@ -1,12 +1,10 @@
 """Declares what passes between a worker's parent and its engine; imports no torch."""
 
-from __future__ import annotations
-
 import json
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +56,7 @@ class EngineInfo:
     #: Captioners whose seconds are not known yet, and that ``measure`` takes.
     unmeasured: tuple[str, ...] = ()
 
-    def measured(self, captioner: str, seconds: float | None) -> EngineInfo:
+    def measured(self, captioner: str, seconds: float | None) -> Self:
         """Notes what a captioner took for a grey video; None where it could not be measured."""
         captioners = [
             info.model_copy(update={"seconds": seconds}) if info.name == captioner else info

@@ -7,13 +7,11 @@ but the display matrix is deleted by a filter first. PyAV shows nothing of a tra
 writes it into the header of an mp4 in memory, and it is read from there.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import av
 import numpy as np
@@ -75,7 +73,7 @@ class Display:
             return self.stored_width, self.stored_height, 3
         return self.stored_height, self.stored_width, 3
 
-    def at(self, short_side: int | None) -> Display:
+    def at(self, short_side: int | None) -> Self:
         """Makes the display of the same frames handed out smaller; None leaves them as stored."""
         width, height = _fit_short_side(self.stored_width, self.stored_height, short_side)
         return replace(self, stored_width=width, stored_height=height)

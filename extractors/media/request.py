@@ -2,11 +2,9 @@
 frames.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,7 +188,7 @@ class DecodeRequest:
         return _warn_of_fewer_frames(instants, taken, available)
 
     @classmethod
-    def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:
+    def together(cls, requests: Sequence[Self]) -> Self:
         """Joins requests to one decode that has every frame, and the sound, that any of them asks for.
 
         Each frame comes in the sizes of all. Raises ValueError where there is no request.

@@ -6,11 +6,9 @@ pieces   segments of equal length
 none     the whole film is one segment
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from extractors.features import Footage, FrameSize
 from extractors.media.request import DecodeRequest
@@ -50,7 +48,7 @@ class SegmentOptions:
             raise ValueError("the shortest segment is above zero, and at most half as long as the longest")
 
     @classmethod
-    def parse(cls, text: str, minimum: float = 2.0, maximum: float = 20.0) -> SegmentOptions:
+    def parse(cls, text: str, minimum: float = 2.0, maximum: float = 20.0) -> Self:
         """Reads the words of a form or a command line.
 
         Args:
@@ -70,7 +68,7 @@ class SegmentOptions:
             raise ValueError(f"segments are shots, none, auto or a number of seconds, not {text!r}") from None
         return cls("pieces", seconds, minimum, maximum)
 
-    def resolved(self, duration: float) -> SegmentOptions:
+    def resolved(self, duration: float) -> Self:
         """Returns the same with "auto" replaced by what it means for a film of ``duration`` seconds."""
         if self.kind != "auto":
             return self
@@ -134,7 +132,7 @@ class SegmentPlan:
     sizes: tuple[FrameSize, ...] = ()
 
     @classmethod
-    def of(cls, request: DecodeRequest) -> SegmentPlan | None:
+    def of(cls, request: DecodeRequest) -> Self | None:
         """Makes the plan that serves a captioner's request, or None where it needs the segment read again.
 
         Frames spread over the time can be chosen while a segment is still open. Windows of neighbouring

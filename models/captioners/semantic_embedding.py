@@ -10,10 +10,8 @@ Where the paper is silent, or we differ:
 * No width is given: 300 for words, 512 for the joint space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +37,7 @@ class SemanticEmbeddingConfig(BaseModel, frozen=True):
     dropout: float = 0.0
 
     @classmethod
-    def demo(cls) -> SemanticEmbeddingConfig:
+    def demo(cls) -> Self:
         """Makes it small, over the mean of the image net's cells."""
         return cls(streams=(InputStream(name="grid", width=1280),), words=160, joint=320, dropout=0.1)
 

@@ -3,11 +3,9 @@
 It works while no API runs, and sees the jobs of all clients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from app.documents.job import document_of, rfc3339
 from app.errors import JobNotRequeued, RecordUnreadable
@@ -41,7 +39,7 @@ class JobRecords:
     blobs: Blobs  #: uploads and results
 
     @classmethod
-    def connect(cls, settings: Settings) -> JobRecords:
+    def connect(cls, settings: Settings) -> Self:
         """Makes the clients by the settings. Raises RedisMissing where no server is named or runs."""
         jobs = Jobs.from_settings(connect(redis_url(settings), PATIENCE), settings)
         return cls(jobs, Blobs(settings.blob_url, settings.staging))

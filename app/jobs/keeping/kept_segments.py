@@ -11,14 +11,12 @@ and how many are done. A segment that may still grow is none of them, until noth
 attempt writes below its own token; it begins with a copy of what an earlier one has left.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from app.jobs.blobs import BlobMissingError, Blobs
 
@@ -42,7 +40,7 @@ class KeptSegments:
         segments = _all_in(blobs, self.folder, part)
         return list(islice(segments, skipped, max(skipped, self.done - part * PART)))
 
-    def at_the_end(self, blobs: Blobs) -> KeptSegments:
+    def at_the_end(self, blobs: Blobs) -> Self:
         """Counts all that was left of a film that ended in the middle: nothing joins its last one now."""
         return KeptSegments(self.folder, sum(1 for _ in _all_in(blobs, self.folder)))
 
@@ -124,7 +122,7 @@ class SegmentFolder:
             if token.isdigit() and int(token) < own_token:
                 self.blobs.remove(f"{job_folder}/{token}")
 
-    def _left_in(self, folder: str) -> SegmentFolder:
+    def _left_in(self, folder: str) -> Self:
         """Reads what another attempt has left, nothing where it stood on another basis."""
         parts = [part for part in _parts(self.blobs, folder) if part["basis"] == self.basis]
         segments = [segment for part in parts for segment in part["segments"]]
