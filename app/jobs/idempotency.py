@@ -9,8 +9,8 @@ import hashlib
 import json
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import redis
 
@@ -34,10 +34,6 @@ class Reservation:
     key: str
     token: str
     fingerprint: str = ""  #: of what it asks for, once that is known
-
-    def of(self, fingerprint: str) -> Self:
-        """Returns the reservation with the fingerprint of the request."""
-        return replace(self, fingerprint=fingerprint)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ State = Literal["queued", "running", "succeeded", "failed", "canceled", "expired
 Stage = Literal["fetch", "decode", "extract", "caption"]
 Priority = Literal["high", "normal", "low"]
 
+STATES: tuple[State, ...] = get_args(State)
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 GROUP = "workers"  #: the consumer group of every stream
 RECORD_VERSION = 2  #: to be raised where an older version would misread a record

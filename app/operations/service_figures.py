@@ -106,13 +106,8 @@ def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> S
             counts=read_counts(server, keys),
             workers=registry.workers(),
             dead=DeadLetters(server, keys.dead).count(),
-            deliveries=_count_deliveries(server, keys),
+            deliveries=server.zcard(keys.deliveries) if server.type(keys.deliveries) == "zset" else 0,
         )
-
-
-def _count_deliveries(server: redis.Redis, keys: Keys) -> int:
-    is_there = server.type(keys.deliveries) == "zset"
-    return int(server.zcard(keys.deliveries)) if is_there else 0
 
 
 def read_counts(server: redis.Redis, keys: Keys) -> Counts:

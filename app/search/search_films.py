@@ -85,13 +85,11 @@ def show(found: Sequence[Found], request: SearchRequest) -> None:
     elif not found:
         complain("No moment fits these words.")
     else:
-        print_table(("from", "to", "film", "caption"), [_cells(each.moment) for each in found])
+        moments = [each.moment for each in found]
+        cells = [(clock(each.start), clock(each.end), each.source, each.caption) for each in moments]
+        print_table(("from", "to", "film", "caption"), cells)
     if request.sheet is not None and found:
         _write_sheet(found, request.words, request.sheet)
-
-
-def _cells(moment: Moment) -> tuple[str, ...]:
-    return clock(moment.start), clock(moment.end), moment.source, moment.caption
 
 
 def _document(found: Found) -> dict[str, object]:

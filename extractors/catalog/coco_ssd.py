@@ -91,15 +91,9 @@ class CocoSSD(WindowExtractor):
 
 
 def _select_boxes(boxes: Tensor, scores: Tensor, count: int) -> Regions:
-    """Takes the best boxes of one picture, after suppression within each class.
+    """Takes the ``count`` best boxes of one picture, after suppression within each class: without features.
 
-    Args:
-        boxes: (A, 4), x0 y0 x1 y1 in [0, 1] of the picture.
-        scores: (A, 90), the probability of each class.
-        count: boxes that are kept at most.
-
-    Returns:
-        The regions, the best first, without features.
+    boxes: (A, 4), x0 y0 x1 y1 in [0, 1] of the picture. scores: (A, 90), the probability of each class.
     """
     import cv2  # a quarter of a second; torchvision, whose suppression is the same, takes two
 

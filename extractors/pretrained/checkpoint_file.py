@@ -88,7 +88,8 @@ def read_checkpoint(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
 
     kept: where a pickle of arrays is kept as safetensors, to be read from there the next time.
     """
-    start = _read_start(file)
+    with file.open("rb") as stream:
+        start = stream.read(32)
     if start.startswith((ZIP, OLD_TORCH)):
         return _collect_tensors(_read_torch(file), file)
     if start[8:9] == b"{":
@@ -106,11 +107,6 @@ def read_checkpoint(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
     if kept is not None:
         _write_safetensors(tensors, kept)
     return tensors
-
-
-def _read_start(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        return stream.read(32)
 
 
 def _read_torch(file: Path) -> object:

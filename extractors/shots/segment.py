@@ -147,15 +147,10 @@ class SegmentPlan:
         return cls(sampling.count, side, request.sizes)
 
     def stream_request(self, options: SegmentOptions, start: float = 0.0) -> DecodeRequest:
-        """Makes the request to the decoder.
+        """Makes the request to the decoder, from ``start`` seconds of the film on; options: "auto" resolved.
 
-        Args:
-            options: how the film is cut, "auto" resolved.
-            start: seconds of the film before which nothing is of interest.
-
-        Returns:
-            Every frame, up to ``LOOKED_AT`` a second, where shots are looked for; else twice as many as a
-            segment takes, so that every second one lies in the middle of a part.
+        Where shots are looked for every frame, up to ``LOOKED_AT`` a second; else twice as many as a segment
+        takes, so that every second one lies in the middle of a part.
         """
         rate = LOOKED_AT
         if options.seconds is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Self, TypeVar
 
 import anyio
@@ -102,7 +102,7 @@ class RepeatedRequest:
         digest = fingerprint()
         if isinstance(self.state, Reservation):
             try:
-                return make(self.state.of(digest)), False
+                return make(replace(self.state, fingerprint=digest)), False
             except KeyTaken:
                 self._reserve(self.text)
         if isinstance(self.state, KeptAnswer):

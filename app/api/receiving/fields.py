@@ -60,7 +60,8 @@ def _metadata(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, dict):
         raise ValueError('metadata is a JSON object such as {"order": 7}')
     try:
-        size = len(_compact(value).encode())
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        size = len(text.encode())
     except ValueError as error:
         raise ValueError("metadata has a number without end or a letter that is none") from error
     if size > METADATA_BYTES:
@@ -159,11 +160,6 @@ def _invalid(error: ValidationError, fields: Mapping[str, Any]) -> refusals.Inva
     value = fields[name]
     shown = value[:64] if isinstance(value, str) else value
     return refusals.InvalidOption(f"{name} is {repr(shown)[:66]}: {fault}.", known=names)
-
-
-def _compact(value: object) -> str:
-    """Writes JSON. Raises ValueError for what is none, or cannot be sent."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def object_schema(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, get_args
+from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
@@ -22,11 +22,10 @@ from app.api.dependencies import CallerDep, ServiceDep
 from app.api.receiving.option_body import check_names
 from app.documents.job_list import JobList, summary_of
 from app.errors import InvalidCursor
-from app.jobs.job import State
+from app.jobs.job import STATES, State
 from app.jobs.job_index import JobFilter
 from app.jobs.options import NAME_LENGTH
 
-STATES: tuple[State, ...] = get_args(State)
 STATES_PATTERN = rf"^({'|'.join(STATES)})(,({'|'.join(STATES)}))*$"
 RFC3339 = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
 MOST, USUAL = 200, 50  #: jobs of a page

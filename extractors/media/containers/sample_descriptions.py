@@ -16,9 +16,7 @@ MOST_BYTES = 64 << 20  #: of a header that is read
 def read_first_aspect(path: MediaFile, track: int) -> Fraction | None:
     """Reads the aspect; None where the track has one description alone, or where nothing says it.
 
-    Args:
-        path: an mp4 file.
-        track: its track's number.
+    path: an mp4 file. track: its track's number.
     """
     traks = [box for moov in _read_headers(path) for name, box in _boxes(moov) if name == b"trak"]
     for trak in traks:
