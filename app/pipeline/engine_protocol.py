@@ -132,11 +132,9 @@ class CaptionEngine(Protocol):
 
     def warm_up(self) -> EngineInfo:
         """Runs what most jobs need once, so that the first one is not the slow one."""
-        ...
 
     def measure(self, captioner: str) -> float:
         """Captions a grey video with one of the ``unmeasured``, and returns the seconds that it took."""
-        ...
 
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
@@ -151,11 +149,9 @@ class CaptionEngine(Protocol):
         Returns:
             For each video its answer, or why this one video cannot have one.
         """
-        ...
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
         """Embeds pictures, each a video of one frame, and sentences; None where there is no embedding."""
-        ...
 
 
 def load_engine(settings: Settings) -> CaptionEngine:

@@ -76,11 +76,9 @@ class MemberOutput(Protocol):
 
     def candidates(self, name: str, video: int) -> list[Candidate]:
         """Lists what it wrote of one video, its best first, not yet scored; ``name`` is the member's."""
-        ...
 
     def score(self, competing: Sequence[Sequence[Candidate]]) -> Tensor:
         """Scores captions, for each video equally many: (B, N) log-probabilities a word, on the CPU."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,7 +111,6 @@ class CaptionReader(Protocol):
         words: (P, L), which words are in question of each. Returns (P, L) natural logarithms, 0 where
         ``words`` is False.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
