@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.ops import batched_nms, roi_align
+from torchvision.ops import batched_nms, clip_boxes_to_image, roi_align
 
 from extractors.detection.backbone import ResNetBackbone, build_stage
-from extractors.detection.boxes import apply_deltas, clip_boxes, have_area
+from extractors.detection.boxes import apply_deltas, have_area
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
 from extractors.detection.regions import Regions
 from extractors.detection.roi import roi_align_pyramid
@@ -103,7 +103,7 @@ def select_detections(
     Returns:
         Boxes (D, 4), scores (D,) and classes (D,), the best first.
     """
-    boxes = clip_boxes(boxes, *size)
+    boxes = clip_boxes_to_image(boxes, size)
     row, kind = torch.nonzero((scores > rule.score) & have_area(boxes), as_tuple=True)
     box, score = boxes[row, kind], scores[row, kind]
     kept = batched_nms(box, score, kind, rule.overlap)[: rule.most]
