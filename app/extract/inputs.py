@@ -9,7 +9,7 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -34,7 +34,7 @@ class InputVideo:
         """Returns the same video by a name that no other one has."""
         from extractors.video_features.feature_files import path_digest
 
-        return InputVideo(self.file, f"{self.name}-{path_digest(self.file)}")
+        return replace(self, name=f"{self.name}-{path_digest(self.file)}")
 
 
 def find_videos(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:

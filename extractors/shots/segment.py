@@ -7,7 +7,7 @@ none     the whole film is one segment
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 from extractors.features import Footage, FrameSize
@@ -73,7 +73,7 @@ class SegmentOptions:
         if self.kind != "auto":
             return self
         kind: Segmentation = "shots" if duration >= LONG_FILM else "none"
-        return SegmentOptions(kind, None, self.minimum, self.maximum)
+        return replace(self, kind=kind)
 
     @property
     def longest(self) -> float:

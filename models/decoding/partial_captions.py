@@ -42,7 +42,8 @@ class PartialCaptions(TensorRows):
             total: (R',), the sums with these words.
         """
         past = self.select(parent)
-        return PartialCaptions(
+        return replace(
+            self,
             tokens=_append_column(past.tokens, word),
             logprobs=_append_column(past.logprobs.to(logprob.dtype), logprob),
             steps=_append_column(past.steps, step),

@@ -14,7 +14,7 @@ attempt writes below its own token; it begins with a copy of what an earlier one
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Self, TypeAlias
 
@@ -42,7 +42,7 @@ class KeptSegments:
 
     def at_the_end(self, blobs: Blobs) -> Self:
         """Counts all that was left of a film that ended in the middle: nothing joins its last one now."""
-        return KeptSegments(self.folder, sum(1 for _ in _all_in(blobs, self.folder)))
+        return replace(self, done=sum(1 for _ in _all_in(blobs, self.folder)))
 
 
 def kept_by(answer: Mapping[str, Any]) -> KeptSegments | None:
@@ -128,9 +128,9 @@ class SegmentFolder:
         segments = [segment for part in parts for segment in part["segments"]]
         open_segment = _open_behind(self.blobs, folder, len(segments))
         if open_segment is None or open_segment["basis"] != self.basis:
-            return SegmentFolder(self.blobs, folder, self.basis, segments)
+            return type(self)(self.blobs, folder, self.basis, segments)
         left = {name: open_segment[name] for name in ("segment", "state")}
-        return SegmentFolder(self.blobs, folder, self.basis, segments, left)
+        return type(self)(self.blobs, folder, self.basis, segments, left)
 
     def _copy(self, key: str, to: str) -> None:
         with suppress(BlobMissingError):  # attention that was not asked for

@@ -174,7 +174,7 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
 
     def with_frozen_key_frames(self) -> Self:
         """Copies the captioner; the copy's key frames are this one's from now on, whatever it learns."""
-        frozen = Refocus(self.config.model_copy(update={"frozen_key_frames": True}), self.vocabulary)
+        frozen = type(self)(self.config.model_copy(update={"frozen_key_frames": True}), self.vocabulary)
         frozen.load_state_dict(self.state_dict(), strict=False)
         frozen.predictor = deepcopy(self.watcher if self.predictor is None else self.predictor)
         frozen.predictor.requires_grad_(False)
