@@ -21,8 +21,14 @@ from extractors.media.errors import MissingFile
 class InputVideo:
     """Holds a video and the name of its features, with slashes where it lay deeper than the folder given."""
 
-    file: Path
+    file: Path  #: of one that is elsewhere, its address behind a slash
     name: str
+    address: str = ""  #: where it is fetched from
+
+    @property
+    def place(self) -> str:
+        """Returns what its user called it."""
+        return self.address or str(self.file)
 
     @property
     def key(self) -> str:

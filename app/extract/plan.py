@@ -72,7 +72,7 @@ class ExtractionPlan:
 class ExtractionOutcome:
     """Holds what became of one video."""
 
-    file: Path
+    file: str  #: or its address
     written: tuple[str, ...] = ()  #: extractors whose features were written
     kept: tuple[str, ...] = ()  #: extractors whose features were there already
     renewed: tuple[str, ...] = ()  #: a sentence for each whose features were there and were made anew
@@ -80,7 +80,7 @@ class ExtractionOutcome:
     error: FailedFile | None = None  #: why it has none
 
     @classmethod
-    def failed(cls, file: Path, error: ReelwordError) -> Self:
+    def failed(cls, file: str, error: ReelwordError) -> Self:
         """Makes that of a video without features."""
         return cls(file, error=FailedFile.by(file, error))
 

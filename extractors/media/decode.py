@@ -28,9 +28,10 @@ from av.video.frame import VideoFrame
 from extractors.features import Audio, FrameSize
 from extractors.media import errors
 from extractors.media.audio import read_audio
+from extractors.media.containers.edit_lists import extend_last_edits, leave_out_edits
 from extractors.media.containers.packet_index import PacketIndex, read_index
 from extractors.media.display import Display, FrameConverter
-from extractors.media.errors import MediaWarning
+from extractors.media.errors import MediaWarning, WarningCode
 from extractors.media.frame_reader import (
     DecodePass,
     JumpMissed,
@@ -40,7 +41,7 @@ from extractors.media.frame_reader import (
     read_in_order,
     share_read_by_jumps,
 )
-from extractors.media.media_file import MediaFile, identify_bytes
+from extractors.media.media_file import MediaFile, MendedBytes, identify_bytes, mend
 from extractors.media.probe import Probe, make_report, probe_media
 from extractors.media.request import Decoded, DecodeRequest, Limits
 from extractors.media.stills.picture_format import is_picture
@@ -129,8 +130,11 @@ def examine(
     source = MediaSource(path, limits.pixels, time.monotonic() + limits.seconds)
     if is_part:
         file = _UnchangedFile(identify_bytes(path), limits.pixels, limits.max_frames, source)
-        return source, *_examine_once(file)
-    return source, *_examine(source, limits.max_frames)
+        index, probe = _examine_once(file)
+    else:
+        index, probe = _examine(source, limits.max_frames)
+    source.path = mend(path, probe.mended)
+    return source, index, probe
 
 
 @dataclass(frozen=True)
@@ -149,10 +153,22 @@ def _examine_once(file: _UnchangedFile) -> tuple[PacketIndex, Probe]:
 
 
 def _examine(source: MediaSource, max_frames: int) -> tuple[PacketIndex, Probe]:
+    """Examines a file, and passes over edit lists that show nothing at all."""
+    try:
+        return _examine_mended(source, max_frames, extend_last_edits(source.path))
+    except errors.NoFrames:
+        if not (mended := leave_out_edits(source.path)):
+            raise
+        index, probe = _examine_mended(source, max_frames, mended)
+        return index, replace(probe, warnings=(*probe.warnings, WarningCode.EDITS_PASSED_OVER.warn()))
+
+
+def _examine_mended(source: MediaSource, max_frames: int, mended: MendedBytes) -> tuple[PacketIndex, Probe]:
+    source = replace(source, path=mend(source.path, mended))
     index = read_index(
         source.path, max_pixels=source.max_pixels, max_frames=max_frames, deadline=source.deadline
     )
-    probe = probe_media(source, index)
+    probe = replace(probe_media(source, index), mended=mended)
     index.begin_at(probe.tick)
     index.interlaced = probe.interlaced
     if index.open_end and index.trusted and has_damaged_end(source, index):

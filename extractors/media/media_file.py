@@ -1,9 +1,12 @@
 """Opens a media file by its path, or by a descriptor that another process has opened and handed over."""
 
+from __future__ import annotations
+
+import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from extractors.media import errors
 
@@ -17,16 +20,53 @@ class HandedFile:
     descriptor: int
 
 
-MediaFile: TypeAlias = str | os.PathLike[str] | HandedFile
+#: Places in a file, and what is read there instead of what it has.
+MendedBytes: TypeAlias = tuple[tuple[int, bytes], ...]
 
 
-def open_bytes(file: MediaFile) -> BinaryIO:
-    """Opens a file at its first byte. Raises OSError."""
+@dataclass(frozen=True)
+class MendedFile:
+    """Stands for a file some of whose bytes are read as others; the file stays as it is."""
+
+    file: MediaFile
+    bytes_at: MendedBytes
+
+
+MediaFile: TypeAlias = str | os.PathLike[str] | HandedFile | MendedFile
+
+
+def mend(file: MediaFile, bytes_at: MendedBytes) -> MediaFile:
+    """Has bytes of a file read as others; the file itself where there are none."""
+    return MendedFile(file, bytes_at) if bytes_at else file
+
+
+class _MendedReader(io.FileIO):
+    bytes_at: MendedBytes = ()
+
+    def readinto(self, buffer: Any) -> int:
+        begin = self.tell()
+        count = super().readinto(buffer) or 0
+        for place, content in self.bytes_at:
+            for at, byte in enumerate(content, place - begin):
+                if 0 <= at < count:
+                    memoryview(buffer)[at] = byte
+        return count
+
+
+def open_bytes(file: MediaFile, descriptor: int | None = None) -> BinaryIO:
+    """Opens a file at its first byte; a mended one by a descriptor that stays open. Raises OSError."""
+    if isinstance(file, MendedFile):
+        is_ours = descriptor is None
+        raw = _MendedReader(open_descriptor(file) if descriptor is None else descriptor, closefd=is_ours)
+        raw.bytes_at = file.bytes_at
+        return io.BufferedReader(raw)
     return open(open_descriptor(file) if isinstance(file, HandedFile) else file, "rb")
 
 
 def open_descriptor(file: MediaFile) -> int:
     """Opens a file at its first byte, for the caller to close. Raises MissingFile, EmptyFile."""
+    if isinstance(file, MendedFile):
+        return open_descriptor(file.file)
     if isinstance(file, HandedFile):
         os.lseek(file.descriptor, 0, os.SEEK_SET)
         return os.dup(file.descriptor)
