@@ -254,7 +254,7 @@ def _read(path: Path, with_weights: bool = True) -> tuple[dict[str, str], dict[s
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[safe_open]:
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, "pt") as file:
             yield file
