@@ -11,7 +11,7 @@ references are read from its folder, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -56,12 +56,16 @@ _Document = TypeAdapter[list[_Entry] | _Annotated | dict[str, Texts]](
 _LINE = TypeAdapter(_Entry)
 
 
-def read_results(path: Path) -> dict[str, str]:
+def read_results(path: Path, items: Container[str] = ()) -> dict[str, str]:
     """Reads one caption of each item: id → caption.
 
-    Raises AnnotationsDamaged where the file has another form, or an item several captions.
+    items: the items' ids; a caption may name an item's file, with its folder and suffix. Raises
+    AnnotationsDamaged where the file has another form, or an item several captions.
     """
-    captions = _read_captions(path)
+    captions: dict[str, list[str]] = {}
+    for name, texts in _read_captions(path).items():
+        names = (name, Path(name).name, Path(name).stem)
+        captions.setdefault(next((each for each in names if each in items), name), []).extend(texts)
     several = next((name for name, texts in captions.items() if len(texts) != 1), None)
     if several is not None:
         count = len(captions[several])

@@ -68,14 +68,6 @@ class FrameWriter:
         return self.captioner.caption(frames, options)
 
 
-class NoExtractor:
-    """Refuses pictures and clips, where captioners read saved features of a set's videos."""
-
-    def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """Raises ValueError."""
-        raise ValueError(f"these {len(videos)} pictures or clips have no saved features")
-
-
 @dataclass(frozen=True, eq=False)
 class CaptioningRun:
     """Captions sets with one writer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -110,6 +111,7 @@ def load_evaluated_captioner(
     device: torch.device = CPU,
     features: FeatureFolder | None = None,
     stills: bool = False,
+    embedding: Path | None = None,
 ) -> EvaluatedCaptioner:
     """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
@@ -122,6 +124,7 @@ def load_evaluated_captioner(
         device: that computes.
         features: of videos, that were made before; no extractor is loaded then.
         stills: whether pictures are captioned, of which motion is looked for in one frame at a time.
+        embedding: by which fusion chooses, by default that of the service.
 
     Raises:
         UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
@@ -132,7 +135,7 @@ def load_evaluated_captioner(
     """
     if name in COMBINED:
         loaded = {each: _load(each, device) for each in _choose_members(name, members)}
-        return _combine(name, loaded, frames, device, features)
+        return _combine(name, loaded, frames, device, features, embedding or find_embedding())
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
     checkpoint = _load(name, device)
@@ -203,6 +206,7 @@ def _combine(
     frames: int,
     device: torch.device,
     features: FeatureFolder | None,
+    path: Path | None,
 ) -> EvaluatedCaptioner:
     select = select_stream_set if features is None else features.select
     checkpoints = {name: each for name, each in members.items() if isinstance(each, Checkpoint)}
@@ -213,7 +217,6 @@ def _combine(
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(checkpoints)
     else:
-        path = find_embedding()
         if path is None:
             raise WrongMembers(
                 "fusion needs the semantic embedding: `python -m lab train semantic_embedding`"

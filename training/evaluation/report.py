@@ -20,7 +20,7 @@ from training.batches.video_batches import CaptionedVideo, load_captioned_videos
 from training.batches.video_features import FeatureStore, VideoFeatures
 from training.datasets.caption_set import MISSING_VIDEO, VideoItem
 from training.datasets.registry import SetFolder
-from training.evaluation.captioning import CaptionedSet, CaptioningRun, NoExtractor, NoStreams
+from training.evaluation.captioning import CaptionedSet, CaptioningRun, NoStreams
 from training.evaluation.evaluated_captioner import EvaluatedCaptioner, list_installed
 from training.scores.bootstrap import Comparison
 from training.scores.metrics import ScoreReport, compare_with_shuffled, evaluate
@@ -114,10 +114,8 @@ def score_captions(captioned: CaptionedSet, shuffled: bool = False) -> Evaluatio
 
 
 def _caption(entry: EvaluatedCaptioner, source: EvaluationSource, options: DecodingOptions) -> CaptionedSet:
-    if entry.saved is None:
-        evaluator = CaptioningRun(entry.writer, entry.source or NoStreams(), options, entry.request)
-    else:
-        evaluator = CaptioningRun(entry.writer, NoExtractor(), options)
+    request = entry.request if entry.saved is None else None
+    evaluator = CaptioningRun(entry.writer, entry.source or NoStreams(), options, request)
     if source.videos is not None:
         if entry.saved is None and (entry.pretrained or isinstance(entry.source, CombinedFeatureSource)):
             return evaluator.caption_files(list_videos(source.videos)[: source.limit], log.warning)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from rich.console import Console
@@ -28,6 +28,9 @@ from training.scores.java import JavaError, find_java
 from training.scores.metrics import CLIP_METRICS, TITLES, ScoreReport, evaluate
 from training.scores.tokenizer import tokenize
 
+#: A CLIP, and for each item the vectors (T, D) of its frames.
+_Looks: TypeAlias = tuple[ClipEncoder, Sequence[Tensor]]
+
 
 @dataclass(frozen=True)
 class ClipSource:
@@ -37,6 +40,13 @@ class ClipSource:
     videos: Path  #: the folder, or one above those, of files that are named by the items' ids
     frames: int = FRAMES  #: that are spread over a video
     device: torch.device = CPU
+
+    def look(self, ids: Iterable[str]) -> _Looks:
+        """Loads the CLIP, and lets it see the items' videos. Raises PretrainedDamaged, NothingToUse."""
+        encoder, files = ClipEncoder.load(self.folder, self.device), MediaFiles.find_below(self.videos)
+        request = DecodeRequest(Sampling(count=self.frames))
+        shown = tqdm(ids, desc="videos", disable=None)
+        return encoder, [_see(encoder, files, each, request) for each in shown]
 
 
 @dataclass(frozen=True)
@@ -58,8 +68,9 @@ class FileScores:
         """Prints the scores as tables."""
         console = Console()
         console.print(self.report.table())
-        for title, text in self.diversity.describe():
-            console.print(f"{title}: {text}")
+        for name, value in asdict(self.diversity).items():
+            if value is not None:
+                console.print(f"{name.replace('_', '-')}: {value:.4g}")
         for note in self.report.notes.items():
             console.print(": ".join(note), style="dim")
         if self.left_out:
@@ -97,13 +108,14 @@ def score_files(
         PretrainedDamaged: there is no CLIP in the folder.
         MediaError: a video cannot be read.
     """
-    written, people = read_results(captions), read_references(references)
-    other = None if against is None else read_results(against)
+    people = read_references(references)
+    written = read_results(captions, people)
+    other = None if against is None else read_results(against, people)
     if other is not None and (odd := written.keys() ^ other.keys()):
         raise NothingToUse(f"{len(odd)} items have a caption in one file alone, such as {min(odd)!r}.")
     matched = match_references(written, people)
     known_captions = None if training is None else _tokenize_all(read_references(training))
-    looks = None if clip is None else _Looks.of(clip, list(written))
+    looks = None if clip is None else clip.look(written)
     report = _score(written, matched, looks)
     compared = (
         () if other is None else _compare(report, _score({n: other[n] for n in written}, matched, looks))
@@ -126,22 +138,6 @@ def _tokenize_all(references: Mapping[str, Sequence[str]]) -> list[str]:
         return tokenize(texts, None)
 
 
-@dataclass(frozen=True, eq=False)
-class _Looks:
-    """A CLIP, and what it sees of the videos."""
-
-    encoder: ClipEncoder
-    videos: Sequence[Tensor]
-
-    @classmethod
-    def of(cls, source: ClipSource, ids: Sequence[str]) -> _Looks:
-        encoder, files = ClipEncoder.load(source.folder, source.device), MediaFiles.find_below(source.videos)
-        request = DecodeRequest(Sampling(count=source.frames))
-        return cls(
-            encoder, [_see(encoder, files, each, request) for each in tqdm(ids, desc="videos", disable=None)]
-        )
-
-
 def _see(encoder: ClipEncoder, files: MediaFiles, name: str, request: DecodeRequest) -> Tensor:
     """Encodes the frames of an item, which is called as its file is, with or without its suffix."""
     clip = files.find_clip(name if files.find(name) else Path(name).stem)
@@ -157,9 +153,8 @@ def _score(
     report = evaluate(captions, references)
     if looks is None:
         return report
-    scores = compute_clip_scores(
-        looks.encoder, looks.videos, list(captions.values()), list(references.values())
-    )
+    encoder, videos = looks
+    scores = compute_clip_scores(encoder, videos, list(captions.values()), list(references.values()))
     return report.add(
         *(mean_metric(name, 100 * each) for name, each in zip(CLIP_METRICS, scores, strict=True))
     )

@@ -7,7 +7,7 @@ everything score well on n-grams of references, and show here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,15 +21,6 @@ class Diversity:
     words: int  #: how many different words are used
     different: int  #: how many different captions there are
     novel: float | None  #: captions that are none of the training captions; None where these were not given
-
-    def describe(self) -> Iterator[tuple[str, str]]:
-        """Yields each number's title and its text."""
-        yield "distinct-1", f"{self.distinct_1:.1f}"
-        yield "distinct-2", f"{self.distinct_2:.1f}"
-        yield "words used", str(self.words)
-        yield "different captions", str(self.different)
-        if self.novel is not None:
-            yield "novel captions, %", f"{self.novel:.1f}"
 
 
 def measure_diversity(captions: Sequence[str], training: Collection[str] | None = None) -> Diversity:

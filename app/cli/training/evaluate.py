@@ -135,6 +135,9 @@ def evaluate(
     members: Annotated[
         str | None, typer.Option(help="fusion or ensemble only: who takes part, with commas between.")
     ] = None,
+    embedding: Annotated[
+        Path | None, typer.Option(help="fusion only: the embedding that chooses; default: the service's.")
+    ] = None,
     branches: Annotated[
         Literal["st", "ts"] | None, typer.Option(help="STaTS only: read one branch alone.")
     ] = None,
@@ -151,7 +154,7 @@ def evaluate(
         source, opened = items.open(), open_device(device)
         stills = source.images is not None
         entry = load_evaluated_captioner(
-            captioner, names, streams, branches, source.frames, opened, features, stills
+            captioner, names, streams, branches, source.frames, opened, features, stills, embedding
         )
         result = evaluate_captioner(entry, source, entry.choose_search(search), output.shuffled)
     output.give(captioner, result)

@@ -66,6 +66,8 @@ def test_results_in_each_form_are_read_alike(tmp_path: Path) -> None:
     jsonl.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
     packed.write_bytes(gzip.compress(json.dumps(rows).encode()))
     assert read_results(jsonl) == read_results(packed) == CAPTIONS
+    paths = write(tmp_path / "paths.json", {f"films/{name}.mp4": text for name, text in CAPTIONS.items()})
+    assert read_results(paths, REFERENCES) == CAPTIONS
     assert read_results(write(tmp_path / "plain.json", CAPTIONS)) == CAPTIONS
 
 
@@ -98,6 +100,7 @@ def test_results_are_written_as_scorers_elsewhere_read_them(tmp_path: Path) -> N
     ("document", "sentence"),
     [
         ({"1": ["a dog", "a cat"]}, "has 2 captions of 1, and one is scored"),
+        ({"a/1.mp4": "a dog", "b/1.mp4": "a dog"}, "has 2 captions of 1, and one is scored"),
         ([{"image_id": 1}], "another form than expected at 0.caption"),
         ({"9": "a dog"}, "9 has a caption and no reference; references are of 1, 2, 3"),
         ({}, "There is no caption to score"),

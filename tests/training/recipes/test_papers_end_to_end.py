@@ -199,7 +199,11 @@ def losses(run: Path, phase: str) -> list[float]:
         return [float(row["loss"]) for row in csv.DictReader(file) if row["phase"] == phase and row["loss"]]
 
 
-@pytest.mark.parametrize(("recipe", "captioner"), list_paper_runs(), ids=lambda name: name)
+@pytest.mark.parametrize(
+    ("recipe", "captioner"),
+    [each for each, run in list_paper_runs().items() if not run.row],  # rows differ by a configuration
+    ids=lambda name: name,
+)
 def test_a_recipe_learns_on_its_set(trials: PaperTrials, recipe: str, captioner: str) -> None:
     CHOSEN_BY.clear()
     best = trials.train(recipe, captioner)
