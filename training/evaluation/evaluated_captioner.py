@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,7 @@ from extractors.media.request import DecodeRequest
 from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import FRAMES, WindowOptions
 from models.captioners.registry import UnknownCaptioner
-from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
+from models.checkpoint import Card, Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import (
     AveragedWriter,
     FusedWriter,
@@ -34,7 +35,7 @@ from models.feature_sources.feature_source import (
 )
 from models.feature_sources.stream_checks import StreamMismatch, check_extractors, select_stream_set
 from models.pretrained.installed import InstalledCaptioners
-from models.stream_set import DEMO_MOTION, StreamSet, combine_stream_sets
+from models.stream_set import StreamSet, combine_stream_sets
 from training.batches.loading import find_device
 from training.batches.video_features import FeatureStore
 from training.evaluation.captioning import FrameWriter
@@ -135,7 +136,8 @@ def load_evaluated_captioner(
     """
     if name in COMBINED:
         loaded = {each: _load(each, device) for each in _choose_members(name, members)}
-        return _combine(name, loaded, frames, device, features, embedding or find_embedding())
+        path = embedding or find_embedding()
+        return _combine(name, loaded, frames, device, features, stills, path)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
     checkpoint = _load(name, device)
@@ -150,12 +152,15 @@ def load_evaluated_captioner(
             features.select(checkpoint.card, streams), checkpoint.captioner.optional_streams
         )
         return EvaluatedCaptioner(SingleWriter(checkpoint), None, store)
-    chosen = select_stream_set(checkpoint.card, streams)
-    if stills and chosen.name == DEMO_MOTION.name:
-        chosen = show_frames(chosen, most=2)
-    source = FeatureSource(chosen, str(device), frames=frames)
+    source = FeatureSource(_select_streams(checkpoint.card, streams, stills), str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
+
+
+def _select_streams(card: Card, asked: str | None = None, stills: bool = False) -> StreamSet:
+    """Selects what a card's captioner reads; of stills, beside frames that are spread, single frames."""
+    chosen = select_stream_set(card, asked)
+    return show_frames(chosen, most=2) if stills and chosen.spread is not None else chosen
 
 
 def show_frames(streams: StreamSet, most: int) -> StreamSet:
@@ -206,9 +211,10 @@ def _combine(
     frames: int,
     device: torch.device,
     features: FeatureFolder | None,
+    stills: bool,
     path: Path | None,
 ) -> EvaluatedCaptioner:
-    select = select_stream_set if features is None else features.select
+    select = partial(_select_streams, stills=stills) if features is None else features.select
     checkpoints = {name: each for name, each in members.items() if isinstance(each, Checkpoint)}
     pretrained = members.keys() - checkpoints.keys()
     if pretrained and (kind == AveragedWriter.kind or features is not None):
