@@ -48,7 +48,7 @@ class StreamExtractor(Protocol):
 
 
 class NoStreams:
-    """Makes no stream, for captioners that look at frames alone."""
+    """Makes no stream, for captioners that look at frames alone, or at saved features."""
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
         """Returns nothing for each video."""

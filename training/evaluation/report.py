@@ -14,7 +14,7 @@ from rich.text import Text
 from extractors.windows import FRAMES
 from models.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource, StreamSource
+from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
 from models.pretrained.installed import write_card
 from training.batches.video_batches import CaptionedVideo, load_captioned_videos
 from training.batches.video_features import FeatureStore, VideoFeatures
@@ -101,14 +101,6 @@ def evaluate_captioner(
         MediaError: a clip cannot be read.
     """
     captioned = _caption(entry, source, options)
-    return score_captions(captioned, shuffled)
-
-
-def score_captions(captioned: CaptionedSet, shuffled: bool = False) -> Evaluation:
-    """Scores captions, whoever wrote them.
-
-    shuffled: whether the same captions are also scored on other videos.
-    """
     report = evaluate(captioned.hypotheses, captioned.references)
     return Evaluation(captioned, report, compare_with_shuffled(report.captions) if shuffled else None)
 
@@ -117,9 +109,9 @@ def _caption(entry: EvaluatedCaptioner, source: EvaluationSource, options: Decod
     request = entry.request if entry.saved is None else None
     evaluator = CaptioningRun(entry.writer, entry.source or NoStreams(), options, request)
     if source.videos is not None:
-        if entry.saved is None and (entry.pretrained or isinstance(entry.source, CombinedFeatureSource)):
+        features = entry.saved or entry.source
+        if entry.pretrained or features is None or isinstance(features, CombinedFeatureSource):
             return evaluator.caption_files(list_videos(source.videos)[: source.limit], log.warning)
-        features = entry.saved or entry.feature_source
         return evaluator.caption_videos(load_videos(source.videos, source.limit, features))
     if source.clips is not None:
         return evaluator.caption_clips(source.clips, source.frames, source.limit)
@@ -142,7 +134,7 @@ def list_videos(source: SetFolder, *, media: bool = True) -> tuple[VideoItem, ..
 
 
 def load_videos(
-    source: SetFolder, limit: int | None, feature_source: StreamSource | FeatureStore
+    source: SetFolder, limit: int | None, feature_source: FeatureSource | FeatureStore
 ) -> list[CaptionedVideo]:
     """Loads the videos to caption, with features: saved before, or made now where they are not there.
 
@@ -153,10 +145,7 @@ def load_videos(
 
     Raises:
         DataSetError: the set is not there, or not as it should be.
-        ValueError: the captioners are not fed by one stream set.
     """
-    if isinstance(feature_source, CombinedFeatureSource):
-        raise ValueError("features of several stream sets are made and not kept")
     if isinstance(feature_source, FeatureSource):
         store: FeatureStore = VideoFeatures(feature_source, source.cache)
         videos = list_videos(source)
