@@ -8,8 +8,6 @@ The folder of weights is searched by what the files say of themselves, the names
 the files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -123,7 +121,8 @@ def record_speed(path: Path, speed: Speed) -> None:
 
 def count_parameters(path: Path) -> int:
     """Counts the numbers that a checkpoint holds, by its header. Raises CheckpointError."""
-    return sum(math.prod(shape) for shape in _shapes(path))
+    with _opened(path) as file:
+        return sum(math.prod(file.get_slice(key).get_shape()) for key in list(file.keys()))
 
 
 def _write(path: Path, weights: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
@@ -246,21 +245,19 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _read(path: Path, with_weights: bool = True) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            weights = {key: file.get_tensor(key) for key in list(file.keys())} if with_weights else {}
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); fetch it again.") from error
+    with _opened(path) as file:
+        metadata = file.metadata() or {}
+        weights = {key: file.get_tensor(key) for key in list(file.keys())} if with_weights else {}
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path} is no Reelword checkpoint; train one with `reelword train`.")
     return metadata, weights
 
 
-def _shapes(path: Path) -> list[list[int]]:
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, "pt") as file:
-            return [file.get_slice(key).get_shape() for key in list(file.keys())]
+            yield file
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); fetch it again.") from error
 

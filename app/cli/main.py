@@ -3,8 +3,6 @@
 Exit codes: 0 all well, 1 something failed (said at the end), 2 wrong usage.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

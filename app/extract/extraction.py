@@ -1,8 +1,6 @@
 """Does one process's share of ``extract``: loads extractors once, extracts features of video after video,
 each decoded once, and names the likeliest classes."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -246,13 +244,7 @@ def _select_streams(name: str, streams: Mapping[str, Stream], names: Collection[
 def format_predictions(streams: Mapping[str, Stream], classes: Sequence[str] | None) -> str | None:
     """Names the likeliest classes of a video: the usual check that a network works.
 
-    Args:
-        streams: what the network gave, by name.
-        classes: the names of its classes, None where it has none.
-
-    Returns:
-        ``0.93 archery, 0.02 yoga, …``, or that there is nothing that it knows; None without a classifier.
-
+    Returns ``0.93 archery, 0.02 yoga, …``, or that there is nothing that it knows; None without a classifier.
     Of ``…_logits`` the mean over rows of their softmax; of a detector's scores the best box of each class in
     any frame. Rows that are padded count only where there is no other.
     """

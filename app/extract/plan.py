@@ -1,10 +1,8 @@
 """Holds what an ``extract`` command was asked for, and what became of each video: what its parts exchange."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from app.settings import Settings
 from app.terminal import FailedFile
@@ -82,7 +80,7 @@ class ExtractionOutcome:
     error: FailedFile | None = None  #: why it has none
 
     @classmethod
-    def failed(cls, file: str, error: ReelwordError) -> ExtractionOutcome:
+    def failed(cls, file: str, error: ReelwordError) -> Self:
         """Makes that of a video without features."""
         return cls(file, error=FailedFile.by(file, error))
 

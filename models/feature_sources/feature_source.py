@@ -1,11 +1,9 @@
 """Loads the extractors of stream sets once, lists the frames they need, and makes streams of the frames."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from extractors.extractor import AnyExtractor, create
 from extractors.features import WHOLE, Footage, Frames, FrameSize, Stream
@@ -126,7 +124,7 @@ class FeatureSource:
         return Sampling(count=self._frames)
 
     @property
-    def parts(self) -> Sequence[FeatureSource]:
+    def parts(self) -> Sequence[Self]:
         """Lists itself: it is made of no others."""
         return (self,)
 

@@ -1,7 +1,5 @@
 """Declares the commands that run the service: ``serve`` all its processes, ``worker`` and ``api`` one."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated
 

@@ -41,8 +41,7 @@ def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]
 
     def train(
         captioner: Annotated[
-            str,
-            typer.Argument(help="A captioner of a folder in models/captioners.", show_default=False),
+            str, typer.Argument(help="A captioner of a folder in models/captioners.", show_default=False)
         ],
         data: Annotated[
             Path,

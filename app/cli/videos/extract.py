@@ -1,7 +1,5 @@
 """Declares the options of ``reelword extract``; app/extract/ does it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
