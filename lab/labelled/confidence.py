@@ -113,7 +113,7 @@ def collect(entry: EvaluatedCaptioner, clips: Path, marks: Mapping[tuple[str, st
 def _read_evidence(
     entry: EvaluatedCaptioner, clips: Path
 ) -> Iterator[tuple[tuple[str, str], tuple[float, ...]]]:
-    captioner: AnyCaptioner = entry.writer.checkpoint.captioner  # type: ignore[attr-defined]  # one alone
+    captioner: AnyCaptioner = entry.writer.checkpoint.captioner  # type: ignore[union-attr]  # one alone
     probes = [_with_confidence(captioner, probe) for probe in PROBES]
     for clip in read_clip_list(clips):
         features = entry.feature_source.extract([decode_video(clip, entry.feature_source.request)])

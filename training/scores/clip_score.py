@@ -88,7 +88,7 @@ def compute_clip_scores(
     """
     written = encoder.encode_texts(captions)
     theirs = encoder.encode_texts([text for texts in references for text in texts])
-    of_each = theirs.split([len(texts) for texts in references])
+    of_each = torch.split(theirs, [len(texts) for texts in references])
     looks = [float((frames @ text).mean()) for frames, text in zip(videos, written, strict=True)]
     nearest = [float((texts @ text).max()) for texts, text in zip(of_each, written, strict=True)]
     clip, reference = WEIGHT * np.maximum(looks, 0), np.maximum(nearest, 0)

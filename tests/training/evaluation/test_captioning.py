@@ -86,6 +86,7 @@ def test_pictures_get_the_captions_that_users_would_get(folder: Path, evaluator:
         with Image.open(folder / f"{name}.jpg") as image:
             pixels = np.asarray(image.convert("RGB"))
         frames = Frames(pixels[None], np.zeros(1), 1.0)
+        assert isinstance(evaluator.writer, SingleWriter)
         [[best]] = evaluator.writer.caption(evaluator.extractor.extract([frames]), OPTIONS)
         assert found.hypotheses[f"photos/{name}"] == best.text
     assert "cat" in found.hypotheses["photos/cat"].split()
