@@ -4,9 +4,8 @@ The cookie holds a secret of its own and never the key. Scripts cannot read it, 
 it, and a foreign Origin writes nothing (app/api/guards/access.py).
 """
 
-from __future__ import annotations
-
-from typing import Any
+from contextlib import suppress
+from typing import Any, Self
 from urllib.parse import parse_qs
 
 import anyio.to_thread
@@ -18,7 +17,7 @@ from starlette.responses import JSONResponse
 from app.access.keys import ApiKey
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, ServiceDep
-from app.api.guards.access import COOKIE, find_key, session_cookie
+from app.api.guards.access import COOKIE, check_rate, count_request, find_key, session_cookie
 from app.api.receiving.upload import UNLIMITED
 
 FORM_BYTES = 4096  #: a key has less than a hundred
@@ -35,7 +34,7 @@ class SessionDocument(BaseModel):
     scopes: list[str] = Field(description="What the key may do.")
 
     @classmethod
-    def of(cls, service: ApiDependencies, key: ApiKey | None) -> SessionDocument:
+    def of(cls, service: ApiDependencies, key: ApiKey | None) -> Self:
         return cls(
             required=service.settings.needs_key,
             name=None if key is None else key.name,
@@ -56,12 +55,11 @@ def _form_schema() -> dict[str, Any]:
 @router.get("")
 async def session(request: Request, service: ServiceDep) -> SessionDocument:
     """Returns whether a key is needed, and whose this request was sent with."""
-    if not service.settings.needs_key:
-        return SessionDocument.of(service, None)
-    try:
-        return SessionDocument.of(service, await find_key(service, request.headers))
-    except (refusals.KeyMissing, refusals.KeyWrong):
-        return SessionDocument.of(service, None)
+    key = None
+    if service.settings.needs_key:
+        with suppress(refusals.KeyMissing, refusals.KeyWrong):
+            key = await find_key(service, request.headers)
+    return SessionDocument.of(service, key)
 
 
 @router.post(
@@ -78,6 +76,8 @@ async def sign_in(request: Request, service: ServiceDep) -> JSONResponse:
         return _answer(SessionDocument.of(service, None))
     key = await find_key(service, Headers({"authorization": f"Bearer {token}"}))
     request.state.caller = Caller(key)
+    if (rate := await count_request(service, key, is_writing=True)) is not None:
+        check_rate(key, rate)
     secret, seconds = await anyio.to_thread.run_sync(service.keys.store.open_session, key)
     answer = _answer(SessionDocument.of(service, key))
     _set_cookie(answer, request, secret, seconds)
