@@ -19,7 +19,7 @@ from training.batches.video_batches import VideoBatches, VideoInputs, load_capti
 from training.batches.video_features import FeatureStore, VideoFeatures
 from training.datasets.registry import SetFolder
 from training.optimization.learner import TrainedNetwork
-from training.optimization.run_folder import RunSettings, TrainingRun
+from training.optimization.run_folder import RunSettings
 from training.optimization.trainer import BestScore, Trainer
 from training.optimization.validation import VideoValidation
 from training.precision import training_precision
@@ -62,7 +62,7 @@ def train_embedding_on_videos(
     torch.manual_seed(recipe.seed)
     config = SemanticEmbeddingConfig(streams=pooled)
     embedding = SemanticEmbedding(config, folder.rule.build_vocabulary(captions)).to(settings.device)
-    run = TrainingRun(settings.out, settings.device)
+    run = settings.make_run()
     specs = {name: stream.spec for video in videos[:20] for name, stream in video.load().items()}
     training = {"streams": streams.name, "recipe": recipe.model_dump(), "ids": [v.id for v in split.train]}
 
