@@ -19,8 +19,9 @@ from training.batches.video_batches import VideoBatches, VideoInputs, load_capti
 from training.batches.video_features import FeatureStore, VideoFeatures
 from training.datasets.registry import SetFolder
 from training.optimization.learner import TrainedNetwork
+from training.optimization.progress import BestScore
 from training.optimization.run_folder import RunSettings
-from training.optimization.trainer import BestScore, Trainer
+from training.optimization.trainer import Trainer
 from training.optimization.validation import VideoValidation
 from training.precision import training_precision
 from training.recipes.recipe import Recipe
