@@ -22,6 +22,10 @@ DataSetName = Annotated[
 ]
 Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
 Cache = Annotated[Path, typer.Option(help="Where features are kept between runs.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="CPU threads; default: OMP_NUM_THREADS, or as many as there are cores."),
+]
 Device = Annotated[
     str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
 ]
