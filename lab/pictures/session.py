@@ -44,7 +44,7 @@ from training.optimization.phases import train_later_phases
 from training.optimization.processes import ALONE, Processes
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import BestScore, Trainer
-from training.precision import CPU, training_precision
+from training.precision import CPU, set_precision
 from training.recipes.recipe import Recipe
 
 #: What the held-out items were shown as, when a card's score was measured.
@@ -205,7 +205,7 @@ class PictureTraining:
             max_length=recipe.max_length,
             seed=recipe.seed,
             shots=Shots(recipe.lengths, recipe.distractors),
-            dtype=training_precision(settings.device),
+            dtype=set_precision(settings.precision, settings.device),
             motion=frozenset(each.stream for each in inputs.streams.inputs if each.kind == "motion"),
         )
         if recipe.corpus is not None:

@@ -17,6 +17,7 @@ from models.checkpoint import load_checkpoint
 from training.batches.video_batches import Notify
 from training.optimization.processes import ALONE, Processes
 from training.precision import CPU
+from training.recipes.train_options import PrecisionName
 from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (
@@ -101,3 +102,4 @@ class RunSettings:
     processes: Processes = ALONE  #: that train together; the first one alone notifies
     #: Those of videos that were made before, in the place of features that are made now.
     features: FeatureFolder | None = None
+    precision: PrecisionName = "auto"  #: what networks compute in

@@ -19,6 +19,7 @@ from tqdm import tqdm
 from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner, Captioner
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
+from training.batches.forcing_plan import plan_forcing
 from training.batches.loading import BatchLoader, find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches
 from training.optimization.learner import (
@@ -103,7 +104,7 @@ class Trainer:
     precision: torch.dtype
     #: On the same as pseudo-videos of several shots, where such are trained on.
     shots_validation: Validation[CaptionedItem] | None = None
-    #: That train together, each with its part of the batches; the first one validates, logs and saves.
+    #: That train together, each with its part of the batches; the first one logs and saves.
     processes: Processes = ALONE
 
     def train(self, captioner: AnyCaptioner, keep_start: bool = False) -> None:
@@ -168,13 +169,15 @@ class Trainer:
         """
         choose = spec.judge_memory or keep_memory
         if not self.validation.scorer.is_computable:
-            return {LIKELIHOOD: self.validation.log_likelihood(captioner, self.precision, choose)}
-        scores = {"cider": self.validation.cider(captioner, self.precision, choose)}
+            likelihood = self.validation.log_likelihood(captioner, self.precision, choose, self.processes)
+            return {LIKELIHOOD: likelihood}
+        scores = {"cider": self.validation.cider(captioner, self.precision, choose, self.processes)}
         if spec.metric == "cider":
             return scores
         if self.shots_validation is None:
             return {**scores, "shots_cider": scores["cider"]}
-        return {**scores, "shots_cider": self.shots_validation.cider(captioner, self.precision, choose)}
+        shots = self.shots_validation.cider(captioner, self.precision, choose, self.processes)
+        return {**scores, "shots_cider": shots}
 
     def make_supervised_loss(
         self, spec: PhaseSpec, values: CaptionValues | None = None
@@ -241,7 +244,13 @@ class Trainer:
     ) -> Iterator[tuple[int, TrainingBatch]]:
         """Yields the phase's steps from ``first`` on, each with this process's part of its batch."""
         batches = replace(phase.batches, part=self.processes.part)
-        return BatchLoader(batches, find_device(learner.network)).load(first, phase.steps)
+        return BatchLoader(batches, find_device(learner.network), prepare=self._plan).load(first, phase.steps)
+
+    def _plan(self, batch: TrainingBatch, step: int) -> TrainingBatch:
+        """Adds the plan by which the words of the batch's captions are forced, where the loss is theirs."""
+        share, generator = self.recipe.teacher_forcing(self.epoch(step)), self.make_generator(step, 4)
+        fixed = self.recipe.fixed_shapes
+        return replace(batch, plan=plan_forcing(batch.targets, len(batch.ids), share, generator, fixed=fixed))
 
     def _resume(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> tuple[int, float]:
         """Returns the first step to take and the best score so far; a phase that is over takes none.
@@ -291,17 +300,17 @@ class Trainer:
     ) -> float:
         """Scores the averaged weights, keeps them if they are the best, and saves the state.
 
-        Only the first process does, and only it needs to know how good they are. Raises NotFinite before
-        anything is saved.
+        All processes score, each its part of the items; the first one alone keeps and saves. Raises NotFinite
+        before anything is saved.
         """
-        if not self.processes.is_first:
-            return best
         averaged = learner.averaged
         if not all(bool(weights.isfinite().all()) for weights in averaged.state_dict().values()):
             raise NotFinite(f"Weights are no longer finite at step {step} of {phase.name}.")
         scores = phase.judge(averaged)
         metric = self._metric_of(phase)
         score = scores[metric]
+        if not self.processes.is_first:
+            return max(score, best)
         self.run.log({"phase": phase.name, "step": step, **scores})
         if score >= best:  # of equals the last: what is trained may not show in what is judged
             self.save_best(averaged, BestScore(metric, score, f"{phase.name} step {step}"))

@@ -14,8 +14,9 @@ from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
 from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
-from training.batches.training_batch import ItemT_co
+from training.batches.training_batch import ItemT_co, ValueT
 from training.batches.video_batches import CaptionedVideo, VideoInputs
+from training.optimization.processes import ALONE, Processes
 from training.precision import autocast
 from training.scores.bootstrap import Floats
 from training.scores.cider import CiderD
@@ -49,6 +50,7 @@ class Validation(ABC, Generic[ItemT_co]):
         captioner: Captioner[MemoryT, StateT],
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
+        processes: Processes = ALONE,
     ) -> float:
         """Returns the mean of ``score`` × 100, as papers print it.
 
@@ -56,14 +58,16 @@ class Validation(ABC, Generic[ItemT_co]):
             captioner: is put into evaluation mode.
             precision: what it computes in.
             choose_memory: the memory that is written from, where a captioner has several.
+            processes: that share the items, and all learn what comes of it.
         """
-        return 100 * float(self.score(captioner, precision, choose_memory).mean())
+        return 100 * float(self.score(captioner, precision, choose_memory, processes).mean())
 
     def log_likelihood(
         self,
         captioner: Captioner[MemoryT, StateT],
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
+        processes: Processes = ALONE,
     ) -> float:
         """Returns the mean log-probability (nats) of a word of the items' first captions.
 
@@ -73,22 +77,24 @@ class Validation(ABC, Generic[ItemT_co]):
             captioner: is put into evaluation mode.
             precision: what it computes in.
             choose_memory: the memory that is read from, where a captioner has several.
+            processes: that share the items, and all learn what comes of it.
         """
         captioner.eval()
-        words = []
-        for items, memory in self._encode_groups(captioner, precision):
+        words = {}
+        for start, items, memory in self._encode_groups(captioner, precision, processes):
             captions = [captioner.vocabulary.encode(item.captions[0]) for item in items]
             with torch.inference_mode(), autocast(precision, find_device(captioner)):
                 targets = pad_captions(captions).to(find_device(captioner))
                 forced = teacher_force(captioner, choose_memory(memory), targets)
-            words.append(forced.log_p[forced.valid].double())
-        return float(torch.cat(words).mean())
+            words[start] = forced.log_p[forced.valid].double().cpu()
+        return float(torch.cat(_join_groups(processes.gather(words))).mean())
 
     def score(
         self,
         captioner: Captioner[MemoryT, StateT],
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
+        processes: Processes = ALONE,
     ) -> Floats:
         """Captions all items and scores the captions.
 
@@ -96,34 +102,36 @@ class Validation(ABC, Generic[ItemT_co]):
             captioner: is put into evaluation mode.
             precision: what it computes in.
             choose_memory: the memory that is written from, where a captioner has several.
+            processes: that share the items, and all learn what comes of it.
 
         Returns:
             (items,) CIDEr-D, 0 to 10.
         """
         captioner.eval()
-        captions = list(self._write_captions(captioner, precision, choose_memory))
+        written = {}
+        for start, _, memory in self._encode_groups(captioner, precision, processes):
+            with torch.inference_mode(), autocast(precision, find_device(captioner)):
+                decoded = decode(captioner, choose_memory(memory), self.options)
+            written[start] = [captioner.vocabulary.decode(each[0].tokens) for each in decoded]
+        captions = [caption for group in _join_groups(processes.gather(written)) for caption in group]
         return self.scorer.score([item.id for item in self.items], captions)
 
-    def _write_captions(
-        self,
-        captioner: Captioner[MemoryT, StateT],
-        precision: torch.dtype,
-        choose_memory: Callable[[MemoryT], MemoryT],
-    ) -> Iterator[list[str]]:
-        for _, memory in self._encode_groups(captioner, precision):
-            with torch.inference_mode(), autocast(precision, find_device(captioner)):
-                for hypotheses in decode(captioner, choose_memory(memory), self.options):
-                    yield captioner.vocabulary.decode(hypotheses[0].tokens)
-
     def _encode_groups(
-        self, captioner: Captioner[MemoryT, StateT], precision: torch.dtype
-    ) -> Iterator[tuple[Sequence[ItemT_co], MemoryT]]:
-        device = find_device(captioner)
-        for start in range(0, len(self.items), self.group):
+        self, captioner: Captioner[MemoryT, StateT], precision: torch.dtype, processes: Processes
+    ) -> Iterator[tuple[int, Sequence[ItemT_co], MemoryT]]:
+        """Yields where each group of this process begins, its items, and their memory."""
+        device, every = find_device(captioner), self.group * processes.count
+        for start in range(self.group * processes.rank, len(self.items), every):
             batches = move_to(self.load_group(start), device)
             with torch.inference_mode(), autocast(precision, device):
                 memory = captioner.encode_batches(order_inputs(captioner, batches))
-            yield self.items[start : start + self.group], memory
+            yield start, self.items[start : start + self.group], memory
+
+
+def _join_groups(gathered: Sequence[Mapping[int, ValueT]]) -> list[ValueT]:
+    """Puts what processes have made of their groups into the groups' order."""
+    joined = {start: value for groups in gathered for start, value in groups.items()}
+    return [joined[start] for start in sorted(joined)]
 
 
 class VideoValidation(Validation[CaptionedVideo]):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from extractors.errors import ReelwordError
 
+#: What networks compute in; "tf32" is float32 whose products a GPU computes with ten bits of mantissa.
+PrecisionName = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 #: Option → why it is not read.
 Unread = dict[str, str]
 

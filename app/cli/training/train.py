@@ -14,10 +14,18 @@ from app.cli.training.shared_options import (
     Device,
     Mendable,
     SavedFeatureOptions,
+    Threads,
     check_folder,
     name_option,
 )
-from training.recipes.train_options import NeedsVideo, StartMissing, TrainOptions, UnreadOption
+from app.cores import choose_threads
+from training.recipes.train_options import (
+    NeedsVideo,
+    PrecisionName,
+    StartMissing,
+    TrainOptions,
+    UnreadOption,
+)
 
 if TYPE_CHECKING:
     from training.sessions.session_choice import PictureSession
@@ -63,8 +71,12 @@ def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]
             ),
         ] = None,
         cache: Cache = Path("data/cache"),
-        threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+        threads: Threads = None,
         device: Device = "auto",
+        precision: Annotated[
+            PrecisionName,
+            typer.Option(help="What networks compute in; auto: bf16 where the device has it, and TF32."),
+        ] = "auto",
         seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     ) -> None:
         """Trains a captioner; writes best.safetensors, log.csv and last.pt into --out."""
@@ -79,7 +91,9 @@ def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]
         with name_option(_mendable(options)), join_processes(device) as (processes, opened):
             notify = typer.echo if processes.is_first else _say_nothing
             folder = out or Path("runs", captioner)
-            settings = RunSettings(folder, cache, notify, threads, opened, processes, features)
+            settings = RunSettings(
+                folder, cache, notify, choose_threads(threads), opened, processes, features, precision
+            )
             best = session_choice.train(captioner, recipe, seed, data, options, settings, on_pictures)
             notify(f"best checkpoint: {best}")
 
