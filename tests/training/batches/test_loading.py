@@ -94,14 +94,16 @@ def test_a_gpu_computes_in_bf16_where_it_can_and_else_in_fp16(
     ("name", "precision", "products"),
     [("fp32", torch.float32, "ieee"), ("tf32", torch.float32, "tf32"), ("bf16", torch.bfloat16, "tf32")],
 )
-def test_a_precision_is_set_by_its_name(
-    monkeypatch: pytest.MonkeyPatch, name: Any, precision: torch.dtype, products: str
-) -> None:
-    for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
-        monkeypatch.setattr(backend, "fp32_precision", backend.fp32_precision)
-    assert set_precision(name) is precision
-    assert torch.backends.cuda.matmul.fp32_precision == torch.backends.cudnn.fp32_precision == products
-    assert set_precision("auto") is training_precision()
+def test_a_precision_is_set_by_its_name(name: Any, precision: torch.dtype, products: str) -> None:
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [each.fp32_precision for each in backends]
+    try:
+        assert set_precision(name) is precision
+        assert [each.fp32_precision for each in backends] == [products, products]
+        assert set_precision("auto") is training_precision()
+    finally:
+        for backend, value in zip(backends, before, strict=True):
+            backend.fp32_precision = value
 
 
 def test_a_cpu_casts_nothing_in_fp32() -> None:
