@@ -83,11 +83,11 @@ def combined(tiny: Trainer) -> dict[str, Tensor]:
 
 
 def judged(tiny: Trainer, network: Any) -> dict[str, Tensor]:
-    """Each held-out item's CIDEr-D, and the likelihood of their captions, by groups of two items."""
+    """Each held-out item's CIDEr-D, and their captions' loss, by groups of two items."""
     tiny.validation.group = 2
-    scores = tiny.validation.score(network, torch.float32, processes=tiny.processes)
-    likelihood = tiny.validation.log_likelihood(network, torch.float32, processes=tiny.processes)
-    return {"scores": torch.from_numpy(scores), "likelihood": torch.tensor(likelihood)}
+    judgement = tiny.validation.judge(network, torch.float32, processes=tiny.processes)
+    loss = torch.tensor(judgement.scores["validation_loss"])
+    return {"scores": torch.from_numpy(judgement.ciders), "loss": loss}
 
 
 def main(folder: Path, out: Path) -> None:

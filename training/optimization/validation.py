@@ -1,12 +1,14 @@
-"""Computes CIDEr-D, or likelihood, on held-out items, quick enough to choose checkpoints by."""
+"""Computes scores and loss on held-out items, quick enough to choose checkpoints by."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic
 
 import torch
+from torch import Tensor
 
 from models.captioner import Captioner, MemoryT, StateT
 from models.decoding.decode import DecodingOptions, decode
@@ -14,17 +16,30 @@ from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
 from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
-from training.batches.training_batch import ItemT_co, ValueT
+from training.batches.training_batch import ItemT_co
 from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.optimization.processes import ALONE, Processes
 from training.precision import autocast
 from training.scores.bootstrap import Floats
 from training.scores.cider import CiderD
+from training.scores.java import find_java
+from training.scores.meteor import Meteor, compute_meteor
+from training.scores.metrics import compute_bleu, compute_rouge_l, count_bleu
 
 
 def keep_memory(memory: MemoryT) -> MemoryT:
     """Returns the memory as it is."""
     return memory
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Holds what held-out items say of a network."""
+
+    #: Name → value: metrics × 100, and nats a word as "validation_loss".
+    scores: Mapping[str, float]
+    captions: tuple[str, ...] = ()  #: that were written, one an item
+    ciders: Floats | None = None  #: (items,) CIDEr-D × 100
 
 
 class Validation(ABC, Generic[ItemT_co]):
@@ -45,76 +60,60 @@ class Validation(ABC, Generic[ItemT_co]):
     def load_group(self, start: int) -> Mapping[str, Batch]:
         """Returns a batch for each stream of the group of items that begins at ``start``."""
 
-    def cider(
+    def judge(
         self,
         captioner: Captioner[MemoryT, StateT],
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
+        *,
+        meteor: bool = False,
         processes: Processes = ALONE,
-    ) -> float:
-        """Returns the mean of ``score`` × 100, as papers print it.
+    ) -> Judgement:
+        """Captions all items, and reads their first captions.
 
         Args:
             captioner: is put into evaluation mode.
             precision: what it computes in.
             choose_memory: the memory that is written from, where a captioner has several.
+            meteor: whether METEOR is computed too.
             processes: that share the items, and all learn what comes of it.
-        """
-        return 100 * float(self.score(captioner, precision, choose_memory, processes).mean())
 
-    def log_likelihood(
-        self,
-        captioner: Captioner[MemoryT, StateT],
-        precision: torch.dtype,
-        choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
-        processes: Processes = ALONE,
-    ) -> float:
-        """Returns the mean log-probability (nats) of a word of the items' first captions.
-
-        Weights are chosen by it where CIDEr-D cannot be computed of the items.
-
-        Args:
-            captioner: is put into evaluation mode.
-            precision: what it computes in.
-            choose_memory: the memory that is read from, where a captioner has several.
-            processes: that share the items, and all learn what comes of it.
+        Raises:
+            JavaError: METEOR does not run.
         """
         captioner.eval()
-        words = {}
+        by_group: dict[int, tuple[list[list[str]], Tensor]] = {}
         for start, items, memory in self._encode_groups(captioner, precision, processes):
-            captions = [captioner.vocabulary.encode(item.captions[0]) for item in items]
+            chosen = choose_memory(memory)
             with torch.inference_mode(), autocast(precision, find_device(captioner)):
-                targets = pad_captions(captions).to(find_device(captioner))
-                forced = teacher_force(captioner, choose_memory(memory), targets)
-            words[start] = forced.log_p[forced.valid].double().cpu()
-        return float(torch.cat(_join_groups(processes.gather(words))).mean())
+                written = decode(captioner, chosen, self.options)
+                texts = [captioner.vocabulary.decode(best.tokens) for best, *_ in written]
+                first = [captioner.vocabulary.encode(item.captions[0]) for item in items]
+                forced = teacher_force(captioner, chosen, pad_captions(first).to(find_device(captioner)))
+            by_group[start] = texts, -forced.log_p[forced.valid].double().cpu()
+        joined = {start: group for part in processes.gather(by_group) for start, group in part.items()}
+        captions = [words for start in sorted(joined) for words in joined[start][0]]
+        loss = torch.cat([joined[start][1] for start in sorted(joined)]).mean()
+        scores = {"validation_loss": float(loss), **self._score_texts(captions, meteor)}
+        ciders = 100 * self.scorer.score([item.id for item in self.items], captions)
+        if self.scorer.is_computable:
+            scores["cider"] = float(ciders.mean())
+        return Judgement(scores, tuple(" ".join(words) for words in captions), ciders)
 
-    def score(
-        self,
-        captioner: Captioner[MemoryT, StateT],
-        precision: torch.dtype,
-        choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
-        processes: Processes = ALONE,
-    ) -> Floats:
-        """Captions all items and scores the captions.
-
-        Args:
-            captioner: is put into evaluation mode.
-            precision: what it computes in.
-            choose_memory: the memory that is written from, where a captioner has several.
-            processes: that share the items, and all learn what comes of it.
-
-        Returns:
-            (items,) CIDEr-D, 0 to 10.
-        """
-        captioner.eval()
-        written = {}
-        for start, _, memory in self._encode_groups(captioner, precision, processes):
-            with torch.inference_mode(), autocast(precision, find_device(captioner)):
-                decoded = decode(captioner, choose_memory(memory), self.options)
-            written[start] = [captioner.vocabulary.decode(each[0].tokens) for each in decoded]
-        captions = [caption for group in _join_groups(processes.gather(written)) for caption in group]
-        return self.scorer.score([item.id for item in self.items], captions)
+    def _score_texts(self, captions: Sequence[Sequence[str]], meteor: bool) -> dict[str, float]:
+        """Computes BLEU-4 and ROUGE-L × 100 of the items' captions, and METEOR where it is asked for."""
+        texts = [" ".join(words) for words in captions]
+        references = [[" ".join(words) for words in item.captions] for item in self.items]
+        scores = {
+            "bleu4": float(compute_bleu(4, count_bleu(texts, references).sum(0))),
+            "rouge_l": 100 * float(compute_rouge_l(texts, references).mean()),
+        }
+        if meteor:
+            with Meteor(find_java()) as running:
+                scores["meteor"] = 100 * float(
+                    compute_meteor(running.count_matches(texts, references).sum(0))
+                )
+        return scores
 
     def _encode_groups(
         self, captioner: Captioner[MemoryT, StateT], precision: torch.dtype, processes: Processes
@@ -126,12 +125,6 @@ class Validation(ABC, Generic[ItemT_co]):
             with torch.inference_mode(), autocast(precision, device):
                 memory = captioner.encode_batches(order_inputs(captioner, batches))
             yield start, self.items[start : start + self.group], memory
-
-
-def _join_groups(gathered: Sequence[Mapping[int, ValueT]]) -> list[ValueT]:
-    """Puts what processes have made of their groups into the groups' order."""
-    joined = {start: value for groups in gathered for start, value in groups.items()}
-    return [joined[start] for start in sorted(joined)]
 
 
 class VideoValidation(Validation[CaptionedVideo]):

@@ -24,6 +24,7 @@ from training.saved_features.array_files import (
     choose_axes,
 )
 from training.saved_features.feature_map import (
+    LATE,
     FeatureMap,
     FeaturesDoNotFit,
     MappedStream,
@@ -35,8 +36,6 @@ from training.saved_features.feature_map import (
 )
 
 Times = NDArray[np.float64]
-#: Seconds that rows may begin after a video's end: the seconds of clips are whole ones.
-LATE = 1.0
 
 
 class MappedFeatures(FeatureStore):

@@ -44,7 +44,7 @@ def test_two_processes_share_the_held_out_items_and_score_them_as_one(runs: tupl
     one, two = (saved(run, "gradients.pt")["judged"] for run in runs)
     assert len(one["scores"]) == 4
     assert torch.equal(one["scores"], two["scores"])
-    assert torch.equal(one["likelihood"], two["likelihood"])
+    assert torch.equal(one["loss"], two["loss"])
 
 
 @pytest.mark.parametrize("loss", ["words", "combined"])
@@ -93,7 +93,7 @@ def test_the_embedding_is_trained_by_one_process(monkeypatch: pytest.MonkeyPatch
         processes = Processes(0, 2)
 
     with pytest.raises(NotShared, match="compare all videos of a batch"):
-        train_embedding(Shared(), None, [])  # type: ignore[arg-type]
+        train_embedding(Shared(), None)  # type: ignore[arg-type]
 
 
 def test_several_processes_do_not_share_one_named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
