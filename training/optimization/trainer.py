@@ -162,9 +162,12 @@ class Trainer:
             scores["sum"] = sum(scores.get(name, 0.0) for name in SUMMED)
         if spec.metric == "shots_cider" and "cider" in scores:
             shots = self.shots_validation
-            if shots is not None:
-                judged_shots = shots.judge(captioner, self.precision, choose, processes=self.processes)
-            scores["shots_cider"] = (judged if shots is None else judged_shots).scores["cider"]
+            of_shots = (
+                judged
+                if shots is None
+                else shots.judge(captioner, self.precision, choose, processes=self.processes)
+            )
+            scores["shots_cider"] = of_shots.scores["cider"]
         return replace(judged, scores=scores)
 
     def make_supervised_loss(
