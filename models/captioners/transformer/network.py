@@ -167,7 +167,7 @@ class Transformer(RecurrentCaptioner[TransformerMemory, TransformerState]):
         keys, values = (torch.stack(each, 1) for each in zip(*kept, strict=True))
         return self.last_norm(x), TransformerState(keys, values), _attend_lead(weights, memory.lead)
 
-    def _place_word(self, place: int, device: torch.device) -> Tensor:
+    def _place_word(self, place: int, device: torch.device | None = None) -> Tensor:
         """Makes what tells the word at ``place`` of a caption from others: (width,), on the device."""
         half = self.config.width // 2
         rates = 10000.0 ** (-torch.arange(half, device=device) / half)

@@ -95,7 +95,7 @@ def test_a_gpu_computes_in_bf16_where_it_can_and_else_in_fp16(
     [("fp32", torch.float32, "ieee"), ("tf32", torch.float32, "tf32"), ("bf16", torch.bfloat16, "tf32")],
 )
 def test_a_precision_is_set_by_its_name(name: Any, precision: torch.dtype, products: str) -> None:
-    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [each.fp32_precision for each in backends]
     try:
         assert set_precision(name) is precision

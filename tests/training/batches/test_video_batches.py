@@ -78,7 +78,7 @@ def test_half_precision_that_is_kept_is_read_as_if_it_had_not_been(make: Callabl
 def test_batches_of_fixed_shapes_give_the_same_words(make: Callable[[], Any]) -> None:
     captioner, features = make(), videos()
     inputs = VideoInputs.for_captioner(captioner)
-    fixed = inputs.fix_shapes([Loaded(video) for video in features])  # type: ignore[list-item]
+    fixed = inputs.fix_shapes([Loaded(video) for video in features])  # type: ignore[misc]
     short = inputs.collate(features[:1])
     long = fixed.collate(features[:1])
     everything = inputs.collate(features)
