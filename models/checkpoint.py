@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import BaseModel
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from extractors.errors import ReelwordError
@@ -126,8 +126,18 @@ def count_parameters(path: Path) -> int:
 
 
 def _write(path: Path, weights: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
-    with atomic_write(path) as unfinished:
-        save_file(weights, unfinished, metadata)
+    """Writes a file that is the same, byte by byte, for the same weights and metadata.
+
+    The library writes metadata in an order of chance, so the head is written again with sorted keys.
+    """
+    written = save(weights, metadata)
+    head_end = 8 + int.from_bytes(written[:8], "little")
+    head = json.loads(written[8:head_end])
+    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+        file.writelines((len(text).to_bytes(8, "little"), text, memoryview(written)[head_end:]))
 
 
 def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoint:

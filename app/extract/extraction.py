@@ -38,7 +38,7 @@ from extractors.video_features.feature_files import (
     VideoSource,
     path_digest,
 )
-from extractors.windows import Windows
+from extractors.windows import WindowOptions, Windows
 
 log = logging.getLogger(__name__)
 
@@ -194,6 +194,14 @@ class VideoExtraction:
         )
 
     def _load_extractor(self, name: str) -> AnyExtractor:
+        """Loads an extractor; one of single frames looks at those that a stream set spreads over the time."""
+        streams = self._plan.streams
+        extractor = self._create(name, self._plan.windows_of(name))
+        if streams is None or streams.spread is None or not getattr(extractor, "any_frames", False):
+            return extractor
+        return self._create(name, WindowOptions(extraction_total=streams.spread))
+
+    def _create(self, name: str, windows: WindowOptions) -> AnyExtractor:
         plan = self._plan
         return create(
             name,
@@ -202,7 +210,7 @@ class VideoExtraction:
             threads=plan.settings.rows_side_by_side,
             cache=plan.settings.cache_folder,
             weights=plan.weights,
-            windows=plan.windows,
+            windows=windows,
         )
 
 

@@ -13,6 +13,7 @@ from extractors.pretrained.load import WeightsChoice
 from extractors.video_features.feature_files import FileFormat, SafetensorsForm, name_extractor_folder
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
 from extractors.windows import WindowOptions
+from models.stream_set import StreamSet
 
 FormName = Literal["safetensors", "npy", "hdf5"]
 FORMS: tuple[FormName, ...] = get_args(FormName)
@@ -58,6 +59,14 @@ class ExtractionPlan:
     precision: Precision | None
     predictions: bool
     settings: Settings
+    #: Whose extractors they are, each with the set's windows in the place of ``windows``.
+    streams: StreamSet | None = None
+
+    def windows_of(self, extractor: str) -> WindowOptions:
+        """Says how an extractor cuts videos, as far as the plan does."""
+        if self.streams is None:
+            return self.windows
+        return self.streams.extractors.get(extractor, WindowOptions())
 
     @property
     def limits(self) -> Limits:

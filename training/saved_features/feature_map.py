@@ -37,6 +37,10 @@ class FeatureMapDamaged(ReelwordError, ValueError, code="feature_map_damaged"):
     hint = "docs/data.md, Saved features, has the members of that file."
 
 
+#: Seconds that rows may begin after a video's end, or two sources differ: clips' seconds are whole ones.
+LATE = 1.0
+
+
 class FeaturesDoNotFit(ReelwordError, ValueError, code="features_do_not_fit"):
     """Saved features have another width, shape or clock than they should; the message says which."""
 
@@ -48,8 +52,11 @@ class MappedStream(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    file: Pattern  #: pattern below the map's folder; ``.npy``, ``.npz`` or HDF5.
-    key: Pattern | None = None  #: pattern of the array in a ``.npz`` or HDF5 file.
+    file: Pattern  #: pattern below the map's folder; ``.npy``, ``.npz``, ``.pt`` or HDF5.
+    key: Pattern | None = None  #: pattern of the array in a ``.npz``, ``.pt`` or HDF5 file.
+    #: for an array of all videos, a file beside the map with the video of each place of its first axis: a
+    #: line each, or a JSON list.
+    ids: str | None = None
     width: int = Field(ge=1)  #: channels C
     #: what the array's axes are: T time, N regions, H and W of a grid, C channels, 1 an axis of one. By
     #: default C, TC or 1TC; with regions NC, TNC or THWC.
@@ -99,7 +106,8 @@ class FeatureMap(BaseModel):
 
     streams: dict[str, MappedStream] = Field(min_length=1)  #: by name
     frame_rate: float | Pattern | None = None  #: for streams that have none of their own
-    #: seconds of every video, or "name" where ids end in ``_<start>_<end>``. Spread rows need it.
+    #: seconds of every video, or "name" where ids end in ``_<start>_<end>``; by default what the set's
+    #: annotations say. Spread rows need it.
     duration: float | Literal["name"] | None = None
     #: a file beside the map with what these features call each video: JSON ``{id: name}``, or a line ``id
     #: name`` each, as MSVD's youtube_mapping.txt has it.
@@ -130,9 +138,18 @@ class FeatureMap(BaseModel):
         return StreamSet(SAVED, "any", inputs, "features that were made elsewhere")
 
     def duration_of(self, video: VideoItem) -> float | None:
-        """Finds a video's seconds; None where they are not known."""
+        """Finds a video's seconds; None where they are not known.
+
+        Raises FeaturesDoNotFit where the map says another number than the set's annotations.
+        """
         if self.duration != "name":
-            return self.duration
+            listed = video.seconds
+            if self.duration is not None and listed is not None and abs(self.duration - listed) > LATE:
+                raise FeaturesDoNotFit(
+                    f"the map has duration {self.duration:g}, and by the annotations {video.id} lasts "
+                    f"{listed:g} s: leave duration out of the map."
+                )
+            return self.duration if listed is None else listed
         clip = CLIP.fullmatch(strip_suffix(video.id))
         return None if clip is None else float(clip["end"]) - float(clip["start"])
 
@@ -198,6 +215,14 @@ def read_names(path: Path) -> dict[str, str]:
     if wrong := [pair for pair in pairs if len(pair) != 2]:
         raise FeatureMapDamaged(f'{path} has the line {wrong[0][0]!r}, not "<id> <name>".')
     return {ours.strip(): theirs for ours, theirs in pairs}
+
+
+def read_ids(path: Path) -> dict[str, int]:
+    """Reads which place of an array of all videos is whose. Raises FeatureMapDamaged."""
+    listed = _read_document(path) if path.suffix == ".json" else _read_text(path).split("\n")
+    if not isinstance(listed, list):
+        raise FeatureMapDamaged(f"{path} is no list of ids.")
+    return {str(name).strip(): place for place, name in enumerate(listed)}
 
 
 def _read_document(path: Path) -> Any:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from extractors.errors import ReelwordError
+from training.recipes.train_options import PrecisionName
 
 if TYPE_CHECKING:
     from training.saved_features.feature_folder import FeatureFolder
@@ -22,6 +23,10 @@ DataSetName = Annotated[
 ]
 Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
 Cache = Annotated[Path, typer.Option(help="Where features are kept between runs.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="CPU threads; default: OMP_NUM_THREADS, or as many as there are cores."),
+]
 Device = Annotated[
     str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
 ]
@@ -51,6 +56,29 @@ class SavedFeatureOptions:
         from training.saved_features.feature_folder import FeatureFolder
 
         return FeatureFolder(self.features, self.feature_map)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Says where a run computes and what it writes down: nothing that changes what it learns."""
+
+    cache: Cache = Path("data/cache")
+    threads: Threads = None
+    device: Device = "auto"
+    precision: Annotated[
+        PrecisionName,
+        typer.Option(help="What networks compute in; auto: bf16 where the device has it, and TF32."),
+    ] = "auto"
+    save_every: Annotated[
+        float, typer.Option(min=0.0, help="Minutes after which the state is saved between validations.")
+    ] = 5.0
+    log_every: Annotated[int, typer.Option(min=1, help="Steps whose means are a row of log.csv.")] = 20
+    keep: Annotated[
+        int, typer.Option(min=1, help="Best checkpoints that are kept, further ones in top/.")
+    ] = 1
+    track: Annotated[
+        Literal["tensorboard", "wandb"] | None, typer.Option(help="Show the log there too; see docs.")
+    ] = None
 
 
 def check_folder(option: str, folder: Path) -> None:
