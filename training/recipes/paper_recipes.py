@@ -2,16 +2,16 @@
 
 ``--recipe paper-msvd`` and its like name a set; what is done with it depends on the captioner, whose
 captioner.toml has its paper's numbers. Where they give none: batches of 32 captions, Adam, gradients clipped
-at 5, 30 epochs of which the best by validation are kept, captions of at most 19 words, searched with a beam
-of 5 by log-probability over length ** 0.7, where a word may come twice; weights are chosen by the same
-search that ``evaluate`` makes at the end. An epoch is once through all captions, each batch having one of
-each of its videos.
+at 5, 30 epochs of which the best by validation are kept, captions of at most 19 words and an end (longer ones
+are cut and ended), searched with a beam of 5 by log-probability over length ** 0.7, where a word may come
+twice; weights are chosen by the same search that ``evaluate`` makes at the end. An epoch is every caption
+once, each with its video.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -27,22 +27,12 @@ from training.recipes.recipe import CONSTANT, Recipe
 class PaperRun:
     """One captioner's training as its paper did it, on one set."""
 
-    recipe: Recipe  #: without lengths, which ``epochs`` gives by phase
-    epochs: Mapping[str, float]
+    recipe: Recipe  #: whose ``epochs`` say how long its phases are
     config: Callable[[StreamSet], BaseModel]  #: from the stream set that feeds the captioner
     streams: str
     data_set: str  #: set in training.datasets that it trains on
     paper: str  #: whose splits and words of the set
-
-    def with_seed(self, seed: int | None) -> PaperRun:
-        """Returns the same with another seed, if there is one."""
-        return self if seed is None else replace(self, recipe=self.recipe.model_copy(update={"seed": seed}))
-
-    def plan(self, captions: int, self_critical: bool = True) -> Recipe:
-        """Returns the recipe in steps, for a training split of so many captions."""
-        batch = self.recipe.videos * self.recipe.captions
-        lasts = {phase: n for phase, n in self.epochs.items() if self_critical or phase != "self_critical"}
-        return self.recipe.in_steps(lasts, -(-captions // batch))
+    row: str = ""  #: of the paper's table with its scores, where it is not the paper's full model
 
 
 #: What the papers share or leave open. Lengths of pseudo-videos are not read: these are real ones.
@@ -52,6 +42,8 @@ PAPER = DEMO.model_copy(
         "videos": 32,
         "captions": 1,
         "max_length": 20,
+        "keep_end": True,
+        "every_caption": True,
         "optimizer": "adam",
         "betas": (0.9, 0.999),
         "schedule": CONSTANT,
@@ -64,6 +56,8 @@ PAPER = DEMO.model_copy(
         "average_decay": 0.0,
         "steps": 0,
         "self_critical_steps": 0,
+        "validate_every": 0,
+        "self_critical_every": 0,
         "self_critical_captions": 1,
         "self_critical_temperature": 1.0,
         "decoding": DecodingOptions(name_once=False),
@@ -84,6 +78,12 @@ class RunTable(BaseModel):
     config: Mapping[str, Any] = {}
     #: Members of the configuration that are None.
     without: tuple[str, ...] = ()
+    #: Numbers of the recipe that differ from the paper's usual ones.
+    recipe: Mapping[str, Any] = {}
+    #: Phase → how many epochs it has, where these differ from the paper's usual ones.
+    epochs: Mapping[str, float] | None = None
+    #: The row of the paper's table with its scores, where it is not the paper's full model.
+    row: str = ""
 
 
 class PaperTable(BaseModel):
@@ -116,9 +116,14 @@ def _list_runs(folder: CaptionerFolder, paper: PaperTable) -> Iterator[tuple[str
         for table in paper.runs:
             config = _make_config(RegisteredCaptioner(captioner, folder), table)
             for data_set in table.data_sets:
-                numbers = {**PAPER.model_dump(), **paper.recipe, "name": f"paper-{data_set}{table.suffix}"}
-                recipe = Recipe.model_validate(numbers)
-                yield captioner, PaperRun(recipe, paper.epochs, config, paper.name, data_set, paper.name)
+                named = {
+                    "name": f"paper-{data_set}{table.suffix}",
+                    "epochs": table.epochs or paper.epochs,
+                }
+                recipe = Recipe.model_validate(
+                    {**PAPER.model_dump(), **paper.recipe, **table.recipe, **named}
+                )
+                yield captioner, PaperRun(recipe, config, paper.name, data_set, paper.name, table.row)
 
 
 def _make_config(captioner: RegisteredCaptioner, table: RunTable) -> Callable[[StreamSet], BaseModel]:

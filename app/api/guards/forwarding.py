@@ -5,8 +5,6 @@ on a request's path begins with it in either case, as ASGI has it, and ``root_pa
 ``/v1`` is such a path too: each route is below it as well, and the addresses in its answers stay there.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from starlette.datastructures import Headers

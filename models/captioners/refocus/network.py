@@ -23,11 +23,10 @@ Where the paper is silent, or we differ:
   into the captioner, unchanging, while the captioner's own encoder is trained again for those key frames.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -61,11 +60,11 @@ class RefocusMemory(Memory):
     encoding: VideoEncoding
     o: Tensor  # (B, H)
 
-    def first_step(self) -> RefocusMemory:
+    def first_step(self) -> Self:
         """Takes the same videos as the default key frame shows them."""
         return replace(self, o=self.encoding.o_1)
 
-    def either_step(self, first: Tensor) -> RefocusMemory:
+    def either_step(self, first: Tensor) -> Self:
         """Takes the videos of ``first`` (B,) as the default key frame shows them, the others refocused."""
         return replace(self, o=torch.where(first.unsqueeze(1), self.encoding.o_1, self.encoding.o_2))
 
@@ -110,8 +109,8 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
     def phases(self) -> Sequence[PhaseSpec]:
         """Lists those of 3.4 and 4.2: either step drawn, step 1 alone, both by eq. 22, frozen key frames.
 
-        In the last the key frames of the best weights so far stay, and cross-entropy is descended on both
-        steps; the paper says "trained again" and not from where.
+        In the last the key frames of the best weights so far stay, and eqs. 17 and 18 are descended; it goes
+        on from those weights, since the paper says "trained again" and not from where.
         """
         both = PhaseSpec(choose_memory=_draw_step)
         if self.config.encoder != "vre":
@@ -125,7 +124,7 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
             replace(
                 gaining,
                 name="frozen_key_frames",
-                choose_memory=_draw_step,
+                loss=Refocus.both_losses,
                 prepare=Refocus.with_frozen_key_frames,
             ),
         )
@@ -173,9 +172,9 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
             return batches[0].values.new_zeros(batches[0].size, 0)
         return average_frames(batches[1])
 
-    def with_frozen_key_frames(self) -> Refocus:
+    def with_frozen_key_frames(self) -> Self:
         """Copies the captioner; the copy's key frames are this one's from now on, whatever it learns."""
-        frozen = Refocus(self.config.model_copy(update={"frozen_key_frames": True}), self.vocabulary)
+        frozen = type(self)(self.config.model_copy(update={"frozen_key_frames": True}), self.vocabulary)
         frozen.load_state_dict(self.state_dict(), strict=False)
         frozen.predictor = deepcopy(self.watcher if self.predictor is None else self.predictor)
         frozen.predictor.requires_grad_(False)
@@ -223,9 +222,7 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
         """Computes L_All of eq. 22; what is remembered of a caption is R_e of eq. 20."""
         memory, targets = batch.memory, batch.targets
         assert isinstance(memory, RefocusMemory)
-        memories = (memory.first_step(), memory)
-        steps = [teacher_force(self, each, targets, batch.next_word) for each in memories]
-        step_1, step_2 = (-step.log_p.sum(1) for step in steps)
+        step_1, step_2 = self._force_steps(batch)
         words = (targets >= 0).sum()
         reward = (step_1 - step_2).detach()  # eq. 20
         encoding, last = memory.encoding, batch.remembered
@@ -234,6 +231,20 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
         total = (step_1.sum() + step_2.sum()) / words + self.config.beta * per_word * refocusing
         parts = {"loss": step_2.sum() / words, "step_1": step_1.sum() / words, "refocusing": refocusing}
         return PhaseLoss(total, {**parts, "reward": reward.mean()}, reward)
+
+    def both_losses(self, batch: PhaseBatch) -> PhaseLoss:
+        """Computes the sum of eqs. 17 and 18."""
+        words = (batch.targets >= 0).sum()
+        step_1, step_2 = (step.sum() / words for step in self._force_steps(batch))
+        return PhaseLoss(step_1 + step_2, {"loss": step_2, "step_1": step_1})
+
+    def _force_steps(self, batch: PhaseBatch) -> tuple[Tensor, Tensor]:
+        """Computes nats (R,) of the captions in either step."""
+        memory = batch.memory
+        assert isinstance(memory, RefocusMemory)
+        memories = (memory.first_step(), memory)
+        steps = [teacher_force(self, each, batch.targets, batch.next_word) for each in memories]
+        return -steps[0].log_p.sum(1), -steps[1].log_p.sum(1)
 
 
 def _draw_step(memory: RefocusMemory, generator: torch.Generator) -> RefocusMemory:
