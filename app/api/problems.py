@@ -41,7 +41,7 @@ class Mistake(BaseModel):
     known: list[str] | None = Field(None, description="The accepted values, where they can be listed.")
 
     @classmethod
-    def of(cls, error: refusals.RequestError) -> Mistake:
+    def of(cls, error: refusals.RequestError) -> Self:
         return cls(pointer=f"#/{error.field}", detail=str(error), code=error.code, known=error.known)
 
 

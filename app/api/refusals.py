@@ -25,8 +25,6 @@ class RequestError(ServiceError, code="request_error", status=400):
 
     title = "The request cannot be served"
     challenge: ClassVar[str | None] = None  #: for WWW-Authenticate
-    mistakes: Sequence[RequestError]  #: of a request with wrong fields: all of them, itself the first
-    field: str  #: the field that is wrong; empty where it is none
 
     def __init__(
         self, detail: str = "", *, known: Sequence[str] | None = None, retry_after: int | None = None
@@ -35,8 +33,8 @@ class RequestError(ServiceError, code="request_error", status=400):
         self.known = None if known is None else list(known)
         self.retry_after = self.retry_after if retry_after is None else retry_after
         self.headers: dict[str, str] = {}
-        self.mistakes: Sequence[RequestError] = ()
-        self.field = ""
+        self.mistakes: Sequence[RequestError] = ()  # of a request with wrong fields: all, itself the first
+        self.field = ""  # the field that is wrong; empty where it is none
 
     def of_field(self, name: str) -> Self:
         """Names the field that is wrong."""
