@@ -236,7 +236,7 @@ def test_a_job_that_cannot_be_kept_leaves_no_upload(api: LiveApi, server: redis.
 def test_a_job_that_ends_in_time_is_the_answer(api: LiveApi, worker: ScriptedWorker) -> None:
     helper = threading.Thread(target=lambda: worker.succeed(worker.take()))
     helper.start()
-    response = send(api, headers={"Prefer": "respond-async, wait=20"})
+    response = send(api, headers=[("Prefer", "respond-async"), ("Prefer", "wait=20")])
     helper.join()
     assert response.status_code == 200
     assert response.headers["preference-applied"] == "wait=20"
