@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from app.cli.training.shared_options import Threads
+from app.cores import choose_threads
+
 
 def ablate(
     data: Annotated[
@@ -16,7 +19,7 @@ def ablate(
         Path, typer.Option(help="Where results are kept; what is finished there is not run again.")
     ] = Path("runs/ablations"),
     cache: Annotated[Path, typer.Option(help="Where features are kept between runs.")] = Path("data/cache"),
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    threads: Threads = None,
     device: Annotated[
         str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
     ] = "auto",
@@ -25,15 +28,22 @@ def ablate(
     steps: Annotated[int, typer.Option(min=1, help="Steps of every row that is trained.")] = 300,
     judged: Annotated[int, typer.Option(min=2, help="Held-out pictures that rows are judged by.")] = 400,
     table: Annotated[bool, typer.Option("--table", help="Print what --out holds, and run nothing.")] = False,
+    papers: Annotated[
+        bool, typer.Option("--papers", help="Print the commands of the papers' rows at their widths.")
+    ] = False,
     listed: Annotated[bool, typer.Option("--list", help="Print the rows, and run nothing.")] = False,
 ) -> None:
     """Train and read the papers' ablations, one row after another; --table prints what was found."""
     from extractors.engines.engine_choice import DeviceUnavailable, open_device
+    from lab.ablations.paper_rows import list_commands
     from lab.ablations.rows import UnknownRow, list_jobs
     from lab.ablations.runner import AblationRunner, NotThere, load_results, locate_result
     from lab.ablations.tables import format_table
     from training.optimization.run_folder import RunSettings
 
+    if papers:
+        typer.echo("\n".join(list_commands()))
+        return
     try:
         jobs = list_jobs(only, tuple(name for name in rows.split(",") if name))
         if listed:
@@ -44,7 +54,7 @@ def ablate(
             return
         if data is None:
             raise typer.BadParameter("--data: where are the pictures? docs/training.md says which")
-        settings = RunSettings(out, cache, typer.echo, threads, open_device(device))
+        settings = RunSettings(out, cache, typer.echo, choose_threads(threads), open_device(device))
         runner = AblationRunner(data, settings, steps, judged)
         for place, job in enumerate(jobs, 1):
             if locate_result(out, job).exists():

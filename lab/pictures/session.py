@@ -46,7 +46,7 @@ from training.optimization.processes import ALONE, Processes
 from training.optimization.progress import BestScore
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import Trainer
-from training.precision import CPU, training_precision
+from training.precision import CPU, set_precision
 from training.recipes.changes import change_fields
 from training.recipes.recipe import Recipe
 from training.runs.run_record import RunDescription, TrainedData
@@ -154,7 +154,7 @@ def train_semantic_embedding(
     settings.open_run(training.describe(embedding, start))
     if start is not None:
         embedding.load_state_dict(match_weights(load_embedding(start)[0], embedding, start))
-    train_embedding(training.make_trainer(), embedding, training.held_out)
+    train_embedding(training.make_trainer(), embedding)
     return training.run.best
 
 
@@ -210,9 +210,10 @@ class PictureTraining:
             videos=recipe.videos,
             captions=recipe.captions,
             max_length=recipe.max_length,
+            keep_end=recipe.keep_end,
             seed=recipe.seed,
             shots=Shots(recipe.lengths, recipe.distractors),
-            dtype=training_precision(settings.device),
+            dtype=set_precision(settings.precision, settings.device),
             motion=frozenset(each.stream for each in inputs.streams.inputs if each.kind == "motion"),
         )
         if recipe.corpus is not None:

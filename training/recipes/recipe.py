@@ -92,7 +92,11 @@ class Recipe(BaseModel):
     vocabulary_size: int
     videos: int
     captions: int
-    max_length: int
+    max_length: int  #: tokens of a caption, its end among them
+    keep_end: bool = True  #: whether a caption that is cut is ended all the same
+    #: Whether an epoch is every caption once, each with its video (for one caption a video of a batch); else
+    #: it is every video once, with captions that are drawn of its own.
+    every_caption: bool = False
     steps: int
     learning_rate: float
     warmup: int
@@ -142,12 +146,15 @@ class Recipe(BaseModel):
     #: What a sample's reward is compared with, the mean of the video's other samples, or the reward of the
     #: caption that is written greedily (Rennie et al. 2017).
     baseline: Literal["others", "greedy"] = "others"
-    #: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, from the end of a caption on, are
+    #: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, counted from each caption's end, are
     #: sampled and rewarded, those before are given and learned by cross-entropy. With 0 whole captions are
     #: sampled, and cross-entropy of whole captions has the rest of ``self_critical_weight``.
     mixer_words: int = Field(0, ge=0)
     #: The search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
     decoding: DecodingOptions = DecodingOptions()
+    #: Whether all batches of videos have the shapes of the longest video and caption, so that each step makes
+    #: the same calls and can be captured; it computes the padding too.
+    fixed_shapes: bool = False
     seed: int = 2020
 
     @property
@@ -191,11 +198,9 @@ class Recipe(BaseModel):
             update |= {"phases": {**self.phases, **steps}, "epoch_steps": epoch_steps}
         return self.model_copy(update=update)
 
-    def words_given(self, epoch: float) -> int | None:
-        """Returns how many words of a true caption self-critical samples go on from (MIXER)."""
-        if not self.mixer_words:
-            return None
-        return max(0, self.max_length - self.mixer_words * (1 + int(epoch)))
+    def words_rewarded(self, epoch: float) -> int | None:
+        """Returns how many last words of a true caption, its end among them, samples replace (MIXER)."""
+        return self.mixer_words * (1 + int(epoch)) if self.mixer_words else None
 
     def teacher_forcing(self, epoch: float) -> float:
         """Returns the share of true words among those that the decoder is fed."""
