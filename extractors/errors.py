@@ -33,6 +33,7 @@ GROUPS: Mapping[str, str] = {
     "matplotlib": "train",
     "num2words": "pretrained",
     "opentelemetry": "tracing",
+    "peft": "finetune",
     "pyarrow": "bulk",
     "pycocoevalcap": "train",
     "ray": "bulk",

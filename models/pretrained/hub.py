@@ -26,6 +26,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 from extractors.files import git_blob_of, sha256_of
+from models.pretrained.adapters.card import CONFIG as ADAPTER
 from models.pretrained.errors import (
     DiskTooSmall,
     FilesDiffer,
@@ -72,7 +73,7 @@ def wanted_files(names: Iterable[str], origin: str) -> list[str]:
     config.json, no weights or far too much else, PickledWeightsOnly where there are no safetensors.
     """
     top = [name for name in names if "/" not in name and not name.startswith(".")]
-    if "config.json" not in top:
+    if "config.json" not in top and ADAPTER not in top:
         raise NotACaptioner(f"{origin} has no config.json, so it is not in the Hugging Face format.")
     if not any(name.endswith(WEIGHTS) for name in top):
         if any(name.endswith(PICKLES) for name in top):

@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner, Captioner
+from models.captioners.semantic_embedding import SemanticEmbedding
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.loading import BatchLoader, find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches
@@ -49,7 +50,7 @@ def list_phase_names(network: TrainedNetwork) -> tuple[str, ...]:
     """Lists the phases of a network's training in the order in which a run has them."""
     if isinstance(network, Captioner):
         return (*(spec.name for spec in network.phases), "self_critical")
-    return ("embedding",)
+    return ("embedding",) if isinstance(network, SemanticEmbedding) else ("cross_entropy",)
 
 
 @dataclass(frozen=True)

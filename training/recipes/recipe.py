@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.decoding.options import DecodingOptions
+from models.pretrained.adapters.card import LoraOptions
 
 
 def compute_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
@@ -92,7 +93,7 @@ class Recipe(BaseModel):
     vocabulary_size: int
     videos: int
     captions: int
-    max_length: int
+    max_length: int  #: words of a caption, of a pretrained captioner tokens; longer ones are cut
     steps: int
     learning_rate: float
     warmup: int
@@ -140,6 +141,7 @@ class Recipe(BaseModel):
     mixer_words: int = Field(0, ge=0)
     #: The search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
     decoding: DecodingOptions = DecodingOptions()
+    lora: LoraOptions = LoraOptions()  #: of the adapters of a pretrained captioner
     seed: int = 2020
 
     @property
