@@ -85,6 +85,12 @@ def write(folder: Path, clips: Path) -> Sequence[str]:
     return [best.text for best, *_ in captioner.caption(videos, options)]
 
 
+def read_scores(log: Path) -> list[tuple[str, str]]:
+    """The steps at which a run was judged, and what it scored."""
+    rows = csv.DictReader(log.read_text().splitlines())
+    return [(row["step"], row["cider"]) for row in rows if row["cider"]]
+
+
 def test_what_was_learned_is_added_served_and_bound_to_its_base(
     installed: InstalledCaptioners, clips: Path, tmp_path: Path
 ) -> None:
@@ -131,14 +137,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     ours, theirs = (load_file(folder / WEIGHTS) for folder in (whole, again))
     assert ours.keys() == theirs.keys()
     assert all(ours[name].equal(theirs[name]) for name in ours)
-    scores = [
-        [
-            (row["step"], row["cider"])
-            for row in csv.DictReader((tmp_path / name / "log.csv").open())
-            if row["cider"]
-        ]
-        for name in ("whole", "stopped")
-    ]
+    scores = [read_scores(tmp_path / name / "log.csv") for name in ("whole", "stopped")]
     assert scores[0] == scores[1]
     assert (tmp_path / "whole" / "last.pt").stat().st_size < 100_000  # adapters alone, and no base
 
