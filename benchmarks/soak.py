@@ -4,8 +4,9 @@
 
 ``serve`` itself with four workers. Every job is sent by the client library, followed by its events to the
 end, and announced by a webhook to a receiver that checks signatures; meanwhile a worker, an engine or the API
-is killed every few seconds. Requests are timed beside it. ``--real`` takes the real engine instead of one
-without models. Exit code 1 where a promise is broken.
+is killed every few seconds, as soon as half of the workers are ready again. A job may fail where as many
+kills as it has attempts met it at work. Requests are timed beside it. ``--real`` takes the real engine
+instead of one without models. Exit code 1 where a promise is broken.
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
-import os
 import random
 import secrets
-import signal
 import statistics
 import sys
 import tempfile
@@ -24,21 +23,25 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
+import psutil
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from benchmarks.crash.deployment import Deployment, GaveUp
+from app.jobs.job import Keys
+from app.jobs.worker_registry import WorkerRegistry
+from benchmarks.crash.deployment import WORKERS, Deployment, GaveUp
 from benchmarks.crash.findings import Finding, seconds, show
 from reelword import AsyncClient
 
-KILL_EVERY = 3.0  #: seconds at the least, and
-ENDS_BETWEEN = 12  #: jobs that end between two kills: on a slow machine one job would meet three kills
-VICTIMS = ("app worker", "app.worker.engine.child", "app api")
+KILL_EVERY = 3.0  #: seconds at the least
+WORKER, ENGINE, API = VICTIMS = ("app worker", "app.worker.engine.child", "app api")
+ATTEMPTS = 3  #: of a job, REELWORD_ATTEMPTS
+DELIVERIES_AT_ONCE = 16  #: of one API
 SENDERS = 16  #: uploads at once
 SLOW_SHARE = 0.1  #: of jobs that take three seconds
 SETTLE_SECONDS = 120.0  #: for the last webhooks
@@ -143,14 +146,14 @@ def soak(service: Deployment, receiver: Receiver, hook: str, count: int) -> Iter
     """Sends ``count`` jobs under kills, and yields what came of it."""
     yield seconds("it starts", service.start())
     answers, timed, began = Told(), Timed(service), time.monotonic()
-    with Killer(service, answers) as killer, timed:
+    with Killer(service, answers.jobs) as killer, timed:
         asyncio.run(send_all(service, hook, count, answers))
     yield seconds(f"{count} jobs are over", time.monotonic() - began)
     yield Finding("processes killed meanwhile", sum(killer.kills.values()), least=1)
     for victim, kills in sorted(killer.kills.items()):
         yield Finding(f"  {victim}", kills)
-    yield from _ends(service, answers, count, timed)
-    yield from _webhooks(service, receiver, answers)
+    yield from _ends(service, answers, count, timed, killer)
+    yield from _webhooks(service, receiver, answers, killer.kills[API])
     yield from timed.findings()
 
 
@@ -174,15 +177,18 @@ async def _follow(client: AsyncClient, gate: asyncio.Semaphore, clip: Path, hook
             told.states[job.id] = event.data["state"]
 
 
-def _ends(service: Deployment, told: Told, count: int, timed: Timed) -> Iterator[Finding]:
+def _ends(service: Deployment, told: Told, count: int, timed: Timed, killer: Killer) -> Iterator[Finding]:
+    failures = {job: killer.met[job] for job, state in told.states.items() if state != "succeeded"}
+    for job, kills in failures.items():
+        print(f"{job} met {kills} kills at work: {(service.job(job) or {}).get('error')}")
     different = len(set(told.jobs))
     yield Finding("jobs", different, limit=count, least=count)
     yield Finding(
         "  whose client was told of one end", sum(told.ends[job] == 1 for job in told.jobs), least=count
     )
-    yield Finding(
-        "  that succeeded", sum(state == "succeeded" for state in told.states.values()), least=count
-    )
+    yield Finding("  that succeeded", len(told.states) - len(failures), least=count - len(failures))
+    yield Finding(f"  that failed, {ATTEMPTS} kills met them at work", len(failures))
+    yield Finding("  that failed after fewer", sum(n < ATTEMPTS for n in failures.values()), limit=0)
     yield Finding(
         "  whose success was written twice", sum(n > 1 for n in service.successes().values()), limit=0
     )
@@ -206,7 +212,7 @@ def _listed(service: Deployment) -> Iterator[dict[str, object]]:
             return
 
 
-def _webhooks(service: Deployment, receiver: Receiver, told: Told) -> Iterator[Finding]:
+def _webhooks(service: Deployment, receiver: Receiver, told: Told, api_kills: int) -> Iterator[Finding]:
     try:
         settled = service.wait(lambda: len(receiver.by_job) >= len(told.jobs), SETTLE_SECONDS)
     except GaveUp:
@@ -219,17 +225,18 @@ def _webhooks(service: Deployment, receiver: Receiver, told: Told) -> Iterator[F
     # An API that is killed between sending and noting it sends again, under the same id.
     yield Finding("  delivered again under the same id", sum(n > 1 for n in receiver.by_job.values()))
     yield Finding("  turned away once by the receiver", receiver.turned_away)
-    yield Finding("  cut off, their sender killed", receiver.cut)
+    yield Finding("  cut off, their sender killed", receiver.cut, limit=api_kills * DELIVERIES_AT_ONCE)
     yield Finding("  with a wrong signature", receiver.forged, limit=0)
 
 
 class Killer:
-    """Kills one of the service's processes every few seconds and ends of jobs, in a thread."""
+    """Kills one of the service's processes now and then, in a thread, and notes what it met at work."""
 
-    def __init__(self, service: Deployment, told: Told) -> None:
+    def __init__(self, service: Deployment, jobs: Sequence[str]) -> None:
         self.kills: Counter[str] = Counter()
-        self._told, self._ends = told, 0  # at the last kill
+        self.met: Counter[str] = Counter()  #: kills by job
         self._service, self._stop, self._chance = service, threading.Event(), random.Random(SEED)
+        self._jobs = jobs  # those sent so far
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Killer:
@@ -242,16 +249,37 @@ class Killer:
 
     def _run(self) -> None:
         while not self._stop.wait(KILL_EVERY):
-            if (ends := len(self._told.ends)) < self._ends + ENDS_BETWEEN:
-                continue
-            self._ends = ends
             victim = self._chance.choice(VICTIMS)
-            if victim == "app api" and self._service.ask("/livez") is None:
-                continue  # one that has not started yet: on a busy machine it never would
             pids = self._service.pids(victim)
-            if pids:
-                os.kill(self._chance.choice(pids), signal.SIGKILL)
-                self.kills[victim] += 1
+            if pids and (self._service.ask("/livez") if victim == API else self._is_half_there()):
+                self._kill(victim, self._chance.choice(pids))
+
+    def _is_half_there(self) -> bool:
+        """Returns whether a busy machine has come so far since the last kills; else no job ever ended."""
+        with self._service.redis() as client:
+            workers = WorkerRegistry(client, Keys()).workers()
+        return sum(worker.is_ready for worker in workers) >= WORKERS / 2
+
+    def _kill(self, victim: str, pid: int) -> None:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            process.suspend()  # what it works on is read first
+            if victim != API:
+                worker = pid if victim == WORKER else process.ppid()
+                self.met.update(self._at_work(worker, ("extract", "caption") if victim == ENGINE else None))
+            process.kill()
+            self.kills[victim] += 1
+
+    def _at_work(self, worker: int, stages: Sequence[str] | None) -> list[str]:
+        """Lists the jobs that a worker's children work on, in these stages or any, by their records."""
+        jobs = list(self._jobs)
+        with self._service.redis() as client:
+            records = [client.hmget(f"reelword:job:{job}", "worker", "working", "stage") for job in jobs]
+        return [
+            job
+            for job, (name, working, stage) in zip(jobs, records, strict=True)
+            if f"-{worker}-" in (name or "") and working == "1" and (stages is None or stage in stages)
+        ]
 
 
 class Timed:

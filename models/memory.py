@@ -7,7 +7,7 @@ side, so that a captioner can view (R, …) as (B, K, …) and attend to each vi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from torch import Tensor
@@ -43,6 +43,18 @@ class StepAttention(TensorRows):
     extras: Mapping[str, Tensor]  #: the captioner's own tensors (R, …) under its own names
     #: (R,), what the captioner adds to the training loss at this step; None outside training
     loss: Tensor | None = None
+
+    def split_rows(self, count: int) -> StepAttention:
+        """Gives each step of time of a row a row of its own.
+
+        count: steps, behind each other, that a row's places are of; ``extras`` stay as they are.
+        """
+        assert self.spatial is not None, "there are no places to be split"
+        words, rows, places = self.spatial.shape
+        joint = (self.temporal.unsqueeze(2) * self.spatial).reshape(words, rows * count, places // count)
+        temporal = joint.sum(2)
+        spatial = (joint / temporal.unsqueeze(2)).nan_to_num(1 / joint.shape[2])
+        return replace(self, temporal=temporal, spatial=spatial)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from extractors.features import WHOLE, View
 from extractors.preprocessing.images import Edges, make_even_edges, map_to_picture
@@ -92,6 +93,12 @@ def _by_word(weights: Array, temporal: Array) -> list[list[list[float]] | None]:
     """Makes nested lists; None for a word that had no attention."""
     pairs = zip(weights, temporal, strict=True)
     return [rounded(of_word) if np.any(over_time) else None for of_word, over_time in pairs]
+
+
+def split_times(times: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Cuts each of (T, 2) seconds into ``count`` equal parts: (T · count, 2)."""
+    edges = times[:, :1] + (times[:, 1:] - times[:, :1]) * np.arange(count + 1) / count
+    return np.stack([edges[:, :-1], edges[:, 1:]], 2).reshape(-1, 2)
 
 
 def parts_of_clip(times: Array) -> Array:

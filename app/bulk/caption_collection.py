@@ -9,6 +9,7 @@ of them reach them.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import os
@@ -19,9 +20,8 @@ from typing import Any, cast
 
 from app.bulk.rows import DoneVideos, drop_doubles, find_done
 from app.bulk.stages import CaptionVideos, DecodeVideo, EngineAttempts, describe_engine
-from app.bulk.storage import Location, open_location
-from app.bulk.videos import digest_of_options
 from app.errors import UsageError
+from app.extract.storage import Location, open_location
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineInfo
 from app.settings import Settings
@@ -63,7 +63,7 @@ def caption_collection(
     """Captions all videos that have no row yet.
 
     Args:
-        videos: paths and addresses, as app/bulk/videos.py lists them.
+        videos: paths and addresses, as app/extract/addresses.py lists them.
         out: folder of parquet files, or its address; made where it is not there.
         options: how captions are written.
         settings: where models are, limits.
@@ -76,7 +76,7 @@ def caption_collection(
     start_ray(fleet.address)
     info: EngineInfo = ray.get(ray.remote(describe_engine).remote(settings))
     options = info.resolve(options)
-    run = digest_of_options(options.model_dump(), _weights_of(info, options))
+    run = _digest_options(options, _weights_of(info, options))
     folder = open_location(out)
     finished = find_done(folder, run)
     if folder.is_local:
@@ -154,6 +154,12 @@ def _pipeline(
         num_cpus=0.5,
         num_gpus=1 if gpus else 0,
     )
+
+
+def _digest_options(options: CaptionOptions, weights_sha256: str) -> str:
+    """Digests what a caption depends on beside the video, so that a changed option is not passed over."""
+    text = f"{sorted(options.model_dump().items())} {weights_sha256}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _weights_of(info: EngineInfo, options: CaptionOptions) -> str:

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import structlog
 from numpy.typing import NDArray
 
-from app.bulk.storage import Location
 from app.documents.job import Answer
+from app.extract.storage import Location
 from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 
@@ -27,8 +27,8 @@ log = structlog.get_logger(__name__)
 #: What says which videos have their row; parts of earlier versions have no stamps.
 KEYS = pa.schema([(name, pa.string()) for name in ("file", "sha256", "run", "stamp")])
 #: code, message, hint: of a video that could not be captioned, else null. run: what the caption depends on
-#: beside the video. stamp: of app/bulk/videos.py, null where there is none. captions: JSON, best first, as in
-#: a job. Times in seconds.
+#: beside the video. stamp: of app/extract/addresses.py, null where there is none. captions: JSON, best first,
+#: as in a job. Times in seconds.
 SCHEMA = pa.schema(
     [
         ("file", pa.string()),

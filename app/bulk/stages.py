@@ -20,11 +20,9 @@ import structlog
 from numpy.typing import NDArray
 
 from app.bulk.rows import SCHEMA, DoneVideos, caption_row, failure_row
-from app.bulk.videos import local_copy, stamp_of
 from app.documents.job import Answer
 from app.errors import EngineCrashed, EngineFault, JobFailure, UploadMissing
-from app.fetching.addresses import AllowedHosts
-from app.fetching.fetch import FetchLimits
+from app.extract.addresses import fetch_limits, local_copy, stamp_of
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, ignore_progress, load_engine, media_answer
 from app.settings import Settings
@@ -62,12 +60,7 @@ class DecodeVideo:
     ) -> None:
         self._decoder = Decoder(settings.decoder)
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
-        self._fetch_limits = FetchLimits(
-            settings.max_upload_bytes,
-            settings.url_seconds,
-            settings.min_free_bytes,
-            hosts=AllowedHosts(settings.url_host_names),
-        )
+        self._fetch_limits = fetch_limits(settings)
         self._request, self._options, self._run, self._done = request, options, run, done
 
     def __call__(self, row: Row) -> list[Row]:
@@ -93,7 +86,7 @@ class DecodeVideo:
                     return []
                 began = time.perf_counter()
                 decoded = self._decoder.decode(copy, self._request, self._limits)
-        except (OSError, pa.ArrowException) as error:
+        except OSError as error:
             decoded_row["failure"] = pickle.dumps(UploadMissing(f"The file cannot be read: {error}."))
         except ReelwordError as error:
             decoded_row["failure"] = pickle.dumps(error)

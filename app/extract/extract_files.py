@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.errors import UsageError, sentence
-from app.extract.inputs import InputVideo, find_videos, name_apart
+from app.extract.addresses import find_inputs
+from app.extract.inputs import InputVideo, name_apart
 from app.extract.plan import ExtractionOutcome, ExtractionPlan, choose_format
 from app.extract.pool import extract_in_processes
 from app.terminal import complain, printable, show_progress
@@ -22,11 +23,11 @@ from extractors.video_features.feature_files import FeaturesDamaged, VideoSource
 from extractors.video_features.npy_hdf5 import link
 
 
-def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int:
+def extract_files(sources: Sequence[str], plan: ExtractionPlan, jobs: int) -> int:
     """Extracts features of files and of the videos in folders, and prints what came of each.
 
     Args:
-        paths: files and folders.
+        sources: files, folders, lists and addresses.
         plan: what is asked of each video.
         jobs: how many are extracted at a time.
 
@@ -38,7 +39,7 @@ def extract_files(paths: Sequence[Path], plan: ExtractionPlan, jobs: int) -> int
         ExtractorsMissing: weights or a package are absent.
     """
     plan = _complete(plan)
-    files = find_videos(paths, plan.out)
+    files = find_inputs(sources, plan.out)
     videos = name_apart(files, lambda video: find_owner(video, plan))
     outcomes = []
     with show_progress(len(videos)) as bar:

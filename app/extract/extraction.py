@@ -6,13 +6,16 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from app.extract.addresses import fetch_limits, local_copy
 from app.extract.inputs import InputVideo
 from app.extract.plan import (
     CannotWrite,
@@ -25,11 +28,18 @@ from app.extract.plan import (
 from app.terminal import printable
 from extractors.decoder.decoder import Decoder
 from extractors.engines.engine_choice import choose_device
+from extractors.errors import ReelwordError
 from extractors.extractor import OLDEST, AnyExtractor, create
 from extractors.features import Stream
 from extractors.media.errors import MediaError, MissingFile
 from extractors.video_features.extract_videos import ExtractedVideo, extract_videos
-from extractors.video_features.feature_files import FeaturesDamaged, FeatureSpec, SavedFeatures, VideoSource
+from extractors.video_features.feature_files import (
+    FeaturesDamaged,
+    FeatureSpec,
+    SavedFeatures,
+    VideoSource,
+    path_digest,
+)
 from extractors.windows import Windows
 
 log = logging.getLogger(__name__)
@@ -43,6 +53,8 @@ class _Todo:
     """Holds one video before its features are extracted."""
 
     video: InputVideo
+    path: Path  #: on this machine
+    copied: ExitStack  #: removes it where it was copied here
     source: VideoSource
     kept: Mapping[str, SavedFeatures]  #: features that are there and good
     reasons: Mapping[str, str]  #: extractor → why features that are there are not good
@@ -56,6 +68,7 @@ class VideoExtraction:
 
     def __init__(self, plan: ExtractionPlan) -> None:
         self._plan, self._form = plan, choose_format(plan.form)
+        self._fetch_limits = fetch_limits(plan.settings)
         torch.set_num_threads(plan.settings.threads)
         self._extractors = {name: self._load_extractor(name) for name in plan.extractors}
         self._tags = make_tags(self._extractors)
@@ -79,11 +92,15 @@ class VideoExtraction:
                 )
 
     def _look_at(self, video: InputVideo) -> _Todo | ExtractionOutcome:
+        copied = ExitStack()
         try:
-            source = VideoSource.of(video.file)
+            path = copied.enter_context(local_copy(video.place, self._fetch_limits))
+            source = replace(VideoSource.of(path), file=video.file.name, path=path_digest(video.file))
         except OSError as error:
             missing = MissingFile(f"{video.file.name} cannot be read: {error.strerror}.")
-            return ExtractionOutcome.failed(video.file, missing)
+            return ExtractionOutcome.failed(video.place, missing)
+        except ReelwordError as error:
+            return ExtractionOutcome.failed(video.place, error)
         kept: dict[str, SavedFeatures] = {}
         reasons: dict[str, str] = {}
         for name in self._tags:
@@ -92,7 +109,7 @@ class VideoExtraction:
                 kept[name] = reusable
             elif reusable is not None:
                 reasons[name] = reusable
-        return _Todo(video, source, kept, reasons)
+        return _Todo(video, path, copied, source, kept, reasons)
 
     def _reusable_features(
         self, name: str, video: InputVideo, source: VideoSource
@@ -124,7 +141,7 @@ class VideoExtraction:
             for todo in group:
                 assert isinstance(todo, _Todo)
                 running.append(todo)
-                yield str(todo.video.file)
+                yield str(todo.path)
 
         taken = {*names, *(each for name in names for each in self._tags[name].inputs)}
         needed = [extractor for name, extractor in self._extractors.items() if name in taken]
@@ -134,6 +151,7 @@ class VideoExtraction:
     def _write(
         self, todo: _Todo, names: Collection[str], extracted: ExtractedVideo | Exception
     ) -> ExtractionOutcome:
+        todo.copied.close()
         try:
             if isinstance(extracted, Exception):
                 raise extracted
@@ -142,22 +160,23 @@ class VideoExtraction:
                 self._form.write(self._plan.folder(name), todo.video.name, saved)
             return self._outcome(todo, built)
         except (MediaError, ExtractError) as error:
-            return ExtractionOutcome.failed(todo.video.file, error)
+            return ExtractionOutcome.failed(todo.video.place, error)
         except OSError as error:
             failure = CannotWrite(f"The features of {todo.video.file.name} cannot be written: {error}.")
-            return ExtractionOutcome.failed(todo.video.file, failure)
+            return ExtractionOutcome.failed(todo.video.place, failure)
         except Exception as error:  # a network that fails on one video must not end all the others
-            log.error("no features of %s", printable(str(todo.video.file)), exc_info=error)
+            log.error("no features of %s", printable(todo.video.place), exc_info=error)
             fault = ExtractorFault(f"An extractor failed: {type(error).__name__}: {error}.")
-            return ExtractionOutcome.failed(todo.video.file, fault)
+            return ExtractionOutcome.failed(todo.video.place, fault)
 
     def _outcome(self, todo: _Todo, built: Mapping[str, SavedFeatures]) -> ExtractionOutcome:
+        todo.copied.close()
         features = {**todo.kept, **built}
         lines = {name: format_predictions(saved.streams, saved.classes) for name, saved in features.items()}
         reported = [f"{name}: {lines[name]}" for name in self._extractors if lines[name] is not None]
         reported = reported or [f"{', '.join(self._extractors)}: names no classes"]
         return ExtractionOutcome(
-            todo.video.file,
+            todo.video.place,
             written=tuple(built),
             kept=tuple(todo.kept),
             renewed=tuple(f"{name}: {reason}" for name, reason in todo.reasons.items()),

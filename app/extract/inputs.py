@@ -11,7 +11,7 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.errors import UsageError
@@ -22,8 +22,14 @@ from extractors.media.errors import MissingFile
 class InputVideo:
     """Holds a video and the name of its features, with slashes where it lay deeper than the folder given."""
 
-    file: Path
+    file: Path  #: of one that is elsewhere, its address behind a slash
     name: str
+    address: str = ""  #: where it is fetched from
+
+    @property
+    def place(self) -> str:
+        """Returns what its user called it."""
+        return self.address or str(self.file)
 
     @property
     def key(self) -> str:
@@ -35,7 +41,7 @@ class InputVideo:
         """Returns the same video by a name that no other one has."""
         from extractors.video_features.feature_files import path_digest
 
-        return InputVideo(self.file, f"{self.name}-{path_digest(self.file)}")
+        return replace(self, name=f"{self.name}-{path_digest(self.file)}")
 
 
 def find_videos(paths: Sequence[Path], out: Path | None) -> list[InputVideo]:

@@ -74,7 +74,7 @@ class ExtractionPlan:
 class ExtractionOutcome:
     """Holds what became of one video."""
 
-    file: Path
+    file: str  #: or its address
     written: tuple[str, ...] = ()  #: extractors whose features were written
     kept: tuple[str, ...] = ()  #: extractors whose features were there already
     renewed: tuple[str, ...] = ()  #: a sentence for each whose features were there and were made anew
@@ -82,7 +82,7 @@ class ExtractionOutcome:
     error: FailedFile | None = None  #: why it has none
 
     @classmethod
-    def failed(cls, file: Path, error: ReelwordError) -> ExtractionOutcome:
+    def failed(cls, file: str, error: ReelwordError) -> ExtractionOutcome:
         """Makes that of a video without features."""
         return cls(file, error=FailedFile.by(file, error))
 

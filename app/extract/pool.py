@@ -133,7 +133,7 @@ def _receive(worker: _Worker) -> ExtractionOutcome | None:
         if worker.video is None:
             raise ExtractorsMissing(how) from None
         worker.is_ready = False
-        return ExtractionOutcome.failed(worker.video.file, ExtractionCrashed(how))
+        return ExtractionOutcome.failed(worker.video.place, ExtractionCrashed(how))
     if isinstance(message, ReelwordError):
         raise message
     worker.is_ready = True

@@ -31,6 +31,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 WRITERS = 8  #: blobs that are written side by side
 PIECE = 256 * 1024  #: bytes of a blob that are read at a time
+BLOCK = 4096  #: bytes that a disk gives at once
 #: What file systems that have no hard links, or have no more for this file, say.
 CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -217,14 +218,14 @@ class Blobs:
             return set()
 
     def sizes(self, folder: str, depth: int = 1) -> dict[str, int]:
-        """Adds up the bytes of all blobs below a key, by the next ``depth`` parts of their keys."""
+        """Adds up the bytes that blobs below a key take on a disk, by ``depth`` more parts of their keys."""
         path = self._path(folder)
         self._files.invalidate_cache()
         sizes: dict[str, int] = {}
         for file, facts in self._files.find(path, detail=True).items():
             parts = file.split(f"{path.strip('/')}/", 1)[-1].split("/")
             name = "/".join(parts[:depth])
-            sizes[name] = sizes.get(name, 0) + int(facts.get("size") or 0)
+            sizes[name] = sizes.get(name, 0) - int(facts.get("size") or 0) // -BLOCK * BLOCK
         return sizes
 
     def _path(self, key: str) -> str:

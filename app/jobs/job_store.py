@@ -154,12 +154,8 @@ class Jobs:
         """
         new = NewJob(job_id, options, upload, filename, priority, submission or Submission())
         arguments: list[str | int] = [
-            job_id,
-            self.lease_ms,
-            *self.limit_of(new.submission),
-            *self.key_of(reservation),
-            *new.fields(),
-        ]
+            job_id, self.lease_ms, *self.limit_of(new.submission), *self.key_of(reservation), *new.fields()
+        ]  # fmt: skip
         self.submit_by(self._submit, self._keys_of(job_id, priority), arguments, [job_id])
         job = self.get(job_id)
         assert job is not None
@@ -208,6 +204,11 @@ class Jobs:
             self.expire(old)
             with unavailable_if_away():
                 self.server.delete(self.keys.job(old), self.keys.events(old))
+                if (
+                    owner is not None
+                ):  # or its message would be signed, and have turns, as those without a key
+                    self.server.zrem(self.keys.deliveries, old)
+                    self.server.delete(self.keys.delivery(old), self.keys.delivery_attempts(old))
                 if job.submission.batch is not None:
                     self.server.expire(self.keys.batch(job.submission.batch), BATCH_LEFT_SECONDS)
             self.index.reindex([old])
@@ -334,8 +335,9 @@ class Jobs:
         """
         job = held.job
         return self.claim(
-            job.id, job.entry, job.priority, held.worker, cause=cause, held=held, was_shared=was_shared
-        )
+            job.id, job.entry, job.priority, held.worker,
+            cause=cause, held=held, was_shared=was_shared, waits=True,
+        )  # fmt: skip
 
     def beat(
         self,
@@ -474,25 +476,19 @@ class Jobs:
             fields=dict(fields or {}),
         )
         with unavailable_if_away():
-            self._bury(
-                keys=self._keys_of(job_id, priority),
-                args=[GROUP, entry, letter.name, letter_text(letter)],
-            )
+            arguments = [GROUP, entry, letter.name, letter_text(letter)]
+            self._bury(keys=self._keys_of(job_id, priority), args=arguments)
         log.error("dead letter", letter=letter.name, reason=reason)
 
     def requeue(self, letter: DeadLetter) -> None:
-        """Puts the job of a dead letter into its queue again. Raises RecordUnreadable where this version
-        cannot read it either, or there is no job to run."""
+        """Puts a dead letter's job into its queue again. Raises RecordUnreadable where none could run."""
         job = self.get(letter.name) if letter.kind == "job" else None
         if job is None:
             raise RecordUnreadable(f"{letter.name} names no job that could run ({letter.reason})")
         if job.is_over:
             raise RecordUnreadable(f"Job {job.id} has {job.state} already.")
         with unavailable_if_away():
-            self._requeue(
-                keys=self._keys_of(job.id, job.priority),
-                args=[job.id],
-            )
+            self._requeue(keys=self._keys_of(job.id, job.priority), args=[job.id])
 
     def _end_claimed(self, claim: Claim, state: State | Literal["behind"], *outcome: Any) -> Ending:
         return self._end(claim.job.id, claim.job.priority, claim.token, state, *outcome)

@@ -105,8 +105,8 @@ class JobsInHand:
     def _by_turns(self, place: Place, most: int) -> list[Attempt]:
         """Takes up to ``most`` of those that wait there and may share a batch, or be the only ones taken.
 
-        The owner goes first whose last turn is longest ago, and of one owner who came first. Beside the only
-        one of an owner no other has two: a batch is answered as a whole, and a lone clip waits for all of it.
+        The owner goes first whose last turn is longest ago, and of one owner who came first. Beside an
+        owner's only one go other owners' only ones: a batch is answered whole, and it waits for all of it.
         """
         taken: list[Attempt] = []
         if len(self._turn_of) > MOST_OWNERS:
@@ -116,9 +116,8 @@ class JobsInHand:
             if not waiting:
                 break
             attempt = min(waiting, key=lambda each: self._turn_of.get((place, each.owner), 0))
-            counts = Counter(each.owner for each in taken)
-            lone = {owner for owner, count in counts.items() if count == 1} - {each.owner for each in waiting}
-            if attempt.owner in counts and lone:
+            counts = Counter(each.owner for each in [*taken, *waiting])
+            if counts[attempt.owner] > 1 and any(counts[each.owner] == 1 for each in taken):
                 break
             self._turns += 1
             self._turn_of[place, attempt.owner] = self._turns

@@ -132,6 +132,7 @@ class Watchdog:
                 for attempt in attempts:
                     attempt.clock.pause()
                     attempt.is_at_work = False
+                    self.beat(attempt)  # or a worker that dies before the next one costs it an attempt
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -182,7 +183,8 @@ class Watchdog:
             # in this order, so that a child is killed in the tick in which its last attempt is stopped
             for child in self._children:
                 child.check_time(self.settings.job_seconds)
-            self._check_leaving()
+            if self._leave_at is not None and time.monotonic() >= self._leave_at:
+                self.stop_all()
             for child in self._children:
                 child.kill_if_all_stopped()
             for attempt in [attempt for attempt in self._held if not attempt.stopped]:
@@ -210,8 +212,3 @@ class Watchdog:
         log.info("job stopped", job=attempt.claim.job.id, why=pulse, stage=attempt.stage)
         if pulse == "canceled":  # recorded at once: the child may take its grace to end
             self.jobs.stop(attempt.claim)
-
-    def _check_leaving(self) -> None:
-        if self._leave_at is not None and time.monotonic() >= self._leave_at:
-            for attempt in self._held:
-                attempt.stopped = attempt.stopped or "handed back"

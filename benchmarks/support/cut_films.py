@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import av
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
+
+from benchmarks.support.joined_film import RATE, read_pictures
 
 Picture: TypeAlias = NDArray[np.uint8]
 #: Makes the picture of a shot, by its number and the seconds since it began.
@@ -49,6 +54,74 @@ class CutFilm:
         times = [shot * self.seconds + frame / self.rate for shot in range(SHOTS) for frame in range(count)]
         pictures = (self.paint(shot, frame / self.rate) for shot in range(SHOTS) for frame in range(count))
         return _write(path, pictures, self.paint(0, 0.0).shape, times, 1 / self.rate)
+
+
+@dataclass(frozen=True, eq=False)
+class ClipFilm:
+    """Pieces of real clips behind each other, changed and stored as people have them.
+
+    pieces: of each clip its pictures at ``joined_film.RATE``, whole seconds of them.
+    """
+
+    kind: str
+    pieces: Sequence[Sequence[Picture]]
+    rate: float = 25.0
+    suffix: str = ".mp4"
+    change: Callable[[Picture], Picture] = lambda picture: picture
+    is_still: bool = False  #: of each piece the first picture stands
+    tolerance: float = 0.1
+
+    @property
+    def cuts(self) -> list[float]:
+        """Lists the seconds at which a clip begins."""
+        return list(accumulate(len(piece) / RATE for piece in self.pieces))[:-1]
+
+    def write(self, path: Path) -> Path:
+        """Writes the film; returns the path."""
+        begins, times, shown = [0.0, *self.cuts], [], []
+        for begin, piece in zip(begins, self.pieces, strict=True):
+            for frame in range(round(len(piece) / RATE * self.rate)):
+                times.append(begin + frame / self.rate)
+                shown.append(piece[0 if self.is_still else int(frame * RATE / self.rate)])
+        pictures = (self.change(picture) for picture in shown)
+        return _write(path, pictures, self.change(shown[0]).shape, times, 1 / self.rate)
+
+
+def clip_films(clips: Sequence[Path], most: int) -> list[ClipFilm]:
+    """Lists films of 3 to 9 seconds each of so many clips, the same pieces in each film."""
+    generator = random.Random(0)
+    pieces: list[list[Picture]] = []
+    for clip in clips:
+        length, pictures = generator.randint(3, 9) * RATE, read_pictures(clip)
+        if len(pictures) >= length and len(pieces) < most:
+            pieces.append([_halved(picture) for picture in pictures[:length]])
+    return [
+        ClipFilm("clips", pieces),
+        ClipFilm("clips, grey", pieces, change=_grey),
+        ClipFilm("clips, 9:16 in 16:9", pieces, change=_barred),
+        ClipFilm("clips", pieces, 10.0, ".gif"),
+        ClipFilm("clips", pieces, 5.0, ".mkv"),
+        ClipFilm("clips", pieces, 2.0),
+        ClipFilm("clips, slides", pieces, 5.0, is_still=True),
+        ClipFilm("clips, slides", pieces, 1.0, ".webm", is_still=True),
+    ]
+
+
+def _halved(picture: Picture) -> Picture:
+    size = (picture.shape[1] // 2, picture.shape[0] // 2)
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BOX), np.uint8)
+
+
+def _grey(picture: Picture) -> Picture:
+    return np.repeat(picture.mean(2, keepdims=True), 3, 2).astype(np.uint8)
+
+
+def _barred(picture: Picture) -> Picture:
+    """Blackens all but the middle that an upright film would have."""
+    barred, part = np.zeros_like(picture), picture.shape[0] * 9 // 16
+    left = (picture.shape[1] - part) // 2
+    barred[:, left : left + part] = picture[:, left : left + part]
+    return barred
 
 
 def _write(

@@ -117,10 +117,10 @@ def _sources(clips: Sequence[Path]) -> Iterator[tuple[int, list[Picture]]]:
         for number in range(PATTERNS):
             yield number, _pattern(number)
     for number, clip in enumerate(clips):
-        yield number, _pictures(clip)
+        yield number, read_pictures(clip)
 
 
-def _pictures(clip: Path) -> list[Picture]:
+def read_pictures(clip: Path) -> list[Picture]:
     """A clip's first pictures at ``RATE``, squashed to the film's size."""
     pictures: list[Picture] = []
     with av.open(str(clip)) as container:

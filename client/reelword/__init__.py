@@ -2,13 +2,15 @@
 
 from reelword import Client
 
-with Client("http://127.0.0.1:8000") as client:
+with Client() as client:
     job = client.caption("clip.mp4")
-    print(job.caption)
+    for word in job.words:
+        print(word.text, word.start, word.end, word.box)
 """
 
 from reelword.async_client import AsyncClient
-from reelword.calls import Options
+from reelword.async_job import AsyncJob
+from reelword.calls import Filters, Options
 from reelword.client import Client
 from reelword.documents import (
     Attention,
@@ -18,20 +20,38 @@ from reelword.documents import (
     Event,
     Fault,
     FoundMoment,
-    Job,
+    JobDocument,
     JobPage,
     JobSummary,
+    Label,
     Media,
     Models,
     Note,
     ScoredCaption,
     ScoredWord,
     Segment,
+    TestedWebhook,
+    WebhookMessage,
+    Word,
 )
-from reelword.errors import ClientError, JobFailed, NotFinished, Refused, Unreachable
+from reelword.errors import (
+    ClientError,
+    Invalid,
+    JobFailed,
+    NotAllowed,
+    NotFinished,
+    NotFound,
+    RateLimited,
+    Refused,
+    TooLarge,
+    Unreachable,
+)
+from reelword.job import Job
+from reelword.webhooks import verify_webhook
 
 __all__ = [
     "AsyncClient",
+    "AsyncJob",
     "Attention",
     "Batch",
     "Captioner",
@@ -40,19 +60,31 @@ __all__ = [
     "Delivery",
     "Event",
     "Fault",
+    "Filters",
     "FoundMoment",
+    "Invalid",
     "Job",
+    "JobDocument",
     "JobFailed",
     "JobPage",
     "JobSummary",
+    "Label",
     "Media",
     "Models",
+    "NotAllowed",
     "NotFinished",
+    "NotFound",
     "Note",
     "Options",
+    "RateLimited",
     "Refused",
     "ScoredCaption",
     "ScoredWord",
     "Segment",
+    "TestedWebhook",
+    "TooLarge",
     "Unreachable",
+    "WebhookMessage",
+    "Word",
+    "verify_webhook",
 ]

@@ -1,44 +1,71 @@
-"""Sends videos to a Reelword service and brings their captions; the same as client.py, awaited."""
+"""Sends videos to a Reelword service and brings their captions.
+
+``client.py`` is made of this file by ``make_blocking.py``, and ``job.py`` of ``async_job.py``: edit these.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+import os
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
 import httpx
 from httpx_sse import aconnect_sse
 from tenacity import AsyncRetrying
 
 from reelword import calls, event_stream, exchanges
-from reelword.calls import Call, CaptionsKind, Options, Video
-from reelword.documents import Attention, Batch, Event, FoundMoment, FoundMoments, Job, JobSummary, Models
+from reelword.async_job import AsyncJob
+from reelword.calls import Call, CaptionsKind, ClipKind, Filters, Options, Verdict, Video
+from reelword.documents import (
+    Attention,
+    Batch,
+    Deliveries,
+    Delivery,
+    Event,
+    FoundMoment,
+    FoundMoments,
+    JobDocument,
+    JobSummary,
+    Models,
+    TestedWebhook,
+)
 from reelword.errors import Unreachable
-from reelword.exchanges import Exchange, Pause, id_of, read, read_job, send
+from reelword.exchanges import Exchange, Pause, Progress, id_of, read, read_job, send
 from reelword.retries import TryAgain, check, policy, refuse
 
 Value = TypeVar("Value")
 
 
 class AsyncClient:
-    """Speaks with one service, as Client does, awaited. Safe to share between tasks.
+    """Speaks with one service. Close it, or use it as a context; several may share it.
 
-    Close it, or use it as a context. What it is made with, and what its methods take and raise, is as Client
-    has it, but for the transport, which is httpx' asynchronous one.
+    Args:
+        base_url: of the service; by default REELWORD_URL, or this machine's port 8000.
+        key: where the service asks for one; by default REELWORD_KEY.
+        attempts: how often a request that fails on the way is sent at most.
+        timeout: seconds without a byte after which a request has failed.
+        transport: of httpx, for tests.
+
+    Raises:
+        Unreachable: by every method, where the service does not answer.
+        Refused: by every method, where it refuses; ``NotFound``, ``RateLimited`` and others are kinds of it.
     """
 
     def __init__(
         self,
-        base_url: str = "http://127.0.0.1:8000",
+        base_url: str | None = None,
         *,
         key: str | None = None,
         attempts: int = 5,
         timeout: float = 60.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        base_url = base_url or os.environ.get("REELWORD_URL") or "http://127.0.0.1:8000"
+        key = key or os.environ.get("REELWORD_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._http = httpx.AsyncClient(
             base_url=base_url, headers=headers, timeout=timeout, transport=transport
@@ -56,26 +83,66 @@ class AsyncClient:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def caption(self, video: Video, *, timeout: float | None = None, **options: Unpack[Options]) -> Job:
-        """Sends a video and waits for its caption, as Client.caption does."""
-        return await self._run(exchanges.caption(video, options, timeout))
+    async def caption(
+        self,
+        video: Video,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[Options],
+    ) -> AsyncJob:
+        """Sends a video and waits for its caption.
+
+        Args:
+            video: a path, an http(s) address, bytes or an open file.
+            timeout: seconds to wait at most; None waits as long as it takes.
+            progress: is called with the job at each change.
+            options: of the job.
+
+        Raises:
+            JobFailed: the job ended without a caption.
+            NotFinished: it was not over in time, and continues.
+        """
+        return self._bind(await self._run(exchanges.caption(video, options, timeout, progress)))
 
     async def submit(
         self, video: Video, *, idempotency_key: str | None = None, **options: Unpack[Options]
-    ) -> Job:
-        """Sends a video and returns its job, which waits or runs, as Client.submit does."""
-        return await self._run(read_job(calls.submit(video, options, idempotency_key)))
+    ) -> AsyncJob:
+        """Sends a video and returns its job, which waits or runs.
 
-    async def job(self, job: Job | str) -> Job:
-        """Reads a job."""
-        return await self._run(read_job(calls.job(id_of(job))))
+        Args:
+            video: a path, an http(s) address, bytes or an open file.
+            idempotency_key: names the request: sent again, it is the same job. Random by default.
+            options: of the job.
+        """
+        return await self._read_job(calls.submit(video, options, idempotency_key))
 
-    async def wait(self, job: Job | str, *, timeout: float | None = None) -> Job:
-        """Waits until a job is over, failed or not. Raises NotFinished after ``timeout`` seconds."""
-        return await self._run(exchanges.wait(job, timeout))
+    async def job(self, job: JobDocument | str) -> AsyncJob:
+        """Reads a job, of itself or its id."""
+        return await self._read_job(calls.job(id_of(job)))
 
-    async def events(self, job: Job | str, *, after: str | None = None) -> AsyncIterator[Event]:
-        """Yields a job's events as they happen, to its end; resumes where a connection broke."""
+    async def wait(
+        self, job: JobDocument | str, *, timeout: float | None = None, progress: Progress | None = None
+    ) -> AsyncJob:
+        """Waits until a job is over, failed or not; the service answers when it changes, so none is polled.
+
+        Args:
+            job: or its id.
+            timeout: seconds to wait at most; None waits as long as it takes.
+            progress: is called with the job at each change.
+
+        Raises:
+            NotFinished: it was not over in time.
+        """
+        return self._bind(await self._run(exchanges.wait(job, timeout, progress)))
+
+    async def events(self, job: JobDocument | str, *, after: str | None = None) -> AsyncIterator[Event]:
+        """Yields a job's events as they happen, to its end; resumes where a connection broke.
+
+        Args:
+            job: or its id.
+            after: id of an event: those after it.
+        """
         following = event_stream.Following(self._attempts, after)
         path = calls.job_part(id_of(job), "events").path
         while True:
@@ -94,17 +161,17 @@ class AsyncClient:
             await asyncio.sleep(following.pause)
 
     async def recaption(
-        self, job: Job | str, *, idempotency_key: str | None = None, **options: Unpack[Options]
-    ) -> Job:
+        self, job: JobDocument | str, *, idempotency_key: str | None = None, **options: Unpack[Options]
+    ) -> AsyncJob:
         """Captions the film of a job again, by another captioner or other options."""
-        return await self._run(read_job(calls.recaption(id_of(job), options, idempotency_key)))
+        return await self._read_job(calls.recaption(id_of(job), options, idempotency_key))
 
-    async def cancel(self, job: Job | str) -> Job:
+    async def cancel(self, job: JobDocument | str) -> AsyncJob:
         """Cancels a job; deletes the result of one that is over."""
-        return await self._run(read_job(calls.cancel(id_of(job))))
+        return await self._read_job(calls.cancel(id_of(job)))
 
-    async def jobs(self, **filters: Any) -> AsyncIterator[JobSummary]:
-        """Yields jobs, newest first, a page at a time; filters are as Client has them."""
+    async def jobs(self, **filters: Unpack[Filters]) -> AsyncIterator[JobSummary]:
+        """Yields jobs, newest first, a page at a time."""
         cursor: str | None = None
         while True:
             page = await self._run(exchanges.page_of_jobs(filters, cursor))
@@ -113,9 +180,12 @@ class AsyncClient:
             if (cursor := page.next) is None:
                 return
 
-    async def search(self, words: str, limit: int = 12) -> list[FoundMoment]:
-        """Finds the moments of jobs that fit some words best, the best first."""
-        return (await self._run(read(FoundMoments, calls.search(words, limit)))).moments
+    async def search(
+        self, words: str, limit: int = 12, jobs: Sequence[JobDocument | str] = ()
+    ) -> list[FoundMoment]:
+        """Finds the moments that fit some words best, the best first; of some jobs, or of all."""
+        call = calls.search(words, limit, [id_of(job) for job in jobs])
+        return (await self._run(read(FoundMoments, call))).moments
 
     async def batch(
         self, videos: Iterable[Video], *, idempotency_key: str | None = None, **options: Unpack[Options]
@@ -131,12 +201,14 @@ class AsyncClient:
         """Cancels those jobs of a batch that are not over."""
         return await self._run(read(Batch, calls.cancel_batch(id_of(batch))))
 
-    async def wait_batch(self, batch: Batch | str, *, timeout: float | None = None) -> AsyncIterator[Job]:
+    async def wait_batch(
+        self, batch: Batch | str, *, timeout: float | None = None
+    ) -> AsyncIterator[AsyncJob]:
         """Waits until all jobs of a batch are over, then yields them. Raises TimeoutError."""
         async for job in self.batch_results(await self._run(exchanges.wait_batch(batch, timeout))):
             yield job
 
-    async def batch_results(self, batch: Batch | str) -> AsyncIterator[Job]:
+    async def batch_results(self, batch: Batch | str) -> AsyncIterator[AsyncJob]:
         """Yields the jobs of a batch that are over."""
         async with self._http.stream("GET", calls.batch_results(id_of(batch)).path) as response:
             if response.is_error:
@@ -144,23 +216,75 @@ class AsyncClient:
             refuse(response)
             async for line in response.aiter_lines():
                 if line.strip():
-                    yield Job.model_validate(json.loads(line))
+                    yield self._bind(JobDocument.model_validate(json.loads(line)))
 
     async def models(self) -> Models:
         """Lists the captioners that live workers have, and the options."""
         return await self._run(read(Models, calls.models()))
 
-    async def attention(self, job: Job | str) -> Attention:
-        """Returns where the captioner looked for each word."""
+    async def attention(self, job: JobDocument | str) -> Attention:
+        """Reads from which moment and place each word of a caption comes."""
         return await self._run(read(Attention, calls.job_part(id_of(job), "attention")))
 
-    async def attention_png(self, job: Job | str) -> bytes:
+    async def attention_png(self, job: JobDocument | str) -> bytes:
         """Draws the same as a picture."""
-        return (await self._run(send(calls.job_part(id_of(job), "attention.png")))).content
+        return await self._read_bytes(job, "attention.png")
 
-    async def captions(self, job: Job | str, kind: CaptionsKind = "vtt") -> str:
-        """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON."""
-        return (await self._run(send(calls.job_part(id_of(job), f"captions.{kind}")))).text
+    async def segment_attention(self, job: JobDocument | str, number: int) -> Attention:
+        """Reads the same of a film's segment, counted from 0."""
+        return await self._run(read(Attention, calls.job_part(id_of(job), f"segments/{number}/attention")))
+
+    async def captions(
+        self, job: JobDocument | str, kind: CaptionsKind = "vtt", *, karaoke: bool = False
+    ) -> str:
+        """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON.
+
+        karaoke: puts into WebVTT when each word's moment begins.
+        """
+        params = {"karaoke": "true"} if karaoke else {}
+        return (await self._run(send(calls.job_part(id_of(job), f"captions.{kind}", **params)))).text
+
+    async def frame(self, job: JobDocument | str, number: int) -> bytes:
+        """Reads a frame that the captioner saw, counted from 0 in the order of ``sampled``, as a JPEG."""
+        return await self._read_bytes(job, f"frames/{number}.jpg")
+
+    async def segment_frame(self, job: JobDocument | str, number: int) -> bytes:
+        """Reads the frame that stands for a film's segment, counted from 0, as a JPEG."""
+        return await self._read_bytes(job, f"segments/{number}/frame.jpg")
+
+    async def video(self, job: JobDocument | str) -> bytes:
+        """Reads the file that was sent, while it is kept."""
+        return await self._read_bytes(job, "video")
+
+    async def clip(self, job: JobDocument | str, kind: ClipKind = "mp4") -> bytes:
+        """Makes a clip of 3 to 6 seconds with the caption on it and each word's place lit."""
+        return await self._read_bytes(job, f"clip.{kind}")
+
+    async def poster(self, job: JobDocument | str, word: str | None = None) -> bytes:
+        """Draws a frame with the caption on it, and the place of a word lit, as a PNG."""
+        params = {} if word is None else {"word": word}
+        return (await self._run(send(calls.job_part(id_of(job), "poster.png", **params)))).content
+
+    async def judge(self, job: JobDocument | str, verdict: Verdict, correction: str | None = None) -> None:
+        """Says whether a caption is right, and what would be."""
+        await self._run(send(calls.add_verdict(id_of(job), verdict, correction)))
+
+    async def deliveries(self, job: JobDocument | str) -> list[Delivery]:
+        """Lists what was done to tell the webhook of a job."""
+        return (await self._run(read(Deliveries, calls.job_part(id_of(job), "deliveries")))).deliveries
+
+    async def test_webhook(self, url: str) -> TestedWebhook:
+        """Has the service send a trial message to an address."""
+        return await self._run(read(TestedWebhook, calls.test_webhook(url)))
+
+    def _bind(self, document: JobDocument) -> AsyncJob:
+        return AsyncJob.of(document, self)
+
+    async def _read_job(self, call: Call) -> AsyncJob:
+        return self._bind(await self._run(read_job(call)))
+
+    async def _read_bytes(self, job: JobDocument | str, part: str) -> bytes:
+        return (await self._run(send(calls.job_part(id_of(job), part)))).content
 
     async def _run(self, exchange: Exchange[Value]) -> Value:
         """Sends what an exchange yields, and returns what it comes to."""

@@ -17,6 +17,8 @@ Video = str | os.PathLike[str] | bytes | IO[bytes]
 """A path, an http(s) address that the service fetches, the file's bytes, or an open binary file."""
 
 CaptionsKind = Literal["vtt", "srt", "csv", "json"]
+ClipKind = Literal["mp4", "webp", "gif"]
+Verdict = Literal["right", "partly", "wrong"]
 LONG_POLL = 30  #: seconds that the service holds a request for a change
 
 
@@ -55,15 +57,27 @@ class Options(TypedDict, total=False):
     validate_only: bool
 
 
+class Filters(TypedDict, total=False):
+    """Says which jobs a list has; docs/api.md explains each."""
+
+    state: str
+    captioner: str
+    batch: str
+    created_after: str
+    created_before: str
+    limit: int  # jobs a page
+
+
 @dataclass(frozen=True)
 class Call:
     """Holds one request."""
 
     method: str
     path: str
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str | list[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str | list[str]] = field(default_factory=dict)
+    document: Mapping[str, Any] | None = None  #: is sent as JSON
     #: Opened anew for each try, so that a broken upload can be sent again.
     videos: Sequence[Video] = ()
 
@@ -86,6 +100,7 @@ class Call:
             "url": self.path,
             "params": dict(self.params) or None,
             "headers": dict(self.headers),
+            "json": self.document,
         }
 
 
@@ -122,22 +137,31 @@ def job(job_id: str, etag: str | None = None, wait: float = 0.0) -> Call:
     return Call("GET", f"/jobs/{quote(job_id)}", headers=headers)
 
 
-def job_part(job_id: str, part: str) -> Call:
-    return Call("GET", f"/jobs/{quote(job_id)}/{part}")
+def job_part(job_id: str, part: str, **params: str) -> Call:
+    return Call("GET", f"/jobs/{quote(job_id)}/{part}", params=params)
+
+
+def add_verdict(job_id: str, verdict: Verdict, correction: str | None) -> Call:
+    document = {"verdict": verdict} if correction is None else {"verdict": verdict, "correction": correction}
+    return Call("POST", f"/jobs/{quote(job_id)}/verdicts", document=document)
+
+
+def test_webhook(url: str) -> Call:
+    return Call("POST", "/webhooks/test", document={"url": url})
 
 
 def cancel(job_id: str) -> Call:
     return Call("DELETE", f"/jobs/{quote(job_id)}")
 
 
-def jobs(filters: Mapping[str, Any], cursor: str | None) -> Call:
+def jobs(filters: Filters, cursor: str | None) -> Call:
     query = {**filters, "cursor": cursor}
     params = {name: _text(value) for name, value in query.items() if value is not None}
     return Call("GET", "/jobs", params=params)
 
 
-def search(words: str, limit: int) -> Call:
-    return Call("GET", "/search", params={"q": words, "limit": str(limit)})
+def search(words: str, limit: int, jobs: Sequence[str]) -> Call:
+    return Call("GET", "/search", params={"q": words, "limit": str(limit), "job": list(jobs)})
 
 
 def batch(batch_id: str) -> Call:

@@ -1,51 +1,68 @@
-"""Sends videos to a Reelword service and brings their captions; blocks until there is an answer."""
+"""Made of async_client.py by make_blocking.py; do not edit."""
 
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
 import httpx
 from httpx_sse import connect_sse
 from tenacity import Retrying
 
 from reelword import calls, event_stream, exchanges
-from reelword.calls import Call, CaptionsKind, Options, Video
-from reelword.documents import Attention, Batch, Event, FoundMoment, FoundMoments, Job, JobSummary, Models
+from reelword.calls import Call, CaptionsKind, ClipKind, Filters, Options, Verdict, Video
+from reelword.documents import (
+    Attention,
+    Batch,
+    Deliveries,
+    Delivery,
+    Event,
+    FoundMoment,
+    FoundMoments,
+    JobDocument,
+    JobSummary,
+    Models,
+    TestedWebhook,
+)
 from reelword.errors import Unreachable
-from reelword.exchanges import Exchange, Pause, id_of, read, read_job, send
+from reelword.exchanges import Exchange, Pause, Progress, id_of, read, read_job, send
+from reelword.job import Job
 from reelword.retries import TryAgain, check, policy, refuse
 
 Value = TypeVar("Value")
 
 
 class Client:
-    """Speaks with one service. Safe to share between threads; close it, or use it as a context.
+    """Speaks with one service. Close it, or use it as a context; several may share it.
 
     Args:
-        base_url: the service's address.
-        key: an API key, where the service asks for one (``reelword keys add`` makes one).
-        attempts: how often a request is sent before Unreachable or Refused is raised; what is sent
-            again makes no second job.
-        timeout: seconds without a byte after which a try has failed.
-        transport: httpx' own, for tests and proxies.
+        base_url: of the service; by default REELWORD_URL, or this machine's port 8000.
+        key: where the service asks for one; by default REELWORD_KEY.
+        attempts: how often a request that fails on the way is sent at most.
+        timeout: seconds without a byte after which a request has failed.
+        transport: of httpx, for tests.
 
-    All methods raise Refused where the service refuses, and Unreachable where it does not answer.
+    Raises:
+        Unreachable: by every method, where the service does not answer.
+        Refused: by every method, where it refuses; ``NotFound``, ``RateLimited`` and others are kinds of it.
     """
 
     def __init__(
         self,
-        base_url: str = "http://127.0.0.1:8000",
+        base_url: str | None = None,
         *,
         key: str | None = None,
         attempts: int = 5,
         timeout: float = 60.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        base_url = base_url or os.environ.get("REELWORD_URL") or "http://127.0.0.1:8000"
+        key = key or os.environ.get("REELWORD_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._http = httpx.Client(base_url=base_url, headers=headers, timeout=timeout, transport=transport)
         self._attempts = attempts
@@ -61,19 +78,27 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def caption(self, video: Video, *, timeout: float | None = None, **options: Unpack[Options]) -> Job:
+    def caption(
+        self,
+        video: Video,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[Options],
+    ) -> Job:
         """Sends a video and waits for its caption.
 
         Args:
             video: a path, an http(s) address, bytes or an open file.
             timeout: seconds to wait at most; None waits as long as it takes.
+            progress: is called with the job at each change.
             options: of the job.
 
         Raises:
             JobFailed: the job ended without a caption.
             NotFinished: it was not over in time, and continues.
         """
-        return self._run(exchanges.caption(video, options, timeout))
+        return self._bind(self._run(exchanges.caption(video, options, timeout, progress)))
 
     def submit(self, video: Video, *, idempotency_key: str | None = None, **options: Unpack[Options]) -> Job:
         """Sends a video and returns its job, which waits or runs.
@@ -83,20 +108,28 @@ class Client:
             idempotency_key: names the request: sent again, it is the same job. Random by default.
             options: of the job.
         """
-        return self._run(read_job(calls.submit(video, options, idempotency_key)))
+        return self._read_job(calls.submit(video, options, idempotency_key))
 
-    def job(self, job: Job | str) -> Job:
-        """Reads a job."""
-        return self._run(read_job(calls.job(id_of(job))))
+    def job(self, job: JobDocument | str) -> Job:
+        """Reads a job, of itself or its id."""
+        return self._read_job(calls.job(id_of(job)))
 
-    def wait(self, job: Job | str, *, timeout: float | None = None) -> Job:
+    def wait(
+        self, job: JobDocument | str, *, timeout: float | None = None, progress: Progress | None = None
+    ) -> Job:
         """Waits until a job is over, failed or not; the service answers when it changes, so none is polled.
 
-        Raises NotFinished after ``timeout`` seconds.
-        """
-        return self._run(exchanges.wait(job, timeout))
+        Args:
+            job: or its id.
+            timeout: seconds to wait at most; None waits as long as it takes.
+            progress: is called with the job at each change.
 
-    def events(self, job: Job | str, *, after: str | None = None) -> Iterator[Event]:
+        Raises:
+            NotFinished: it was not over in time.
+        """
+        return self._bind(self._run(exchanges.wait(job, timeout, progress)))
+
+    def events(self, job: JobDocument | str, *, after: str | None = None) -> Iterator[Event]:
         """Yields a job's events as they happen, to its end; resumes where a connection broke.
 
         Args:
@@ -121,20 +154,17 @@ class Client:
             time.sleep(following.pause)
 
     def recaption(
-        self, job: Job | str, *, idempotency_key: str | None = None, **options: Unpack[Options]
+        self, job: JobDocument | str, *, idempotency_key: str | None = None, **options: Unpack[Options]
     ) -> Job:
         """Captions the film of a job again, by another captioner or other options."""
-        return self._run(read_job(calls.recaption(id_of(job), options, idempotency_key)))
+        return self._read_job(calls.recaption(id_of(job), options, idempotency_key))
 
-    def cancel(self, job: Job | str) -> Job:
+    def cancel(self, job: JobDocument | str) -> Job:
         """Cancels a job; deletes the result of one that is over."""
-        return self._run(read_job(calls.cancel(id_of(job))))
+        return self._read_job(calls.cancel(id_of(job)))
 
-    def jobs(self, **filters: Any) -> Iterator[JobSummary]:
-        """Yields jobs, newest first, a page at a time.
-
-        filters: ``state``, ``captioner``, ``batch``, ``created_after``, ``created_before``, ``limit`` a page.
-        """
+    def jobs(self, **filters: Unpack[Filters]) -> Iterator[JobSummary]:
+        """Yields jobs, newest first, a page at a time."""
         cursor: str | None = None
         while True:
             page = self._run(exchanges.page_of_jobs(filters, cursor))
@@ -142,9 +172,12 @@ class Client:
             if (cursor := page.next) is None:
                 return
 
-    def search(self, words: str, limit: int = 12) -> list[FoundMoment]:
-        """Finds the moments of jobs that fit some words best, the best first."""
-        return self._run(read(FoundMoments, calls.search(words, limit))).moments
+    def search(
+        self, words: str, limit: int = 12, jobs: Sequence[JobDocument | str] = ()
+    ) -> list[FoundMoment]:
+        """Finds the moments that fit some words best, the best first; of some jobs, or of all."""
+        call = calls.search(words, limit, [id_of(job) for job in jobs])
+        return (self._run(read(FoundMoments, call))).moments
 
     def batch(
         self, videos: Iterable[Video], *, idempotency_key: str | None = None, **options: Unpack[Options]
@@ -172,23 +205,73 @@ class Client:
             refuse(response)
             for line in response.iter_lines():
                 if line.strip():
-                    yield Job.model_validate(json.loads(line))
+                    yield self._bind(JobDocument.model_validate(json.loads(line)))
 
     def models(self) -> Models:
         """Lists the captioners that live workers have, and the options."""
         return self._run(read(Models, calls.models()))
 
-    def attention(self, job: Job | str) -> Attention:
-        """Returns where the captioner looked for each word."""
+    def attention(self, job: JobDocument | str) -> Attention:
+        """Reads from which moment and place each word of a caption comes."""
         return self._run(read(Attention, calls.job_part(id_of(job), "attention")))
 
-    def attention_png(self, job: Job | str) -> bytes:
+    def attention_png(self, job: JobDocument | str) -> bytes:
         """Draws the same as a picture."""
-        return self._run(send(calls.job_part(id_of(job), "attention.png"))).content
+        return self._read_bytes(job, "attention.png")
 
-    def captions(self, job: Job | str, kind: CaptionsKind = "vtt") -> str:
-        """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON."""
-        return self._run(send(calls.job_part(id_of(job), f"captions.{kind}"))).text
+    def segment_attention(self, job: JobDocument | str, number: int) -> Attention:
+        """Reads the same of a film's segment, counted from 0."""
+        return self._run(read(Attention, calls.job_part(id_of(job), f"segments/{number}/attention")))
+
+    def captions(self, job: JobDocument | str, kind: CaptionsKind = "vtt", *, karaoke: bool = False) -> str:
+        """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON.
+
+        karaoke: puts into WebVTT when each word's moment begins.
+        """
+        params = {"karaoke": "true"} if karaoke else {}
+        return (self._run(send(calls.job_part(id_of(job), f"captions.{kind}", **params)))).text
+
+    def frame(self, job: JobDocument | str, number: int) -> bytes:
+        """Reads a frame that the captioner saw, counted from 0 in the order of ``sampled``, as a JPEG."""
+        return self._read_bytes(job, f"frames/{number}.jpg")
+
+    def segment_frame(self, job: JobDocument | str, number: int) -> bytes:
+        """Reads the frame that stands for a film's segment, counted from 0, as a JPEG."""
+        return self._read_bytes(job, f"segments/{number}/frame.jpg")
+
+    def video(self, job: JobDocument | str) -> bytes:
+        """Reads the file that was sent, while it is kept."""
+        return self._read_bytes(job, "video")
+
+    def clip(self, job: JobDocument | str, kind: ClipKind = "mp4") -> bytes:
+        """Makes a clip of 3 to 6 seconds with the caption on it and each word's place lit."""
+        return self._read_bytes(job, f"clip.{kind}")
+
+    def poster(self, job: JobDocument | str, word: str | None = None) -> bytes:
+        """Draws a frame with the caption on it, and the place of a word lit, as a PNG."""
+        params = {} if word is None else {"word": word}
+        return (self._run(send(calls.job_part(id_of(job), "poster.png", **params)))).content
+
+    def judge(self, job: JobDocument | str, verdict: Verdict, correction: str | None = None) -> None:
+        """Says whether a caption is right, and what would be."""
+        self._run(send(calls.add_verdict(id_of(job), verdict, correction)))
+
+    def deliveries(self, job: JobDocument | str) -> list[Delivery]:
+        """Lists what was done to tell the webhook of a job."""
+        return (self._run(read(Deliveries, calls.job_part(id_of(job), "deliveries")))).deliveries
+
+    def test_webhook(self, url: str) -> TestedWebhook:
+        """Has the service send a trial message to an address."""
+        return self._run(read(TestedWebhook, calls.test_webhook(url)))
+
+    def _bind(self, document: JobDocument) -> Job:
+        return Job.of(document, self)
+
+    def _read_job(self, call: Call) -> Job:
+        return self._bind(self._run(read_job(call)))
+
+    def _read_bytes(self, job: JobDocument | str, part: str) -> bytes:
+        return (self._run(send(calls.job_part(id_of(job), part)))).content
 
     def _run(self, exchange: Exchange[Value]) -> Value:
         """Sends what an exchange yields, and returns what it comes to."""

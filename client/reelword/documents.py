@@ -6,6 +6,7 @@ client and a service of different versions understand each other. ``GET /docs`` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -70,6 +71,7 @@ class ScoredCaption(Document):
     text: str
     score: float  #: its log-probability over length ** length_penalty
     words: list[ScoredWord] = Field(default_factory=list)
+    confidence: float | None = None  #: how often captions alike are right, in [0, 1]; None where not known
 
 
 class Segment(Document):
@@ -123,8 +125,8 @@ class JobSummary(Document):
         return self.state not in ("queued", "running")
 
 
-class Job(JobSummary):
-    """Holds a job with its answer, as far as it is."""
+class JobDocument(JobSummary):
+    """Holds a job with its answer, as far as it is; ``Job`` and ``AsyncJob`` are this with methods."""
 
     media: Media | None = None
     sampled: list[float] | None = None
@@ -174,11 +176,49 @@ class Event(Document):
     data: dict[str, Any]
 
 
-class Delivery(Document):
+class DeliveryAttempt(Document):
     """Describes one attempt to deliver a webhook."""
 
+    number: int  #: from 1
     at: datetime | None = None
     status: int | None = None
+    error: str | None = None
+    seconds: float | None = None
+
+
+class Delivery(Document):
+    """Describes what was done to tell a webhook of a job's end."""
+
+    webhook_id: str
+    type: str  #: of the message
+    state: str  #: ``pending``, ``delivered`` or ``failed``
+    host: str | None = None
+    next_attempt_at: datetime | None = None
+    attempts: list[DeliveryAttempt] = Field(default_factory=list)
+
+
+class Deliveries(Document):
+    """Lists the deliveries of a job."""
+
+    deliveries: list[Delivery]
+
+
+class TestedWebhook(Document):
+    """Tells how a trial message was answered."""
+
+    webhook_id: str
+    delivered: bool
+    status: int | None = None
+    error: str | None = None
+    seconds: float | None = None
+
+
+class WebhookMessage(Document):
+    """Holds the body of a webhook's request."""
+
+    type: str  #: ``job.succeeded``, ``job.failed`` …
+    timestamp: datetime | None = None
+    data: dict[str, Any]  #: of the job
 
 
 class Captioner(Document):
@@ -202,6 +242,29 @@ class Models(Document):
     options: dict[str, Any] = Field(default_factory=dict)  #: JSON Schema of each option
 
 
+class Label(Document):
+    """Names what a network recognised, and when and where."""
+
+    text: str  #: the class
+    title: str | None = None  #: how it was seen: by motion, in the picture, in a box
+    time: float | None = None  #: seconds at which it begins
+    end: float | None = None  #: seconds at which it ends
+    weight: float | None = None  #: how likely it is
+    box: tuple[float, float, float, float] | None = None  #: x0 y0 x1 y1 in [0, 1] of the picture
+
+
+class Word(Document):
+    """Holds a word of the caption with the moment and place that it comes from."""
+
+    text: str
+    content: bool  #: whether it names something; of a function word nothing below is known
+    start: float | None = None  #: seconds at which its moment begins; None where no moment stands out
+    end: float | None = None  #: seconds at which it ends
+    box: tuple[float, float, float, float] | None = None  #: x0 y0 x1 y1 in [0, 1] of the picture
+    evidence: list[float] | None = None  #: weights over ``Attention.times``, which sum to one
+    labels: list[Label] = Field(default_factory=list)  #: what was recognised that the word is of
+
+
 class Attention(Document):
     """Tells from which moment and place each word comes.
 
@@ -223,3 +286,36 @@ class Attention(Document):
     extras: list[dict[str, Any]] = Field(default_factory=list)
     #: temporal, entropy, spread and spatial as above, and of each word ``moments`` and ``boxes``.
     evidence: dict[str, Any] | None = None
+
+    @property
+    def by_word(self) -> list[Word]:
+        """Pairs each word with its moment, its place and its labels.
+
+        These are of the evidence, and of the attention where the job has no other.
+        """
+        shown = self.evidence or {"temporal": self.temporal, "spread": self.spread}
+        labels = next((part["words"] for part in self.extras if part.get("name") == "labels"), None)
+        return [self._make_word(place, shown, labels) for place in range(len(self.words))]
+
+    def _make_word(
+        self, place: int, shown: Mapping[str, Any], labels: Sequence[list[dict[str, Any]] | None] | None
+    ) -> Word:
+        weights = _at(shown.get("temporal"), place)
+        moment = _at(shown.get("moments"), place)
+        if moment is None and weights and "moments" not in shown and not _at(self.spread, place):
+            moment = max(range(len(weights)), key=weights.__getitem__)
+        start, end = (None, None) if moment is None else self.times[moment]
+        return Word(
+            text=self.words[place],
+            content=weights is not None if self.content is None else self.content[place],
+            start=start,
+            end=end,
+            box=_at(shown.get("boxes"), place),
+            evidence=weights,
+            labels=[Label(**each) for each in _at(labels, place) or ()],
+        )
+
+
+def _at(values: Sequence[Any] | None, place: int) -> Any:
+    """Takes the value of a word; None where there are none."""
+    return None if values is None else values[place]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
 
-from reelword.documents import Job
+from reelword.documents import JobDocument
 
 
 class ClientError(Exception):
@@ -21,6 +22,7 @@ class Refused(ClientError):
     """The service refused a request.
 
     status: of HTTP. code: the problem's stable name. hint: what to do. known: accepted values, where listed.
+    errors: each mistake of the request, where several are told. pause: what ``Retry-After`` says.
     """
 
     def __init__(self, response: httpx.Response) -> None:
@@ -30,13 +32,54 @@ class Refused(ClientError):
         self.detail = str(problem.get("detail", f"The service answered {response.status_code}."))
         self.hint = str(problem.get("hint", ""))
         self.known: list[str] | None = problem.get("known")
+        self.errors: list[dict[str, Any]] = problem.get("errors") or []
+        self.pause: str = response.headers.get("Retry-After", "")
         super().__init__(f"{self.detail} {self.hint}".strip())
+
+
+class Invalid(Refused):
+    """A request is not as the service takes it; ``errors`` has all that is wrong, where it is listed."""
+
+
+class NotAllowed(Refused):
+    """A key is missing, unknown, or not meant for this."""
+
+
+class NotFound(Refused):
+    """There is no such job, batch or part of one, or it belongs to another key."""
+
+
+class TooLarge(Refused):
+    """A video, or another body, is larger than the service takes."""
+
+
+class RateLimited(Refused):
+    """The key, or the address, has sent too much; ``retry_after`` says in how many seconds there is room."""
+
+    @property
+    def retry_after(self) -> float | None:
+        """Returns seconds; None where the service names none."""
+        return float(self.pause) if self.pause.isdecimal() else None
+
+
+KINDS: Mapping[int, type[Refused]] = {
+    **dict.fromkeys((400, 415, 422), Invalid),
+    **dict.fromkeys((401, 403), NotAllowed),
+    **dict.fromkeys((404, 410), NotFound),
+    413: TooLarge,
+    429: RateLimited,
+}
+
+
+def name_refusal(response: httpx.Response) -> Refused:
+    """Makes the error of an answer that refuses a request."""
+    return KINDS.get(response.status_code, Refused)(response)
 
 
 class JobFailed(ClientError):
     """A job ended without a caption: it failed, was cancelled, or its answer is no longer kept."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobDocument) -> None:
         self.job = job
         fault = job.error
         message = f"{fault.message} {fault.hint}" if fault else f"The job is {job.state}."
@@ -46,7 +89,7 @@ class JobFailed(ClientError):
 class NotFinished(ClientError):
     """A job was not over within the time that was given; it goes on."""
 
-    def __init__(self, job: Job, seconds: float) -> None:
+    def __init__(self, job: JobDocument, seconds: float) -> None:
         self.job = job
         super().__init__(f"Job {job.id} is still {job.state} after {seconds:g} seconds.")
 

@@ -8,7 +8,7 @@ import httpx
 from httpx_sse import ServerSentEvent
 
 from reelword.documents import Event
-from reelword.errors import Refused, Unreachable
+from reelword.errors import Unreachable, name_refusal
 from reelword.retries import TryAgain
 
 
@@ -40,5 +40,5 @@ class Following:
         if self._breaks < self._most:
             return
         if isinstance(error, TryAgain):
-            raise Refused(error.response) from error
+            raise name_refusal(error.response) from error
         raise Unreachable(f"The service's events broke off {self._breaks} times: {error!r}") from error

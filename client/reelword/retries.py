@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 from tenacity import RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from reelword.errors import Refused
+from reelword.errors import name_refusal
 
 LONGEST_PAUSE = 30.0  #: seconds, whatever a service asks for
 #: The service is busy, restarts, or still receives the first request of the same key.
@@ -32,7 +32,7 @@ def check(response: httpx.Response) -> httpx.Response:
 def refuse(response: httpx.Response) -> httpx.Response:
     """Passes an answer on. Raises Refused for one that refuses."""
     if response.is_error:
-        raise Refused(response)
+        raise name_refusal(response)
     return response
 
 

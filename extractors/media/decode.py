@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 from av.video.frame import VideoFrame
@@ -27,9 +28,10 @@ from av.video.frame import VideoFrame
 from extractors.features import Audio, FrameSize
 from extractors.media import errors
 from extractors.media.audio import read_audio
+from extractors.media.containers.edit_lists import extend_last_edits, leave_out_edits
 from extractors.media.containers.packet_index import PacketIndex, read_index
 from extractors.media.display import Display, FrameConverter
-from extractors.media.errors import MediaWarning
+from extractors.media.errors import MediaWarning, WarningCode
 from extractors.media.frame_reader import (
     DecodePass,
     JumpMissed,
@@ -39,7 +41,7 @@ from extractors.media.frame_reader import (
     read_in_order,
     share_read_by_jumps,
 )
-from extractors.media.media_file import MediaFile
+from extractors.media.media_file import MediaFile, MendedBytes, identify_bytes, mend
 from extractors.media.probe import Probe, make_report, probe_media
 from extractors.media.request import Decoded, DecodeRequest, Limits
 from extractors.media.stills.picture_format import is_picture
@@ -104,7 +106,7 @@ def stream_here(
     if is_picture(path):
         yield from stream_picture(path, request, limits)
         return
-    source, index, probe = examine(path, limits)
+    source, index, probe = examine(path, limits, is_part=request.part is not None)
     streamer = _Streamer(source, index, probe, request, limits)
     for part in streamer.parts():
         handed_over = time.monotonic()
@@ -114,16 +116,64 @@ def stream_here(
     yield make_end(source, probe, index, streamer.reading, streamer.timeline, request, limits)
 
 
-def examine(path: MediaFile, limits: Limits) -> tuple[MediaSource, PacketIndex, Probe]:
-    """Learns what can be known of a file before its frames are chosen."""
+def examine(
+    path: MediaFile, limits: Limits, *, is_part: bool = False
+) -> tuple[MediaSource, PacketIndex, Probe]:
+    """Learns what can be known of a file before its frames are chosen.
+
+    Args:
+        path: the file.
+        limits: what it may cost.
+        is_part: whether other parts of the same file are likely to be read before and after, as a film's
+            segments are: it is examined once, then, while its bytes stay as they are.
+    """
     source = MediaSource(path, limits.pixels, time.monotonic() + limits.seconds)
-    index = read_index(path, max_pixels=limits.pixels, max_frames=limits.max_frames, deadline=source.deadline)
-    probe = probe_media(source, index)
+    if is_part:
+        file = _UnchangedFile(identify_bytes(path), limits.pixels, limits.max_frames, source)
+        index, probe = _examine_once(file)
+    else:
+        index, probe = _examine(source, limits.max_frames)
+    source.path = mend(path, probe.mended)
+    return source, index, probe
+
+
+@dataclass(frozen=True)
+class _UnchangedFile:
+    """Equals what was read of the same bytes under the same limits."""
+
+    identity: tuple[int, ...]
+    max_pixels: int
+    max_frames: int
+    source: MediaSource = field(compare=False)
+
+
+@lru_cache(maxsize=1)
+def _examine_once(file: _UnchangedFile) -> tuple[PacketIndex, Probe]:
+    return _examine(file.source, file.max_frames)
+
+
+def _examine(source: MediaSource, max_frames: int) -> tuple[PacketIndex, Probe]:
+    """Examines a file, and passes over edit lists that show nothing at all."""
+    try:
+        return _examine_mended(source, max_frames, extend_last_edits(source.path))
+    except errors.NoFrames:
+        if not (mended := leave_out_edits(source.path)):
+            raise
+        index, probe = _examine_mended(source, max_frames, mended)
+        return index, replace(probe, warnings=(*probe.warnings, WarningCode.EDITS_PASSED_OVER.warn()))
+
+
+def _examine_mended(source: MediaSource, max_frames: int, mended: MendedBytes) -> tuple[PacketIndex, Probe]:
+    source = replace(source, path=mend(source.path, mended))
+    index = read_index(
+        source.path, max_pixels=source.max_pixels, max_frames=max_frames, deadline=source.deadline
+    )
+    probe = replace(probe_media(source, index), mended=mended)
     index.begin_at(probe.tick)
     index.interlaced = probe.interlaced
     if index.open_end and index.trusted and has_damaged_end(source, index):
         index.missing = 1
-    return source, index, probe
+    return index, probe
 
 
 def make_end(

@@ -48,7 +48,7 @@ def stream_with_decord(path: MediaFile, request: DecodeRequest, limits: Limits) 
         return
     reason: str | None = "a picture"
     if not is_picture(path):
-        source, index, probe = examine(path, limits)
+        source, index, probe = examine(path, limits, is_part=request.part is not None)
         reason = find_objection(index, probe)
         parts = None if reason else _read(source, index, probe, request, limits)
         if parts is not None:

@@ -177,6 +177,7 @@ class WarningCode(Enum):
         "The header and the edit list end the film at {end:.1f} seconds and a frame's own stay would make it "
         "{longer:.1f} longer; the header was followed.",
     )
+    EDITS_PASSED_OVER = "edits_passed_over", "The edit list shows no frame of the film; all of it is read."
     FEWER_FRAMES = (
         "fewer_frames",
         "{asked} frames were wanted and {taken} of the {available} taken: no others are on screen at the "

@@ -41,6 +41,7 @@ from extractors.media.frame_reader import (
     feed_wanted,
     find_shortcuts,
 )
+from extractors.media.media_file import MendedBytes
 from extractors.media.request import Video
 from extractors.media.timeline import Timeline
 
@@ -81,6 +82,7 @@ class Probe:
     warnings: tuple[MediaWarning, ...]
     assumes_bt709: bool = False  #: whether the colours are not tagged and taken for those of HD
     interlaced: bool = False  #: whether a frame is two half-pictures
+    mended: MendedBytes = ()  #: with which the file was read, see edit_lists.py
 
 
 def probe_media(source: MediaSource, index: PacketIndex) -> Probe:

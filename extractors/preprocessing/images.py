@@ -29,6 +29,8 @@ C3D_POOL5: Edges = (0.0, 1 / 7, 3 / 7, 5 / 7, 1.0)
 INCEPTION_V4: Edges = (0.0, *((37.5 + 16 + 32 * cell) / 299 for cell in range(7)), 1.0)
 
 UNEVEN: dict[str, Edges] = {"c3d_pool5": C3D_POOL5, "inception_v4_grid": INCEPTION_V4}
+#: Of maps whose cells are of several steps of time, step by step: how many steps a row has.
+STEPS: dict[str, int] = {"c3d_pool2": 8, "c3d_pool3": 4, "c3d_pool4": 2}
 
 
 def to_device(pixels: NDArray[np.uint8], device: torch.device) -> Tensor:

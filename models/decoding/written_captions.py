@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from extractors.features import Features, Stream
+from extractors.preprocessing.images import STEPS
 from models.caption import AttentionDocument, BoxAttention, Caption, Evidence, GridAttention, ScoredWord
 from models.captioner import AnyCaptioner, Array, CaptionSteps, as_numpy
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
@@ -18,7 +19,7 @@ from models.evidence.evidence import find_evidence
 from models.evidence.places import find_places
 from models.evidence.reader import FeatureReader
 from models.memory import Memory, StepAttention
-from models.word_maps import attention_document, box_attention, grid_attention
+from models.word_maps import attention_document, box_attention, grid_attention, split_times
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,9 @@ class DecodedBatch:
         lead = self.features[video][self.lead]
         moments, regions = int(self.memory.moments[video]), _regions(steps, lead)
         times = as_numpy(self.memory.times[video, :moments])
+        if regions == lead.values.shape[1] and (count := STEPS.get(self.lead)):
+            steps, times = steps.split_rows(count), split_times(times, count)
+            moments, regions = moments * count, regions // count
         temporal = as_numpy(steps.temporal[:, :moments])
         write = partial(self._write_again, video) if self.author is None else None
         words = [each.word for each in found.words]
@@ -102,7 +106,8 @@ class DecodedBatch:
     def _evidence(self, hypothesis: Hypothesis, document: AttentionDocument, video: int) -> Evidence:
         author, features = self.author or self.captioner, self.features[video]
         reader = FeatureReader(author, features, np.array(document.times), hypothesis.tokens)
-        return find_evidence(reader, document.words, len(document.times), find_places(features[self.lead]))
+        places = None if self.lead in STEPS else find_places(features[self.lead])
+        return find_evidence(reader, document.words, len(document.times), places)
 
     def _spatial(self, weights: Array, temporal: Array, lead: Stream) -> GridAttention | BoxAttention:
         if lead.boxes is not None:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from extractors.features import Features, Stream, View
-from extractors.preprocessing.images import make_even_edges, map_to_picture
+from extractors.preprocessing.images import STEPS, make_even_edges, map_to_picture
 from models.captioner import AnyCaptioner, Array, as_numpy
 from models.likelihood import score_chosen_words
 
@@ -51,7 +51,7 @@ def _restrict_to_place(features: Features, part: VideoPart, needs_all_cells: boo
     if part.place is None:
         return dict(features)
     return {
-        name: _keep_cells(stream, part.place, part.is_hidden, needs_all_cells)
+        name: stream if name in STEPS else _keep_cells(stream, part.place, part.is_hidden, needs_all_cells)
         for name, stream in features.items()
     }
 

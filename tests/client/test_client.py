@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-import inspect
+import base64
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
 
-from reelword import AsyncClient, Client, JobFailed, NotFinished, Refused, Unreachable
+from reelword import (
+    Attention,
+    Client,
+    Invalid,
+    JobFailed,
+    NotAllowed,
+    NotFinished,
+    NotFound,
+    RateLimited,
+    Refused,
+    TooLarge,
+    Unreachable,
+    verify_webhook,
+)
+
+ROOT = Path(__file__).parents[2]
 
 JOB = "0" * 32
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -50,19 +69,111 @@ class Script:
         return Client("http://service", transport=httpx.MockTransport(self), **arguments)
 
 
-def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
-    def methods(client: type) -> dict[str, list[str]]:
-        members = inspect.getmembers(client, inspect.isfunction)
-        return {
-            name: list(inspect.signature(method).parameters)
-            for name, method in members
-            if not name.startswith("_")
-        }
+def test_the_blocking_half_is_made_of_the_awaited_one(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "client" / "make_blocking.py", tmp_path], check=True)
+    for name in ("client.py", "job.py"):
+        assert (ROOT / "client" / "reelword" / name).read_text() == (tmp_path / name).read_text()
 
-    blocking, awaited = methods(Client), methods(AsyncClient)
-    awaited["close"] = awaited.pop("aclose")
-    assert blocking == awaited
-    assert len(blocking) > 15
+
+ATTENTION = {
+    "words": ["a", "man", "runs"],
+    "content": [False, True, True],
+    "times": [[0.0, 2.0], [2.0, 4.0]],
+    "temporal": [None, None, None],
+    "extras": [{"name": "labels", "words": [None, None, [{"text": "running", "title": "by motion"}]]}],
+    "evidence": {
+        "temporal": [None, [0.5, 0.5], [0.1, 0.9]],
+        "moments": [None, None, 1],
+        "boxes": [None, None, [0.1, 0.2, 0.5, 0.9]],
+    },
+}
+
+
+def test_words_come_with_their_moments_places_and_labels() -> None:
+    script = Script(accepted(), job("succeeded"), httpx.Response(200, json=ATTENTION))
+    with script.client() as client:
+        article, man, runs = client.caption(b"a video").words
+    assert (article.content, article.start, article.evidence) == (False, None, None)
+    assert (man.text, man.start, man.evidence) == ("man", None, [0.5, 0.5])  # all along
+    assert (runs.start, runs.end, runs.box) == (2.0, 4.0, (0.1, 0.2, 0.5, 0.9))
+    assert [each.text for each in runs.labels] == ["running"]
+
+
+def test_without_evidence_a_word_has_the_moment_that_was_looked_at_most() -> None:
+    maps = {"temporal": [None, [0.9, 0.1], [0.5, 0.5]], "spread": [False, False, True], "evidence": None}
+    attention = Attention.model_validate({**ATTENTION, **maps})
+    assert [word.start for word in attention.by_word] == [None, 0.0, None]
+
+
+def test_progress_is_told_until_the_end_and_a_job_asks_its_own_client() -> None:
+    script = Script(accepted(), job(), job("running", progress=0.5), job("succeeded"), job("canceled"))
+    told: list[tuple[str, float]] = []
+    with script.client() as client:
+        submitted = client.submit(b"a video")
+        ended = submitted.wait(progress=lambda job: told.append((job.state, job.progress)))
+        assert told == [("queued", 0.0), ("running", 0.5), ("succeeded", 0.0)]
+        assert ended.cancel().state == "canceled"
+
+
+def test_address_and_key_are_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REELWORD_URL", "http://elsewhere:9")
+    monkeypatch.setenv("REELWORD_KEY", "rw_1_secret")
+    script = Script(job())
+    with Client(transport=httpx.MockTransport(script)) as client:
+        client.job(JOB)
+    assert script.seen[0].url.host == "elsewhere"
+    assert script.seen[0].headers["Authorization"] == "Bearer rw_1_secret"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, Invalid), (401, NotAllowed), (403, NotAllowed), (404, NotFound), (413, TooLarge), (500, Refused)],
+)
+def test_refusals_are_told_apart_by_their_kind(status: int, kind: type[Refused]) -> None:
+    with Script(problem(status, "so")).client() as client, pytest.raises(Refused) as refused:
+        client.job(JOB)
+    assert type(refused.value) is kind
+
+
+def test_a_limit_says_when_there_is_room_again() -> None:
+    answer = problem(429, "rate_limited", **{"Retry-After": "7"})
+    with Script(answer).client(attempts=1) as client, pytest.raises(RateLimited) as refused:
+        client.job(JOB)
+    assert refused.value.retry_after == 7.0
+
+
+def test_everything_else_the_service_has_is_asked_for_by_its_address() -> None:
+    script = Script(*(httpx.Response(200, json={}, content=None) for _ in range(6)))
+    with script.client() as client:
+        client.frame(JOB, 2)
+        client.segment_frame(JOB, 1)
+        client.clip(JOB, "gif")
+        client.poster(JOB, "dog")
+        client.captions(JOB, "vtt", karaoke=True)
+        client.judge(JOB, "wrong", "a cat")
+    paths = [request.url.raw_path.decode().removeprefix(f"/jobs/{JOB}/") for request in script.seen]
+    assert paths == [
+        "frames/2.jpg",
+        "segments/1/frame.jpg",
+        "clip.gif",
+        "poster.png?word=dog",
+        "captions.vtt?karaoke=true",
+        "verdicts",
+    ]
+    assert json.loads(script.seen[-1].content) == {"verdict": "wrong", "correction": "a cat"}
+
+
+def test_a_webhook_is_verified() -> None:
+    secret = "whsec_" + base64.b64encode(bytes(32)).decode()
+    body, now = '{"type": "job.succeeded", "data": {"id": "1"}}', datetime.now(UTC)
+    headers = {
+        "Webhook-Id": "msg_1",
+        "Webhook-Timestamp": str(int(now.timestamp())),
+        "Webhook-Signature": Webhook(secret).sign("msg_1", now, body),
+    }
+    assert verify_webhook(body.encode(), headers, secret).data == {"id": "1"}
+    with pytest.raises(WebhookVerificationError):
+        verify_webhook(body.replace("1", "2"), headers, secret)
 
 
 def test_a_file_and_its_options_go_as_a_form_with_a_key(tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ from tests.models.tiny import (
     tiny_spatial,
     tiny_stats,
     tiny_temporal,
+    tiny_transformer,
     tiny_vanilla,
+    transformer_config,
     videos,
 )
 
@@ -45,6 +47,7 @@ TINY: dict[str, Callable[[], Captioner]] = {
     "temporal": tiny_temporal,
     "spatial": tiny_spatial,
     "dual_afr": lambda: tiny_dual_afr(dual_afr_config(kind="hard")),
+    "transformer": lambda: tiny_transformer(transformer_config(encoder_layers=1)),
 }
 KIND = pytest.mark.parametrize("captioner", [make() for make in TINY.values()], ids=list(TINY))
 WORDS = torch.tensor([3, 4, 5, 6, 7, 8])  # three videos, two rows each

@@ -6,9 +6,14 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
+from extractors.features import Stream
 from models.caption import AttentionDocument, BoxAttention, GridAttention, WeightsExplanation
 from models.captioner import rounded
+from models.captioners.stats.config import StreamConfig
+from models.decoding.decode import DecodingOptions
+from models.decoding.written_captions import DecodedBatch
 from models.word_maps import (
     SPREAD_ENTROPY,
     attention_document,
@@ -17,6 +22,7 @@ from models.word_maps import (
     normalised_entropy,
     parts_of_clip,
 )
+from tests.models.tiny import SPEC, stats_config, tiny_stats
 
 WORDS, FRAMES, PLACES = ("a", "dog", "runs"), 4, 6
 TIMES = np.array([[t / 3, (t + 1) / 3] for t in range(FRAMES)])
@@ -145,3 +151,27 @@ def test_the_heaviest_of_eight_that_are_spread_has_about_two_even_shares() -> No
 def test_rounding_keeps_sums_at_one_to_the_eye() -> None:
     ours = grid_attention(SPATIAL, TEMPORAL, (2, 3)).weights
     np.testing.assert_allclose(np.sum(np.array(ours), axis=-1), 1, atol=1e-4)
+
+
+def test_each_step_of_time_of_a_map_is_a_moment_of_its_own_with_its_own_map() -> None:
+    """Of C3D's fourth layer a row has two steps of 7 × 7 cells, which lie behind each other."""
+    config = stats_config(StreamConfig(name="c3d_pool4", width=6))
+    values = torch.randn(3, 98, 6, generator=torch.Generator().manual_seed(0))
+    start = np.array([0.0, 2.0, 4.0])
+    stream = {"c3d_pool4": Stream(values, start, start + 2.0, SPEC)}
+    options = DecodingOptions(max_length=5, explanation="both")
+    batch = DecodedBatch.by(tiny_stats(config), [stream], "c3d_pool4", options)
+    steps, attention = batch.hypotheses[0][0].attention, batch.captions(0)[0].attention
+    assert steps is not None
+    assert steps.spatial is not None
+    assert attention is not None
+    assert isinstance(attention.spatial, GridAttention)
+    assert attention.times == [[second, second + 1.0] for second in range(6)]
+    assert (attention.spatial.rows, attention.spatial.columns) == (7, 7)
+    whole = steps.temporal[:, :, None] * steps.spatial
+    temporal, spatial = np.array(attention.temporal), np.array(attention.spatial.weights)
+    np.testing.assert_allclose(spatial.sum(2), 1.0, atol=1e-3)
+    ours = (temporal[..., None] * spatial).reshape(whole.shape)
+    np.testing.assert_allclose(ours, whole.numpy(), atol=1e-4)
+    assert attention.evidence is not None
+    assert len(attention.evidence.temporal[0] or []) in (0, 6)

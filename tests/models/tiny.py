@@ -19,6 +19,8 @@ from models.captioners.refocus.config import RefocusConfig
 from models.captioners.refocus.network import Refocus
 from models.captioners.stats.config import STaTSConfig, StreamConfig
 from models.captioners.stats.network import STaTS
+from models.captioners.transformer.config import TransformerConfig
+from models.captioners.transformer.network import Transformer
 from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
 from models.captioners.vatex.network import SpatialCaptioner, TemporalCaptioner, VanillaCaptioner
 from models.inputs import InputStream
@@ -140,6 +142,19 @@ def tiny_temporal(config: VatexConfig | None = None, seed: int = 0) -> TemporalC
 
 def tiny_spatial(config: SpatialVatexConfig | None = None, seed: int = 0) -> SpatialCaptioner:
     captioner = SpatialCaptioner(config or vatex_config(), Vocabulary(WORDS))
+    randomised(captioner, seed)
+    return captioner.eval()
+
+
+def transformer_config(**changes: object) -> TransformerConfig:
+    base = TransformerConfig(
+        frames=(GRID_INPUT, BOXES_INPUT), width=8, heads=2, feed_forward=11, layers=2, dropout=0.0
+    )
+    return base.model_copy(update=changes)
+
+
+def tiny_transformer(config: TransformerConfig | None = None, seed: int = 0) -> Transformer:
+    captioner = Transformer(config or transformer_config(), Vocabulary(WORDS))
     randomised(captioner, seed)
     return captioner.eval()
 

@@ -115,8 +115,8 @@ def assemble(
     all_notices = (
         *notices,
         *counts.make_notices(),
-        *_note(MISSING_VIDEO, missing, "{n} captioned {videos} not there, e.g. {first}."),
-        *_note("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
+        *note(MISSING_VIDEO, missing, "{n} captioned {videos} not there, e.g. {first}."),
+        *note("uncaptioned_video", bare, "{n} {videos} without any caption and left out, e.g. {first}."),
     )
     return CaptionSet(name, tuple(videos), expected, tuple(annotations), all_notices)
 
@@ -161,13 +161,14 @@ class _Counts:
 
     def make_notices(self) -> list[Notice]:
         return [
-            *_note("repeated_video", self.repeated, "{n} entries repeat a video; joined, e.g. {first}."),
-            *_note("caption_lines", self.broken, "{n} captions had several lines; joined, e.g. {first}."),
-            *_note("empty_caption", self.empty, "{n} captions without Latin letters left out, e.g. {first}."),
+            *note("repeated_video", self.repeated, "{n} entries repeat a video; joined, e.g. {first}."),
+            *note("caption_lines", self.broken, "{n} captions had several lines; joined, e.g. {first}."),
+            *note("empty_caption", self.empty, "{n} captions without Latin letters left out, e.g. {first}."),
         ]
 
 
-def _note(code: str, of: Sequence[str], sentence: str) -> list[Notice]:
+def note(code: str, of: Sequence[str], sentence: str) -> list[Notice]:
+    """Makes a notice with how many there are of something and the first of them; none where there is none."""
     if not of:
         return []
     videos = "video is" if len(of) == 1 else "videos are"

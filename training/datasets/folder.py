@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
+from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble, note
 from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule
 from training.datasets.errors import AnnotationsDamaged
 from training.datasets.files import AnnotationFile
@@ -36,6 +36,9 @@ CAPTIONS = AnnotationFile(("captions.json", "captions.csv", "captions.tsv"), "yo
 OBTAIN = (
     'Write captions.json, a list of {"file": "clip.mp4", "captions": ["a dog runs"]}, or captions.csv '
     "with the columns file and caption, beside the videos; docs/data.md has examples."
+)
+OTHER_MEMBERS = (
+    "{n} entries have neither captions nor caption, and their other members are not read, e.g. {first}."
 )
 COLUMNS = {
     "file": ("file", "filename", "video", "path"),
@@ -48,7 +51,7 @@ OTHER_NAMES: Mapping[str, Split] = {"validate": "val", "validation": "val", "dev
 class FolderEntry(BaseModel):
     """One video of the captions file."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     file: str
     captions: tuple[str, ...] = ()
@@ -73,13 +76,17 @@ class FolderEntry(BaseModel):
             raise ValueError("start must come before end")
         return self
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All captions."""
+        return self.captions if self.caption is None else (*self.captions, self.caption)
+
     def item(self, root: Path) -> VideoItem:
         """Makes the video; its path is None where the file is not there."""
         path = root / self.file
-        captions = self.captions if self.caption is None else (*self.captions, self.caption)
         name = self.file if self.start is None else f"{self.file}@{self.start:g}-{self.end:g}"
         name = name if self.id is None else str(self.id)
-        return VideoItem(name, path if path.is_file() else None, self.split, captions, self.start, self.end)
+        return VideoItem(name, path if path.is_file() else None, self.split, self.texts, self.start, self.end)
 
 
 class _ByFile(RootModel[dict[str, str | list[str]]]):
@@ -92,6 +99,9 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     entries, notices = (_read_entries(path), []) if path.suffix == ".json" else _read_rows(path)
     items = [entry.item(path.parent) for entry in entries]
     named = {item.id: entry.file for item, entry in zip(items, entries, strict=True)}
+    bare = [entry for entry in entries if entry.model_extra and not entry.texts]
+    others = [f"{', '.join(entry.model_extra or ())} of {entry.file}" for entry in bare]
+    notices = [*notices, *note("other_members", others, OTHER_MEMBERS)]
     return assemble(FOLDER.name, items, named.__getitem__, protocol.splits, [path], notices)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,7 +15,7 @@ from extractors.extractor import is_derived
 from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import FRAMES, WindowOptions
 from models.captioners.registry import UnknownCaptioner
-from models.checkpoint import Checkpoint, find_embedding, load_captioner, load_embedding
+from models.checkpoint import Card, Checkpoint, find_embedding, load_captioner, load_embedding
 from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
 from models.decoding.options import DecodingOptions, first_fault
@@ -26,7 +27,7 @@ from models.feature_sources.feature_source import (
 )
 from models.feature_sources.stream_checks import check_extractors, select_stream_set
 from models.pretrained.installed import InstalledCaptioners
-from models.stream_set import DEMO_MOTION, StreamSet, combine_stream_sets
+from models.stream_set import StreamSet, combine_stream_sets
 from training.batches.loading import find_device
 from training.batches.video_features import FeatureStore
 from training.precision import CPU
@@ -114,7 +115,7 @@ def load_evaluated_captioner(
     """
     if name in COMBINED:
         loaded = {each: _load(each, device) for each in _choose_members(name, members)}
-        return _combine(name, loaded, frames, device, features)
+        return _combine(name, loaded, frames, device, features, stills)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
     checkpoint = _load(name, device)
@@ -125,12 +126,15 @@ def load_evaluated_captioner(
             features.select(checkpoint.card, streams), checkpoint.captioner.optional_streams
         )
         return EvaluatedCaptioner(SingleWriter(checkpoint), None, store)
-    chosen = select_stream_set(checkpoint.card, streams)
-    if stills and chosen.name == DEMO_MOTION.name:
-        chosen = show_frames(chosen, most=2)
-    source = FeatureSource(chosen, str(device), frames=frames)
+    source = FeatureSource(_select_streams(checkpoint.card, streams, stills), str(device), frames=frames)
     check_extractors(checkpoint, source.wanted, source.extractors)
     return EvaluatedCaptioner(SingleWriter(checkpoint), source)
+
+
+def _select_streams(card: Card, asked: str | None = None, stills: bool = False) -> StreamSet:
+    """Selects what a card's captioner reads; of stills, beside frames that are spread, single frames."""
+    chosen = select_stream_set(card, asked)
+    return show_frames(chosen, most=2) if stills and chosen.spread is not None else chosen
 
 
 def show_frames(streams: StreamSet, most: int) -> StreamSet:
@@ -171,8 +175,9 @@ def _combine(
     frames: int,
     device: torch.device,
     features: FeatureFolder | None,
+    stills: bool,
 ) -> EvaluatedCaptioner:
-    select = select_stream_set if features is None else features.select
+    select = partial(_select_streams, stills=stills) if features is None else features.select
     sets: list[StreamSet] = [select(member.card) for member in members.values()]
     if kind == AveragedWriter.kind:
         writer: Writer = AveragedWriter(members)

@@ -98,7 +98,7 @@ class CheckAccess:
             rate = await self._check(scope)
             if rate is not None:
                 send = _with_headers(send, rate)
-                _check_rate(scope["state"]["caller"].key, rate)
+                check_rate(scope["state"]["caller"].key, rate)
         except ServiceError as error:
             await self._refuse(error, scope, receive, send)
         else:
@@ -125,10 +125,7 @@ class CheckAccess:
         scope.setdefault("state", {})["caller"] = Caller(key)
         if not key.allows(need):
             raise refusals.KeyScopeTooSmall(f"The key {key.name} has no scope {need}.")
-        is_writing = scope["method"] not in READING
-        if key.rate_of(is_writing=is_writing) is None:
-            return None
-        return await anyio.to_thread.run_sync(lambda: self._service.rates.take(key, is_writing=is_writing))
+        return await count_request(self._service, key, is_writing=scope["method"] not in READING)
 
     def _logged_once(self, refusal: refusals.RequestError) -> refusals.RequestError:
         """Logs the first refusal of its kind with what lets such requests in; the audit has the others."""
@@ -203,7 +200,14 @@ def _bracketed(name: str) -> str:
     return f"[{name.lower()}]" if ":" in name and not name.startswith("[") else name.lower()
 
 
-def _check_rate(key: ApiKey, rate: RateState) -> None:
+async def count_request(service: ApiDependencies, key: ApiKey, *, is_writing: bool) -> RateState | None:
+    """Counts a request for its key's rate; None where the key has none. Raises QueueUnavailable."""
+    if key.rate_of(is_writing=is_writing) is None:
+        return None
+    return await anyio.to_thread.run_sync(lambda: service.rates.take(key, is_writing=is_writing))
+
+
+def check_rate(key: ApiKey, rate: RateState) -> None:
     """Raises RateLimited."""
     if not rate.is_within:
         detail = f"The key {key.name} has {rate.amount} such requests in {rate.window} seconds."

@@ -6,6 +6,7 @@ it, and a foreign Origin writes nothing (app/api/guards/access.py).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -18,7 +19,7 @@ from starlette.responses import JSONResponse
 from app.access.keys import ApiKey
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, ServiceDep
-from app.api.guards.access import COOKIE, find_key, session_cookie
+from app.api.guards.access import COOKIE, check_rate, count_request, find_key, session_cookie
 from app.api.receiving.upload import UNLIMITED
 
 FORM_BYTES = 4096  #: a key has less than a hundred
@@ -56,12 +57,11 @@ def _form_schema() -> dict[str, Any]:
 @router.get("")
 async def session(request: Request, service: ServiceDep) -> SessionDocument:
     """Returns whether a key is needed, and whose this request was sent with."""
-    if not service.settings.needs_key:
-        return SessionDocument.of(service, None)
-    try:
-        return SessionDocument.of(service, await find_key(service, request.headers))
-    except (refusals.KeyMissing, refusals.KeyWrong):
-        return SessionDocument.of(service, None)
+    key = None
+    if service.settings.needs_key:
+        with suppress(refusals.KeyMissing, refusals.KeyWrong):
+            key = await find_key(service, request.headers)
+    return SessionDocument.of(service, key)
 
 
 @router.post(
@@ -78,6 +78,8 @@ async def sign_in(request: Request, service: ServiceDep) -> JSONResponse:
         return _answer(SessionDocument.of(service, None))
     key = await find_key(service, Headers({"authorization": f"Bearer {token}"}))
     request.state.caller = Caller(key)
+    if (rate := await count_request(service, key, is_writing=True)) is not None:
+        check_rate(key, rate)
     secret, seconds = await anyio.to_thread.run_sync(service.keys.store.open_session, key)
     answer = _answer(SessionDocument.of(service, key))
     _set_cookie(answer, request, secret, seconds)

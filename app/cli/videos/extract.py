@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from app.errors import UsageError, sentence
-from app.extract.inputs import find_videos
+from app.extract.addresses import find_inputs
 from app.terminal import complain
 
 FormName = Literal["safetensors", "npy", "hdf5"]
@@ -19,8 +19,10 @@ INTERRUPTED = 130  #: what shells say of a command that Ctrl-C ended
 
 def extract(
     videos: Annotated[
-        list[Path],
-        typer.Argument(metavar="VIDEO…", help="Video files, and folders of them.", show_default=False),
+        list[str],
+        typer.Argument(
+            metavar="VIDEO…", help="Files, folders, lists (.txt), https://…, s3://….", show_default=False
+        ),
     ],
     extractor: Annotated[str, typer.Option(help="Extractors, with commas between them.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where <extractor>/<video>… is written.")],
@@ -49,7 +51,7 @@ def extract(
     precision: Annotated[Precision | None, typer.Option(help="Default: the fastest there is.")] = None,
 ) -> None:
     """Write features of videos to files, one decoding for all extractors; goes on where it was stopped."""
-    find_videos(videos, out)  # what is missing is said before networks load
+    find_inputs(videos, out)  # what is missing is said before networks load
     from app.extract.extract_files import extract_files
     from app.extract.plan import ExtractionPlan, ExtractorsMissing
     from app.settings import load_settings

@@ -1,5 +1,6 @@
 -- Begins attempts at deliveries that are due, of each owner one by turns, so that who has many delays no other. Each
--- is due again when its lease has lapsed, so that another process makes the next attempt should this one die.
+-- is due again when its lease has lapsed, so that another process makes the next attempt should this one die. Where more
+-- are due than are looked at, those whose owner has its share are due some seconds later: the next look meets others.
 -- KEYS  1 deliveries by due time   2 owners of jobs by their ids (app/jobs/lua/common.lua)
 -- ARGV  1 what a delivery's key begins with   2 lease, ms   3 most   4 attempts under way by owner, JSON
 --       5 most of one owner, those under way with them; who needs no key shares all
@@ -16,7 +17,7 @@ local function owners_of(jobs)
 end
 
 -- Those that are due, by the number that each has among its owner's: first all first ones, then all second ones, …
-local rounds = {}
+local rounds, passed = {}, {}
 for start = 0, EXAMINED - 1, PAGE do
   local jobs = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', start, PAGE)
   if #jobs == 0 then
@@ -30,7 +31,14 @@ for start = 0, EXAMINED - 1, PAGE do
       under_way[owner] = number
       rounds[number] = rounds[number] or {}
       table.insert(rounds[number], {job, owner})
+    else
+      table.insert(passed, job)
     end
+  end
+end
+if redis.call('ZCOUNT', KEYS[1], '-inf', now) > EXAMINED then
+  for k, job in ipairs(passed) do
+    redis.call('ZADD', KEYS[1], now + k, job)
   end
 end
 

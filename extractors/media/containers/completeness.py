@@ -22,6 +22,7 @@ MP4_BOXES = frozenset(
     {b"ftyp", b"styp", b"moov", b"mdat", b"moof", b"mfra", b"sidx", b"ssix", b"free", b"skip", b"wide",
      b"pnot", b"uuid", b"meta", b"emsg", b"prft", b"udta"}
 )  # fmt: skip
+LONGEST_BOX = 1 << 62  #: bytes of one; what says more is damaged
 RIFF_UNKNOWN = (0, 0xFFFFFFFF)
 ASF_HEADER = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 ASF_DATA = bytes.fromhex("3626b2758e66cf11a6d900aa0062ce6c")
@@ -108,7 +109,8 @@ def read_box_length(head: bytes) -> int | None:
     length = int.from_bytes(head[:4], "big")
     if length == 1:
         length = int.from_bytes(head[8:16], "big")
-    return length if length >= 8 else None  # zero means "to the end of the file", the rest is damage
+    # zero means "to the end of the file", the rest is damage
+    return length if 8 <= length < LONGEST_BOX else None
 
 
 def list_outer_boxes(file: BinaryIO) -> Iterator[tuple[bytes, int, int | None]]:

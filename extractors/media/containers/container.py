@@ -26,7 +26,7 @@ from av.video.stream import VideoStream
 
 from extractors.media import errors
 from extractors.media.containers.completeness import list_outer_boxes
-from extractors.media.media_file import MediaFile, open_bytes, open_descriptor
+from extractors.media.media_file import MediaFile, MendedFile, open_bytes, open_descriptor
 
 VIDEO_FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "gif", "apng", "mpegts", "mpeg", "mpegvideo",
@@ -93,9 +93,10 @@ def open_media(path: MediaFile) -> Iterator[InputContainer]:
     try:
         # By descriptor, FFmpeg learns no name: none can be taken for a protocol, a pattern or a format
         options = {"fd": str(descriptor), "format_whitelist": WHITELIST, "protocol_whitelist": "fd"}
+        source: Any = open_bytes(path, descriptor) if isinstance(path, MendedFile) else "fd:"
         try:
             container = av.open(
-                "fd:", mode="r", options=options, metadata_errors="replace", timeout=READ_TIMEOUT
+                source, mode="r", options=options, metadata_errors="replace", timeout=READ_TIMEOUT
             )
         except (av.error.FFmpegError, UnicodeError, ValueError) as error:
             # a damaged header can ask for any amount of memory: that is the file's fault

@@ -22,7 +22,7 @@ def read_first_aspect(path: MediaFile, track: int) -> Fraction | None:
         path: an mp4 file.
         track: its track's number.
     """
-    traks = [box for moov in _read_headers(path) for name, box in _boxes(moov) if name == b"trak"]
+    traks = [box for _, moov in read_headers(path) for name, box in _boxes(moov) if name == b"trak"]
     for trak in traks:
         header = _find_inside(trak, b"tkhd")
         descriptions = list(_boxes(_find_inside(trak, b"mdia", b"minf", b"stbl", b"stsd")[8:]))
@@ -42,12 +42,13 @@ def _find_aspect(description: bytes, header: bytes) -> Fraction | None:
     return Fraction(across, down) if across * down else None
 
 
-def _read_headers(path: MediaFile) -> Iterator[bytes]:
+def read_headers(path: MediaFile) -> Iterator[tuple[int, bytes]]:
+    """Yields place and content of an mp4's headers (``moov``) of MOST_BYTES at most."""
     with open_bytes(path) as file:
         for name, at, length in list_outer_boxes(file):
             if name == b"moov" and length is not None and length <= MOST_BYTES:
                 file.seek(at + 8)
-                yield file.read(length - 8)
+                yield at + 8, file.read(length - 8)
 
 
 def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.bulk.rows import find_done
-from app.bulk.storage import open_location
-from app.bulk.videos import list_videos
 from app.errors import UsageError
+from app.extract.addresses import list_videos
+from app.extract.storage import open_location
 from tests.media import write_video
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ import pytest
 from app.bulk import stages
 from app.bulk.rows import KEY, SCHEMA, DoneVideos, caption_row, find_done, video_key
 from app.bulk.stages import Batch, CaptionVideos, DecodeVideo, EngineAttempts
-from app.bulk.storage import open_location
 from app.documents.job import Answer
 from app.errors import UploadMissing
+from app.extract.storage import open_location
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,16 +19,19 @@ from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
 from app.errors import UsageError
+from app.extract.addresses import _name_features
 from app.extract.extraction import format_predictions
 from app.extract.inputs import InputVideo, find_videos, name_apart
 from app.extract.plan import ExtractionPlan
 from app.extract.pool import extract_in_processes
+from app.extract.storage import _file_system
 from app.settings import Settings
 from app.terminal import PROGRAM
 from extractors.features import Stream, StreamSpec
 from extractors.media.errors import MissingFile
 from extractors.video_features.feature_files import load, path_digest
 from extractors.windows import WindowOptions
+from tests.app.extract.object_store import ObjectStore
 from tests.media import write_gif, write_video
 
 NET = "efficientnet-lite2"
@@ -289,7 +293,7 @@ def test_jobs_give_the_same_and_one_that_dies_costs_its_video_and_is_replaced(
             for pid in children():
                 os.kill(pid, signal.SIGKILL)
     failed = [outcome for outcome in found if outcome.error]
-    assert endless in [outcome.file for outcome in failed]
+    assert str(endless) in [outcome.file for outcome in failed]
     assert {outcome.error.code for outcome in failed if outcome.error} == {"extraction_crashed"}
     assert len(found) == 4
     made = names(tmp_path / "out")
@@ -324,6 +328,84 @@ def test_a_folder_is_searched_for_videos_alone(shell: Shell, tmp_path: Path) -> 
     inside.rmdir()
     with pytest.raises(UsageError, match="There is no video in"):
         find_videos([tmp_path], tmp_path / "out")
+
+
+@pytest.fixture
+def store(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """Two clips, one below, and what is no video, in a store that speaks S3 and gives files to the web."""
+    clip = (shell.folder / "clip.mp4").read_bytes()
+    with ObjectStore().serving() as running:
+        running.objects = {"films/a b.mp4": clip, "films/deep/ü.mp4": clip, "films/broken.mkv": b"none" * 99}
+        for name, value in {**running.environment, "REELWORD_URL_HOSTS": "127.0.0.1"}.items():
+            monkeypatch.setenv(name, value)
+        _file_system.cache_clear()
+        yield running
+        _file_system.cache_clear()
+
+
+def test_videos_of_stores_and_of_the_web_are_extracted_as_files_are(
+    shell: Shell, first: Result, out: Path, store: ObjectStore, tmp_path: Path
+) -> None:
+    listed = tmp_path / "list.txt"
+    listed.write_text(f"s3://films/a b.mp4\n{shell.folder / 'clip.mkv'}\n")
+    sources = ("s3://films", f"{store.address}/films/a%20b.mp4?x=/y", listed)
+    arguments = (*sources, "--extractor", NET, "--extraction-total", "4", "--out", tmp_path / "out")
+    found = shell.extract(*arguments)
+    assert "5 videos: 4 extracted, 0 were there, 1 failed." in found.stderr
+    assert "  s3://films/broken.mkv: " in found.stderr
+    assert found.exit_code == 1
+    made = sorted(names(tmp_path / "out"))
+    assert [re.sub("-[0-9a-f]{8}", "-*", name) for name in made] == [
+        f"{NET}/{name}.safetensors" for name in ("a b-*", "a b", "clip", "deep/ü")
+    ]
+    alone = load(out / NET / f"clip-{path_digest(shell.folder / 'clip.mp4')}.safetensors")
+    for name in (made[0], made[1], made[3]):
+        saved = load(tmp_path / "out" / name)
+        assert torch.equal(saved.streams["grid"].values, alone.streams["grid"].values)
+        assert saved.source.file in ("a b.mp4", "ü.mp4", "a%20b.mp4?x=/y".rpartition("/")[2])
+    assert "0 extracted, 4 were there, 1 failed." in shell.extract(*arguments).stderr
+    assert sorted(names(tmp_path / "out")) == made
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("s3://films/gone.mp4", "There is no video below s3://films/gone.mp4."),
+        ("odd://films/a.mp4", "odd://films/a.mp4 cannot be opened"),
+        ("s3://none", "There is no video below s3://none."),
+    ],
+)
+def test_a_place_without_a_video_ends_the_command(
+    source: str, said: str, shell: Shell, store: ObjectStore, tmp_path: Path
+) -> None:
+    found = shell.extract(source, "--extractor", NET, "--out", tmp_path)
+    assert found.exit_code == 2
+    assert said in str(found.exception) + found.output
+
+
+def test_a_video_that_does_not_come_fails_alone(shell: Shell, store: ObjectStore, tmp_path: Path) -> None:
+    web, listed = f"{store.address}/films/gone.mp4", tmp_path / "list.txt"
+    listed.write_text(f"{web}\ns3://films/gone.mp4\n{tmp_path}/gone.mp4\nhttp://127.0.0.2:1/x.mp4\n")
+    found = shell.extract(listed, "--extractor", NET, "--out", tmp_path / "out")
+    lines = [line.strip() for line in found.stderr.splitlines()]
+    assert [line.partition(": ")[0] for line in lines[-4:]] == listed.read_text().split("\n")[:4]
+    codes = [line.rpartition("[")[2] for line in lines[-4:]]
+    assert codes == ["url_not_found]", "upload_missing]", "missing_file]", "url_not_allowed]"]
+
+
+@pytest.mark.parametrize(
+    ("address", "source", "name"),
+    [
+        ("s3://b/films/../../up.mp4", "s3://b/films", "up"),
+        ("s3://b/films//etc/x.mp4", "s3://b/films", "etc/x"),
+        ("s3://b/" + "ф" * 300 + ".mp4", "s3://b", "ф" * 100),
+        ("https://h/%2e%2e%2fx.mp4", "", "x"),
+        ("https://h/a%00b.c.mp4?q=1#f", "", "a_b.c"),
+        ("https://h/", "", "video"),
+    ],
+)
+def test_names_that_are_addresses_lead_nowhere(address: str, source: str, name: str) -> None:
+    assert _name_features(address, source) == name
 
 
 def test_names_do_not_depend_on_the_order_in_which_files_are_given() -> None:

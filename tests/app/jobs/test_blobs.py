@@ -129,9 +129,12 @@ def test_names_and_sizes_below_a_key(blobs: Blobs) -> None:
     blobs.write("uploads/c", b"012")
     assert blobs.names("results") == {"a", "b"}
     assert blobs.names("uploads") == {"c"}
-    assert blobs.sizes("results") == {"a": 6, "b": 1}
-    assert blobs.sizes("results", depth=2) == {"a/frames": 4, "a/attention.json": 2, "b/attention.json": 1}
-    assert blobs.sizes("uploads") == {"c": 3}
+    blobs.write("uploads/d", bytes(4097))
+    assert blobs.sizes("results") == {"a": 2 * 4096, "b": 4096}  # a file takes whole blocks
+    assert blobs.sizes("results", depth=2) == dict.fromkeys(
+        ("a/frames", "a/attention.json", "b/attention.json"), 4096
+    )
+    assert blobs.sizes("uploads") == {"c": 4096, "d": 2 * 4096}
 
 
 def test_a_folder_on_another_disk_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

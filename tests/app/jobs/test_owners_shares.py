@@ -34,12 +34,15 @@ def test_the_oldest_records_of_an_owner_go_where_there_are_too_many(server: redi
     ended = submit(jobs, "ada", 4)
     for job_id in ended:
         jobs.cancel(job_id)
+        server.hset(keys.delivery(job_id), "url", "https://a.example/")
+        server.zadd(keys.deliveries, {job_id: 1})
     later = submit(jobs, "ada", 2)
     gone = [job_id for job_id in (*bob, *waits, *ended, *later) if jobs.get(job_id) is None]
     assert gone == ended[:2]
     left = server.zrange(f"{keys.index}:owner:ada", 0, -1)
     assert left == [*waits, *ended[2:], *later]
     assert not [key for key in server.scan_iter(f"{keys.namespace}:*") for job_id in gone if job_id in key]
+    assert server.zrange(keys.deliveries, 0, -1) == sorted(ended[2:]), "nor do their messages stay"
 
 
 def test_an_expired_record_is_small(jobs: Jobs, server: redis.Redis, keys: Keys) -> None:

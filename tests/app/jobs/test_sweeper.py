@@ -315,7 +315,7 @@ def test_the_budget_takes_kept_uploads_before_results(
         worker.succeed(worker.take())
     waiting = send(api, b"v" * 40_000).headers["location"].rsplit("/", 1)[1]
     blobs = api.service.blobs
-    budget = sum(blobs.sizes("results").values()) + 2 * 40_000
+    budget = sum(blobs.sizes("results").values()) + 2 * 40_960  # ten blocks each
     settings = api.service.settings.model_copy(update={"max_results_bytes": budget})
     jobs.server.delete(f"{jobs.keys.namespace}:sweeper")  # the API's own holds it
     Sweeper(jobs, blobs, settings).sweep()

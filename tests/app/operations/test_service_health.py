@@ -267,6 +267,7 @@ def test_doctor_says_the_same(own_server: RedisServer, own: redis.Redis, setting
     ]
     assert "maxmemory-policy allkeys-lru" in str(findings[1].trouble)
     assert "CONFIG SET maxmemory-policy noeviction" in str(findings[1].trouble)
+    assert "refused until REELWORD_TRUSTED_PROXIES names it" in findings[4].found
 
 
 def test_the_manual_lists_each_code(root: Path) -> None:

@@ -42,6 +42,7 @@ def test_it_is_as_we_want_it(redis_server: RedisServer, server: redis.Redis) -> 
     wanted = {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction", "port": "0"}
     found = {name: server.config_get(name)[name] for name in wanted}
     assert found == wanted
+    assert server.config_get("maxmemory") == {"maxmemory": str(2**30)}  # or it took all of the machine's
     assert (redis_server.folder / "redis.sock").stat().st_mode & 0o077 == 0
 
 

@@ -123,6 +123,8 @@ def test_serve_from_start_to_restart(root: Path, tmp_path: Path) -> None:
         survives_kills(running, clip)
         assert running.stop() == 0
         assert running.last_line == "Reelword has stopped; no job waits."
+    open_to_others = [file for file in data.rglob("*") if file.stat().st_mode & 0o077]
+    assert all("weights" in file.parts for file in open_to_others), open_to_others  # those are public
     with served(root, data, REELWORD_ENGINE="tests.app.engines:Obedient") as again:  # which loads nothing
         assert httpx.get(f"{again.address}/jobs/{job['id']}").json()["caption"] == job["caption"]
         refuses_a_second(root, data)

@@ -208,6 +208,25 @@ def test_many_messages_of_one_owner_delay_no_other_s(
         assert len(hers.received) <= 4 + 4
 
 
+def test_more_messages_of_one_owner_than_are_looked_at_hide_no_other_s(jobs: Jobs) -> None:
+    ids = [f"ada{number}" for number in range(5001)] + ["bob"]
+    owners: dict[Any, Any] = {job_id: job_id[:3] for job_id in ids}
+    with jobs.server.pipeline() as pipe:
+        pipe.zadd(jobs.keys.deliveries, {job_id: place for place, job_id in enumerate(ids)})
+        pipe.hset(f"{jobs.keys.index}:owners", mapping=owners)
+        for job_id in ids:
+            pipe.hset(
+                jobs.keys.delivery(job_id), mapping={"id": "msg", "url": "https://a.example/", "body": "{}"}
+            )
+        pipe.execute()
+    begin = jobs.server.register_script((SCRIPTS / "begin.lua").read_text())
+    keys, prefix = [jobs.keys.deliveries, f"{jobs.keys.index}:owners"], jobs.keys.delivery("")
+    first = begin(keys=keys, args=[prefix, 60_000, 16, "{}", 4])
+    assert [row[0] for row in first] == ["ada0", "ada1", "ada2", "ada3"]
+    second = begin(keys=keys, args=[prefix, 60_000, 12, '{"ada": 4}', 4])
+    assert [row[0] for row in second] == ["bob"]
+
+
 def test_retry_after_is_honoured(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
     with receiving(Reply(429, {"retry-after": "2"})) as receiver:
         job_id = submit(jobs, receiver.url)

@@ -20,6 +20,7 @@ from app.jobs.options import CaptionerChoice, CaptionOptions
 from app.jobs.queue import ensure_groups
 from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
+from app.worker.attempt import Attempt
 from app.worker.job_ends import frame_jpeg, store_result
 from app.worker.job_runner import JobRunner
 from app.worker.watchdog import Watchdog
@@ -112,6 +113,26 @@ def test_a_fault_of_our_own_ends_the_job_at_once(
     assert (job.state, job.error["code"], job.attempt) == ("failed", code, attempts)
     assert decoder.calls == attempts
     assert os.path.basename(job.upload) == "one"
+
+
+def test_what_a_child_works_on_is_on_the_record_from_its_begin_to_its_end(
+    jobs: Jobs, settings: Settings, tmp_path: Path
+) -> None:
+    """A worker that dies a moment later costs what only waits in its hands no attempt."""
+    watch = Watchdog(jobs, settings, lambda: None)  # no beat comes by itself
+    attempt = Attempt(claimed(jobs, Blobs(str(tmp_path / "blobs"), tmp_path / "staging")))
+    watch.hold(attempt)
+
+    def working() -> object:
+        return jobs.server.hget(jobs.keys.job("one"), "working")
+
+    with watch.guard([attempt], lambda: None):
+        assert working() == "1"
+    assert working() == "0"
+    with watch.guard([attempt], lambda: None):
+        taken = jobs.claim_again(attempt.claim, WorkerLost("its child died"))
+    assert isinstance(taken, Claim)
+    assert working() == "0"
 
 
 class Overtaken(ReadyEngine):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from extractors.decoder.decoder import Decoder
 from extractors.features import Footage
+from extractors.media import decode
+from extractors.media.containers.packet_index import read_index
 from extractors.media.decode import decode_here
-from extractors.media.errors import NoFrames
-from extractors.media.request import DecodeRequest, cut_clip
+from extractors.media.errors import NoFrames, TooManyFrames
+from extractors.media.request import DecodeRequest, Limits, cut_clip
 from extractors.windows import Sampling, Windows
 from tests.media import numbered, read_number, write_video
 
@@ -83,3 +86,19 @@ def test_the_decoding_process_is_asked_for_the_same(film: Path) -> None:
     with Decoder() as decoder:
         there = decoder.decode(film, request)
     np.testing.assert_array_equal(there.frames.pixels, decode_here(film, request).frames.pixels)
+
+
+def test_a_film_is_examined_once_for_all_its_parts(film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading all packets for each segment would cost the square of a film's length."""
+    reader = Mock(wraps=read_index)
+    monkeypatch.setattr(decode, "read_index", reader)
+    copy = film.with_name("copy.mp4")
+    copy.write_bytes(film.read_bytes())
+    for start in (0.0, 2.0, 4.0):
+        decode_here(copy, DecodeRequest(Sampling(count=1), part=(start, start + 1)))
+    assert reader.call_count == 1
+    longer = write_video(copy, frames=80, painter=numbered, options={"g": "10"})
+    found = decode_here(longer, DecodeRequest(Sampling(count=1), part=(7.0, 8.0)))
+    assert numbers(found.footage) == [75]
+    with pytest.raises(TooManyFrames):
+        decode_here(longer, DecodeRequest(part=(0.0, 1.0)), Limits(max_frames=70))

@@ -210,9 +210,13 @@ def test_what_is_left_out_is_told(films: Path) -> None:
         {"file": "a, b.avi", "captions": ["a square", "  ", "…", "影片"]},
         {"file": "a, b.avi", "caption": "again"},
         {"file": "gone.avi", "captions": ["a square"]},
-        {"file": "Ünïcode 影片.avi", "captions": []},
+        {"file": "Ünïcode 影片.avi", "golden_caption": "a square"},
     ]
     found = notices(own(films, json.dumps(entries), "captions.json"))
+    assert found.pop("other_members") == (
+        "1 entries have neither captions nor caption, and their other members are not read, "
+        "e.g. golden_caption of Ünïcode 影片.avi."
+    )
     assert found.keys() == {"empty_caption", "repeated_video", "missing_video", "uncaptioned_video"}
     assert "3 captions" in found["empty_caption"]
     assert "gone.avi" in found["missing_video"]

@@ -19,6 +19,7 @@ from models.checkpoint import WEIGHTS, load_captioner, load_checkpoint, save_che
 from models.combining.caption_writers import SingleWriter
 from models.combining.members import WrongMembers
 from models.decoding.decode import DecodingOptions
+from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import StreamMismatch
 from models.pretrained.installed import CARD, ModelFacts, PretrainedCard
 from tests.media import write_video
@@ -175,6 +176,17 @@ def test_combined_captioners_are_scored_as_one(
     one = CaptioningRun(alone.writer, alone.feature_source, OPTIONS, alone.feature_source.request)
     captions = folder / "photos_captions.json"
     assert alike.caption_pictures(folder, captions, "val") == one.caption_pictures(folder, captions, "val")
+
+
+@pytest.mark.parametrize(("name", "members"), [("temporal", None), ("fusion", ["stats", "temporal"])])
+def test_i3d_looks_at_single_pictures_whoever_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str] | None
+) -> None:
+    monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
+    entry = load_evaluated_captioner(name, members, stills=True)
+    assert isinstance(entry.feature_source, FeatureSource)
+    (motion,) = (each for each in entry.feature_source.frame_extractors if each.name == "i3d_brief")
+    assert (motion.windows.stack_size, motion.windows.most) == (1, 2)
 
 
 def test_members_without_anything_to_combine_them_are_refused() -> None:

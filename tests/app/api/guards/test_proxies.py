@@ -282,4 +282,5 @@ def test_every_answer_says_what_a_browser_may_do(api: LiveApi, path: str) -> Non
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert "camera=()" in headers["permissions-policy"]
+    assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
     assert "strict-transport-security" not in headers, "not by http"

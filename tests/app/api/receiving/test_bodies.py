@@ -59,6 +59,9 @@ def test_wrong_bodies_that_are_videos_leave_nothing(api: LiveApi) -> None:
     assert_problem(post(api, b""), 422, "video_empty")
     assert_problem(post(api, b"x" * (LIMIT + 1)), 413, "upload_too_large")
     assert_problem(post(api, beams="3"), 422, "unknown_field")
+    video, kind = b"a video", {"content-type": "video/mp4"}
+    nameless = api.client.post("/caption", content=video, headers=kind, params={"": "x"})
+    assert_problem(nameless, 422, "unknown_field")
     assert_problem(api.client.post("/caption", json={"url": URL, "": "x"}), 422, "unknown_field")
     assert_problem(post(api, beam_size="many"), 422, "invalid_option")
     assert_problem(post(api, url=URL), 422, "several_videos")

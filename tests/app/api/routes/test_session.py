@@ -99,6 +99,13 @@ def test_a_revoked_key_signs_its_pages_out(
     assert_problem(locked.client.get("/models"), 401, "key_wrong")
 
 
+def test_signing_in_counts_for_the_key_s_rate(locked: LiveApi) -> None:
+    key, token = make_key("eve", rate="2/minute")
+    locked.service.keys.store.add(key)
+    assert [sign_in(locked, token).status_code for _ in range(2)] == [200, 200]
+    assert_problem(sign_in(locked, token), 429, "rate_limited")
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [

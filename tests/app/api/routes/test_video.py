@@ -107,6 +107,16 @@ def test_a_failed_job_has_no_video(api: LiveApi, jobs: Jobs, worker: ScriptedWor
     assert_problem(api.client.get(f"{address}/video"), 404, "video_not_kept")
 
 
+def test_a_canceled_job_has_no_video(api: LiveApi, jobs: Jobs, worker: ScriptedWorker) -> None:
+    """Not even while its file is still there."""
+    address = send(api).headers["location"]
+    claim = worker.take()
+    assert api.client.delete(address).status_code == 202
+    assert jobs.stop(claim)
+    assert worker.blobs.exists(claim.job.upload)
+    assert_problem(api.client.get(f"{address}/video"), 404, "video_not_kept")
+
+
 def test_a_video_that_is_to_be_fetched_is_not_there_yet(api: LiveApi, jobs: Jobs) -> None:
     job_id, submission = "a" * 32, Submission(source_url="https://example.org/a.mp4")
     jobs.submit(job_id, CaptionOptions(), f"uploads/{job_id}", submission=submission)

@@ -18,7 +18,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.fs
 
-from app.errors import UsageError
+from app.errors import UploadMissing, UsageError
 
 PIECE = 1 << 20
 EMULATOR = timedelta(seconds=20)  #: of trying again
@@ -53,10 +53,13 @@ class Location:
         yield from sorted(each.path for each in entries if each.type == pyarrow.fs.FileType.File)
 
     def copy_to(self, file: Path) -> None:
-        """Copies the file here, a piece at a time. Raises OSError."""
-        with self.files.open_input_stream(self.path) as remote, file.open("wb") as local:
-            while piece := remote.read(PIECE):
-                local.write(piece)
+        """Copies the file here, a piece at a time. Raises UploadMissing."""
+        try:
+            with self.files.open_input_stream(self.path) as remote, file.open("wb") as local:
+                while piece := remote.read(PIECE):
+                    local.write(piece)
+        except (OSError, pa.ArrowException) as error:
+            raise UploadMissing(f"The file cannot be read: {error}.") from error
 
 
 def open_location(address: str) -> Location:

@@ -1,27 +1,58 @@
-"""Lists the videos of a collection: a folder, a text file with a line each, or an address of a store."""
+"""Lists videos at paths, in lists and at addresses of stores and the web, and brings them to this machine."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import filterfalse
 from pathlib import Path, PurePosixPath
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import anyio
 
-from app.bulk.storage import open_location
 from app.errors import UsageError
-from app.extract.inputs import find_videos
+from app.extract.inputs import InputVideo, find_videos
+from app.fetching.addresses import AllowedHosts
 from app.fetching.fetch import FetchLimits, fetch
+from app.settings import Settings
 from extractors.media.containers.container import VIDEO_SUFFIXES
+
+if TYPE_CHECKING:
+    from app.extract.storage import Location
 
 LIST_SUFFIXES = (".txt", ".lst", ".list")
 WEB = ("http://", "https://")
+LONGEST_NAME = 200  #: bytes of a name, and of each folder before it, in names of features
+
+
+def find_inputs(sources: Sequence[str], out: Path) -> list[InputVideo]:
+    """Finds videos at paths, as ``find_videos`` does, and of addresses and lists, as ``list_videos`` does.
+
+    Features of an address are called as it ends, or as it goes on below the address that was given.
+    """
+    listed = [source for source in sources if "://" in source or _is_list(source)]
+    paths = [Path(source) for source in sources if source not in listed]
+    videos = find_videos(paths, out) if paths else []
+    for source in listed:
+        for place in list_videos(source):
+            name, address = _name_features(place, source), place if "://" in place else ""
+            videos.append(InputVideo(Path("/", place), name, address))
+    return list({video.place: video for video in videos}.values())
+
+
+def _name_features(place: str, source: str) -> str:
+    """Makes a path below the folder of features, of parts that may be names of files."""
+    below = place.removeprefix(f"{source.rstrip('/')}/")
+    if place.startswith(WEB):
+        below = PurePosixPath(unquote(urlsplit(place).path)).name
+    elif below == place:
+        below = place.rpartition("/")[2]
+    path = PurePosixPath(below or "video").with_suffix("")
+    parts = [part.replace("\0", "_") for part in path.parts if part not in ("/", "..")]
+    return "/".join(part.encode()[:LONGEST_NAME].decode(errors="ignore") for part in parts) or "video"
 
 
 def list_videos(source: str) -> list[str]:
@@ -36,7 +67,7 @@ def list_videos(source: str) -> list[str]:
         return _list_remote(source)
     if not Path(source).exists():
         raise UsageError(f"There is no file or folder called {source}.")
-    if Path(source).suffix.lower() in LIST_SUFFIXES:
+    if _is_list(source):
         return _read_list(Path(source))
     return [os.path.abspath(video.file) for video in find_videos([Path(source)], None)]
 
@@ -45,20 +76,29 @@ def list_videos(source: str) -> list[str]:
 def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
     """Gives the path of a video on this machine's disk; one from elsewhere is copied and removed again.
 
-    Raises OSError and UsageError where it cannot be read, and leaves of JobFailure where the web does not
-    give it or it is larger than may be.
+    Raises UsageError and leaves of JobFailure where it cannot be read, or is larger than may be.
     """
     if "://" not in video:
         yield Path(video)
         return
-    with tempfile.TemporaryDirectory(prefix="reelword-bulk-") as folder:
+    with tempfile.TemporaryDirectory(prefix="reelword-") as folder:
         suffix = PurePosixPath(urlsplit(video).path).suffix[:16]
         path = Path(folder) / f"video{suffix}"  # the video's own name may be too long for a file
         if video.startswith(WEB):
             anyio.run(fetch, video, path, limits)
         else:
-            open_location(video).copy_to(path)
+            _open(video).copy_to(path)
         yield path
+
+
+def fetch_limits(settings: Settings) -> FetchLimits:
+    """Returns what a video of the web may cost."""
+    return FetchLimits(
+        settings.max_upload_bytes,
+        settings.url_seconds,
+        settings.min_free_bytes,
+        hosts=AllowedHosts(settings.url_host_names),
+    )
 
 
 def stamp_of(video: str) -> str | None:
@@ -72,16 +112,10 @@ def stamp_of(video: str) -> str | None:
         if "://" not in video:
             status = os.stat(video)
             return f"{status.st_size} {status.st_mtime_ns}"
-        entry = open_location(video).look()
+        entry = _open(video).look()
     except (OSError, UsageError):
         return None
     return f"{entry.size} {entry.mtime_ns}" if entry.is_file else None
-
-
-def digest_of_options(options: dict[str, Any], weights_sha256: str) -> str:
-    """Digests what a caption depends on beside the video, so that a changed option is not passed over."""
-    text = f"{sorted(options.items())} {weights_sha256}"
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read_list(path: Path) -> list[str]:
@@ -96,7 +130,7 @@ def _read_list(path: Path) -> list[str]:
 
 
 def _list_remote(source: str) -> list[str]:
-    place = open_location(source)
+    place = _open(source)
     try:
         paths = [place.path] if place.look().is_file else list(filterfalse(_is_hidden, place.list_files()))
     except (OSError, ValueError) as error:
@@ -105,6 +139,17 @@ def _list_remote(source: str) -> list[str]:
     if not videos:
         raise UsageError(f"There is no video below {source}.")
     return videos
+
+
+def _is_list(source: str) -> bool:
+    return Path(source).suffix.lower() in LIST_SUFFIXES
+
+
+def _open(address: str) -> Location:
+    """Opens an address; what that takes is no part of what everybody has. Raises UsageError, ImportError."""
+    from app.extract.storage import open_location
+
+    return open_location(address)
 
 
 def _is_hidden(path: str) -> bool:

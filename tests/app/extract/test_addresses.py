@@ -1,25 +1,21 @@
-"""Videos and rows in a store that speaks S3, and the lists that name them."""
+"""Videos in stores that speak S3 and Google's protocol, on the web, and in the lists that name them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from app.bulk.rows import SCHEMA, drop_doubles, find_done
-from app.bulk.storage import Location, _file_system, open_location
-from app.bulk.videos import list_videos, local_copy, stamp_of
-from app.errors import UrlUnreachable
+from app.errors import UploadMissing, UrlUnreachable
+from app.extract.addresses import list_videos, local_copy, stamp_of
+from app.extract.storage import _file_system
 from app.fetching.addresses import AllowedHosts
 from app.fetching.fetch import FetchLimits
-from tests.app.bulk.google_store import GoogleStore
-from tests.app.bulk.object_store import ObjectStore
+from tests.app.extract.google_store import GoogleStore
+from tests.app.extract.object_store import ObjectStore
 
 LIMITS = FetchLimits(max_bytes=1000, seconds=20, hosts=AllowedHosts(["127.0.0.1"]))
 
@@ -52,7 +48,7 @@ def read_all(source: str) -> set[bytes]:
     """What can be read of a store's videos; one that cannot be named is a row with an error in bulk."""
     read = set()
     for video in list_videos(source):
-        with suppress(OSError, pa.ArrowException), local_copy(video, LIMITS) as path:
+        with suppress(UploadMissing), local_copy(video, LIMITS) as path:
             assert path.name == "video.mp4"
             read.add(path.read_bytes())
     return read
@@ -116,51 +112,7 @@ def test_a_list_may_mix_paths_and_addresses(store: ObjectStore, tmp_path: Path) 
 
 
 def test_what_is_not_in_the_store_is_named(store: ObjectStore) -> None:
-    with pytest.raises(OSError, match=r"films/gone\.mp4"), local_copy("s3://films/gone.mp4", LIMITS):
+    with pytest.raises(UploadMissing, match=r"films/gone\.mp4"), local_copy("s3://films/gone.mp4", LIMITS):
         pass
     with pytest.raises(UrlUnreachable), local_copy("http://127.0.0.1:1/gone.mp4", LIMITS):
         pass
-
-
-def part(*rows: tuple[str, str, str], run: str = "this") -> pa.Table:
-    """Rows of file, sha256 and caption, which is null where that is empty."""
-    made: list[dict[str, Any]] = [
-        dict.fromkeys(SCHEMA.names) | {"file": file, "sha256": sha256, "run": run, "caption": caption or None}
-        for file, sha256, caption in rows
-    ]
-    return pa.Table.from_pylist(made, schema=SCHEMA)
-
-
-def captions(out: Location) -> list[tuple[str, str | None]]:
-    tables = [pq.read_table(path, filesystem=out.files).to_pylist() for path in out.list_files()]
-    return sorted((row["file"], row["caption"]) for rows in tables for row in rows)
-
-
-@pytest.fixture(params=["folder", "store"])
-def out(request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Path) -> Location:
-    store.objects["rows/.keep"] = b""
-    return open_location(str(tmp_path) if request.param == "folder" else "s3://rows/captions")
-
-
-def test_each_video_keeps_one_row(out: Location) -> None:
-    parts = {
-        "1": part(("a", "1", "a dog"), ("b", "", "")),  # b could not be read
-        "2": part(("b", "2", "a cat"), ("c", "3", "a cow"), ("d", "", "")),
-        "3": part(("c", "3", "a cow")),  # by a worker whose driver was dead
-        "4": part(("c", "4", "another film of this name")),
-        "5": part(("a", "1", "of other options"), run="another"),
-    }
-    for name, table in parts.items():
-        pq.write_table(table, f"{out.path}/{name}.parquet", filesystem=out.files)
-    assert drop_doubles(out, "this") == 2
-    assert captions(out) == sorted(
-        [
-            ("a", "a dog"), ("a", "of other options"), ("b", "a cat"), ("c", "a cow"),
-            ("c", "another film of this name"), ("d", None),
-        ]
-    )  # fmt: skip
-    assert drop_doubles(out, "this") == 0
-    done = find_done(out, "this")
-    assert [done.has(*each) for each in (("a", "1"), ("c", "4"), ("d", ""), ("b", ""), ("a", "2"))] == [
-        True, True, True, False, False,
-    ]  # fmt: skip

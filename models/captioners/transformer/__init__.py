@@ -1,0 +1,1 @@
+"""A transformer decoder over any streams, as today's captioners are built."""
