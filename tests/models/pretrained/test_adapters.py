@@ -66,7 +66,7 @@ def test_adapters_learn_to_name_what_is_pasted(family: str, tmp_path: Path) -> N
     losses = []
     for _ in range(60):
         loss = loss_of(network.captioner)
-        losses.append(float(loss))
+        losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
