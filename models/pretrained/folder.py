@@ -24,6 +24,7 @@ from models.pretrained.errors import (
     RemoteCodeRefused,
     UnknownArchitecture,
 )
+from models.pretrained.hub import PICKLES
 from models.pretrained.installed import InstalledCaptioners, read_adapter_card
 from models.pretrained.memory import working_memory
 
@@ -43,8 +44,6 @@ FAMILIES: Mapping[str, tuple[Family, str]] = {
 BYTES: Mapping[Precision, int] = {"float32": 4, "bfloat16": 2}
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
-#: How files of weights end that can run code when they are loaded, or that nothing here reads.
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 
 
 @dataclass(frozen=True)

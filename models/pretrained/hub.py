@@ -36,11 +36,12 @@ from models.pretrained.errors import (
     NotACaptioner,
     PickledWeightsOnly,
 )
-from models.pretrained.folder import PICKLES
 
 #: What processors, tokenizers and configurations are read from; README.md has the licence.
 READ = (".json", ".txt", ".model", ".jinja", ".safetensors")
 WEIGHTS = ".safetensors"
+#: How files of weights end that can run code when they are loaded, or that nothing here reads.
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 CARD = "README.md"
 MARGIN = 256 << 20  #: bytes of the disk that stay free
 MOST_FILES = 200  #: of a captioner

@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 from extractors.errors import PackageMissing
 from extractors.preprocessing.images import ResizeAndCrop
-from models.pretrained.adapters.lora import merge_adapter
+from models.pretrained.adapters.merging import merge_adapter
 from models.pretrained.attention import AttentionChoice
 from models.pretrained.errors import PretrainedDamaged, PretrainedError
 from models.pretrained.folder import Precision, PretrainedInfo

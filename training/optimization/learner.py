@@ -14,8 +14,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.pretrained.adapters.lora import AdaptedCaptioner
 from training.batches.loading import find_device
+from training.optimization.adapted_captioner import AdaptedCaptioner
 from training.optimization.weight_averaging import average_weights
 from training.precision import make_scaler
 from training.recipes.recipe import Recipe

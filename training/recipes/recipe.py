@@ -10,7 +10,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.decoding.options import DecodingOptions
-from models.pretrained.adapters.card import LoraOptions
 
 
 def compute_forcing_ratio(epoch: float, eta: float = 24.0) -> float:
@@ -82,6 +81,21 @@ class RewardWeights(BaseModel):
     bleu: float = 0.0
     meteor: float = 0.0
     rouge_l: float = 0.0
+
+
+#: How the families call them; GPT-2 has queries, keys and values in one.
+QUERIES_AND_VALUES = ("query", "value", "q_proj", "v_proj", "c_attn", "q_attn")
+
+
+class LoraOptions(BaseModel):
+    """Says how large adapters are and where they lie."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rank: int = Field(8, ge=1)
+    alpha: float = Field(16.0, gt=0)  #: what is added is alpha / rank of the product
+    #: The last parts of the names of the decoder's layers that get one.
+    targets: tuple[str, ...] = QUERIES_AND_VALUES
 
 
 class Recipe(BaseModel):

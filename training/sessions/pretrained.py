@@ -18,7 +18,6 @@ from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 from extractors.pretrained.weights_folder import WeightsFolder
 from models.pretrained.adapters.card import AdapterBase, AdapterCard
-from models.pretrained.adapters.lora import AdaptedCaptioner
 from models.pretrained.folder import read_pretrained_info
 from models.pretrained.installed import CARD, InstalledCaptioners, PretrainedCard
 from models.pretrained.load import load_pretrained_captioner
@@ -28,6 +27,7 @@ from training.batches.training_batch import TrainingBatch
 from training.batches.video_batches import CaptionedVideo, VideoInputs, load_captioned_videos
 from training.batches.video_frames import FrameBatch, FrameBatches, VideoFrames, load_frames
 from training.datasets.caption_set import CaptionSet
+from training.optimization.adapted_captioner import AdaptedCaptioner
 from training.optimization.learner import TrainedNetwork, build_learner
 from training.optimization.processes import share_mean
 from training.optimization.run_folder import RunSettings, TrainingRun

@@ -10,23 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
-#: How the families call them; GPT-2 has queries, keys and values in one.
-QUERIES_AND_VALUES = ("query", "value", "q_proj", "v_proj", "c_attn", "q_attn")
-
-
-class LoraOptions(BaseModel):
-    """Says how large adapters are and where they lie."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    rank: int = Field(8, ge=1)
-    alpha: float = Field(16.0, gt=0)  #: what is added is alpha / rank of the product
-    #: The last parts of the names of the decoder's layers that get one.
-    targets: tuple[str, ...] = QUERIES_AND_VALUES
 
 
 class AdapterBase(BaseModel):

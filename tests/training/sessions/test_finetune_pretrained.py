@@ -18,7 +18,7 @@ from app.cli.main import cli
 from extractors.media.decode import decode_here
 from models.decoding.options import DecodingOptions
 from models.pretrained import errors
-from models.pretrained.adapters.card import WEIGHTS, LoraOptions
+from models.pretrained.adapters.card import WEIGHTS
 from models.pretrained.folder import read_pretrained_info
 from models.pretrained.installed import InstalledCaptioners
 from models.pretrained.load import load_pretrained_captioner
@@ -30,6 +30,7 @@ from training.batches.video_frames import FrameBatches
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
 from training.recipes.demo_recipes import FINETUNE_LORA
+from training.recipes.recipe import LoraOptions
 from training.sessions.pretrained import AlreadyAdapted, finetune_pretrained
 
 pytestmark = pytest.mark.slow

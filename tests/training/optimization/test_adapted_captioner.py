@@ -14,21 +14,31 @@ from torch.nn.functional import cross_entropy
 
 from extractors.features import Frames
 from models.decoding.options import DecodingOptions
-from models.pretrained.adapters.card import LoraOptions
-from models.pretrained.adapters.lora import AdaptedCaptioner, list_targets, merge_adapter
+from models.pretrained.adapters.merging import merge_adapter
 from models.pretrained.errors import OptionRefused
 from models.pretrained.load import AnyPretrainedCaptioner, load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
 from tests.models.pretrained.pasted import paste
-from tests.models.pretrained.tiny_folders import CLS, SEP, write_blip, write_encoder_decoder, write_git
+from tests.models.pretrained.tiny_folders import (
+    CLS,
+    SEP,
+    TRAINABLE,
+    write_blip,
+    write_encoder_decoder,
+    write_git,
+)
 from tests.models.pretrained.tiny_vlm import WRITERS
+from training.optimization.adapted_captioner import AdaptedCaptioner, list_targets
+from training.recipes.recipe import LoraOptions
 
 FRAMES, SIDE = 4, 32
+#: Random weights that say something, and nothing that is dropped from one step to another.
+BERT_LIKE = {**TRAINABLE, "initializer_range": 0.3}
 FAMILIES: dict[str, Callable[[Path], Path]] = {
-    "git": partial(write_git, frames=FRAMES),
-    "blip": partial(write_blip, initializer_range=0.3),
+    "git": partial(write_git, frames=FRAMES, **BERT_LIKE),
+    "blip": partial(write_blip, **BERT_LIKE),
     "gpt2": partial(write_encoder_decoder, encoder="vit", decoder="gpt2", initializer_range=0.3),
-    "bert": partial(write_encoder_decoder, encoder="timesformer", decoder="bert", initializer_range=0.3),
+    "bert": partial(write_encoder_decoder, encoder="timesformer", decoder="bert", **BERT_LIKE),
     **WRITERS,
 }
 #: Every layer of a decoder: tiny random ones learn little by their queries and values alone.
@@ -38,11 +48,14 @@ ALL = LoraOptions(
 GREEDY = DecodingOptions(method="greedy", max_length=8, attention=False)
 
 
+pytestmark = pytest.mark.slow
+
+
 def two_videos() -> tuple[list[Frames], list[list[str]]]:
     """A video with something pasted and one with something else, each with its caption."""
     pasted = {each.word: each for each in (paste(seed, FRAMES, SIDE) for seed in range(8))}
     first, second = list(pasted.values())[:2]
-    return [first.video, second.video], [[f"{first.word} guitar"], [f"a {second.word}"]]
+    return [first.video, second.video], [[first.word], [second.word]]
 
 
 def load(folder: Path) -> AnyPretrainedCaptioner:
@@ -64,14 +77,14 @@ def test_adapters_learn_to_name_what_is_pasted(family: str, tmp_path: Path) -> N
     optimizer = torch.optim.AdamW(network.parameters(), 2e-2)
     network.train()
     losses = []
-    for _ in range(60):
+    for _ in range(40):
         loss = loss_of(network.captioner)
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     network.eval()
-    assert losses[-1] < 0.3 * losses[0]
+    assert losses[-1] < 0.5 * losses[0]
     assert [best.text for (best,) in network.captioner.caption(videos, GREEDY)] == [text for (text,) in texts]
     shared = copied.eval().captioner.score_texts(videos, texts)  # its own adapters change nothing yet
     assert shared == [pytest.approx(each, abs=1e-4) for each in untrained]

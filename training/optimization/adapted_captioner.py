@@ -1,4 +1,4 @@
-"""Trains a pretrained captioner by low-rank adapters (LoRA, Hu et al. 2021), merges them into its weights.
+"""Holds a pretrained captioner while it is trained by low-rank adapters (LoRA, Hu et al. 2021).
 
 The adapters lie on the queries and values of the text decoder; whatever sees the frames stays as it is. The
 loss is that of the captioner's own reading of captions, which evidence and likelihoods go by when it serves.
@@ -7,9 +7,7 @@ loss is that of the captioner's own reading of captions, which evidence and like
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import copy, deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 from safetensors.torch import save_file
 from torch import nn
 
-from extractors.errors import name_missing_packages
 from extractors.files import atomic_write
-from models.pretrained.adapters.card import WEIGHTS, LoraOptions
+from models.pretrained.adapters.card import WEIGHTS
+from models.pretrained.adapters.merging import using_peft
 from models.pretrained.errors import OptionRefused
+from training.recipes.recipe import LoraOptions
 
 if TYPE_CHECKING:  # every training imports this, and transformers takes seconds
     from models.pretrained.captioner import PretrainedCaptioner
@@ -46,7 +45,7 @@ class AdaptedCaptioner(nn.Module):
         """
         super().__init__()
         targets = list_targets(captioner, options.targets)
-        with _using_peft():
+        with using_peft():
             from peft import LoraConfig, get_peft_model
 
             config = LoraConfig(
@@ -110,30 +109,3 @@ def list_targets(captioner: PretrainedCaptioner[Any], names: Sequence[str]) -> l
     if not targets:
         raise OptionRefused("lora_targets", f"{captioner.name} has no layer called {' or '.join(names)}")
     return targets
-
-
-def merge_adapter(model: Any, folder: Path) -> Any:
-    """Adds an adapter to the weights of its base.
-
-    Args:
-        model: The base, of transformers.
-        folder: The adapter's.
-
-    Returns:
-        The model, no larger than before.
-
-    Raises:
-        PackageMissing: peft is not installed.
-    """
-    with _using_peft():
-        from peft import PeftModel
-
-        return PeftModel.from_pretrained(model, folder).merge_and_unload()
-
-
-@contextmanager
-def _using_peft() -> Iterator[None]:
-    """Names peft where it is not there, and keeps quiet of names of transformers that it uses and are old."""
-    with name_missing_packages(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        yield
