@@ -1,7 +1,5 @@
 """Counts the cores that this process may use: those of its machine, or its container's share of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ extractors/media/errors.py; what is wrong with a request: app/api/refusals.py.)
 operator can (extractors/errors.py), ``status`` is the HTTP status that fits best.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import ClassVar

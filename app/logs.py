@@ -1,7 +1,5 @@
 """Configures logs: lines of text on a terminal, lines of JSON elsewhere, always on standard error."""
 
-from __future__ import annotations
-
 import logging
 import sys
 

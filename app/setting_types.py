@@ -3,8 +3,6 @@
 Each is a text or a path, checked as it is read; what is wrong is said in a sentence on how to give it.
 """
 
-from __future__ import annotations
-
 import re
 from ipaddress import ip_network
 from pathlib import Path

@@ -4,8 +4,6 @@
 ``REELWORD_`` is the prefix; ``REDIS_URL`` and ``PORT`` are read plain, as every host sets them.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from ipaddress import ip_address
@@ -60,8 +58,7 @@ class Settings(BaseSettings):
         Path("data"), description="Folder of blobs, the embedded Redis's file and features."
     )
     cache: PathFromHere | None = Field(
-        None,
-        description="Folder of converted networks, for all data folders; default: reelword in ~/.cache.",
+        None, description="Folder of converted networks, for all data folders; default: reelword in ~/.cache."
     )
     cache_bytes: int = Field(
         4096 * MIB, ge=0, description="Room for converted networks; those that were not used longest go."
@@ -101,16 +98,14 @@ class Settings(BaseSettings):
         "admin", description="Who reads /metrics where keys are needed: admin keys, or everybody."
     )
     peer_hosts: HostNames = Field(
-        "",
-        description="Names that other containers ask the API by; those of allowed_hosts are for people.",
+        "", description="Names that other containers ask the API by; those of allowed_hosts are for people."
     )
     cors_origins: Origins = Field(
         "",
         description="Sites whose pages may ask from a browser, as https://app.example, with commas between.",
     )
     trusted_proxies: Networks = Field(
-        "",
-        description="Addresses of proxies whose X-Forwarded-* headers are believed, with commas between.",
+        "", description="Addresses of proxies whose X-Forwarded-* headers are believed, with commas between."
     )
     root_path: RootPath = Field(
         "", description="Path that a proxy serves the API below, as /reel, where it does not say so itself."
@@ -157,8 +152,7 @@ class Settings(BaseSettings):
         description="Secrets (whsec_…) that sign webhooks, with commas; all sign. Without one none are sent.",
     )
     webhook_hosts: str = Field(
-        "",
-        description="Private hosts that webhooks may be sent to: names, addresses, networks, with commas.",
+        "", description="Private hosts that webhooks may be sent to: names, addresses, networks, with commas."
     )
 
     # how a job runs
@@ -173,9 +167,7 @@ class Settings(BaseSettings):
     )
     job_seconds: float = Field(900.0, gt=0, description="Longest run of a job; then it has failed.")
     cancel_grace: float = Field(
-        5.0,
-        ge=0,
-        description="Seconds until an engine is killed that does not leave a canceled job.",
+        5.0, ge=0, description="Seconds until an engine is killed that does not leave a canceled job."
     )
     drain_seconds: float = Field(
         5.0, ge=0, description="Time for finishing jobs before a stopped worker hands them back."
@@ -231,8 +223,7 @@ class Settings(BaseSettings):
         WEIGHTS, description="Folder of captioners, each a file NAME.safetensors, and fusion's embedding."
     )
     captioner: str | None = Field(
-        None,
-        description="Captioner of jobs that name none; default: the best on real clips within a minute.",
+        None, description="Captioner of jobs that name none; default: the best on real clips within a minute."
     )
     captioners: str = Field(
         "",
@@ -243,8 +234,7 @@ class Settings(BaseSettings):
         description="Of pretrained captioners; bfloat16 halves memory, and seconds where hardware has it.",
     )
     streams: str | None = Field(
-        None,
-        description="Stream set that captioners are fed with; default: the one each was trained on.",
+        None, description="Stream set that captioners are fed with; default: the one each was trained on."
     )
     frames: int = Field(8, ge=1, le=64, description="Frames of a video that are looked at.")
     engine: EngineName = Field(

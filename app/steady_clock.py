@@ -1,7 +1,5 @@
 """Follows a server's clock no faster than time passes, so that one that is set forward expires nothing."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass

@@ -32,8 +32,6 @@ import httpx
 import psutil
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from app.jobs.job import Keys
-from app.jobs.worker_registry import WorkerRegistry
 from benchmarks.crash.deployment import WORKERS, Deployment, GaveUp
 from benchmarks.crash.findings import Finding, seconds, show
 from reelword import AsyncClient
@@ -251,14 +249,13 @@ class Killer:
         while not self._stop.wait(KILL_EVERY):
             victim = self._chance.choice(VICTIMS)
             pids = self._service.pids(victim)
-            if pids and (self._service.ask("/livez") if victim == API else self._is_half_there()):
+            if pids and self._is_half_there():
                 self._kill(victim, self._chance.choice(pids))
 
     def _is_half_there(self) -> bool:
         """Returns whether a busy machine has come so far since the last kills; else no job ever ended."""
-        with self._service.redis() as client:
-            workers = WorkerRegistry(client, Keys()).workers()
-        return sum(worker.is_ready for worker in workers) >= WORKERS / 2
+        answer = self._service.ask("/readyz")
+        return answer is not None and answer.status_code == 200 and answer.json()["workers"] >= WORKERS / 2
 
     def _kill(self, victim: str, pid: int) -> None:
         with suppress(psutil.NoSuchProcess):

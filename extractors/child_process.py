@@ -7,8 +7,6 @@ No child outlives its parent, however that ends: Linux sends it a signal when th
 ends (PR_SET_PDEATHSIG), so that it belongs in a lasting one. Elsewhere a linked child ends with its pipe.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -17,11 +17,9 @@ the operator of the service can do, with settings by name; it is written to logs
 and to no answer. Errors about a wrong argument are ValueErrors too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 #: Import → its group in pyproject.toml, of packages that ``make serve`` does not install.
 GROUPS: Mapping[str, str] = {
@@ -91,7 +89,7 @@ class PackageMissing(ReelwordError, ImportError, code="package_missing"):
     hint = "Install the group of packages that the message names."
 
     @classmethod
-    def of(cls, package: str) -> PackageMissing:
+    def of(cls, package: str) -> Self:
         """Returns the error of an import of GROUPS, with the commands that install its group."""
         group = GROUPS[package]
         error = cls(f"{package} is not installed; it is in the group {group}.", name=package)

@@ -1,7 +1,5 @@
 """Defines the interface of extractors, and lists them by module (``CATALOG``, ``DERIVED``)."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Mapping, Sequence
@@ -46,7 +44,6 @@ class Extractor(Protocol):
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
         """Extracts each video's streams by name, on the CPU. Videos are batched together."""
-        ...
 
 
 class SoundExtractor(Protocol):
@@ -60,7 +57,6 @@ class SoundExtractor(Protocol):
 
     def extract(self, audio: Audio | None, duration: float) -> dict[str, Stream]:
         """Extracts the streams of a video of ``duration`` seconds; audio is None where it has none."""
-        ...
 
 
 class DerivedExtractor(Protocol):
@@ -77,7 +73,6 @@ class DerivedExtractor(Protocol):
 
     def derive(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
         """Makes its streams by name, from streams that include those it needs."""
-        ...
 
 
 AnyExtractor: TypeAlias = Extractor | SoundExtractor | DerivedExtractor

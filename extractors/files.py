@@ -1,7 +1,5 @@
 """Writes files whole or not at all, and computes their digests."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Names what a network recognises in a video: an action, a kind of thing, or a thing and its place."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -7,8 +7,6 @@ and not frame numbers are what is asked of the decoder, so that a video whose fr
 evenly.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 

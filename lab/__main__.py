@@ -20,6 +20,10 @@ STUDIES = {
     ),
     "extend": ("checkpoints.extend_inputs", "Extend a checkpoint by the inputs of one that went on from it."),
     "judge": ("judging.command", "Mark captions of clips on a page, and print each captioner's marks."),
+    "sweep": (
+        "sweep.command",
+        "Train with several values and seeds: one table of means and standard deviations.",
+    ),
     "train": (
         "pictures.command",
         "Train a captioner, or the embedding, on pictures: the demo's recipes, and all of reelword train.",

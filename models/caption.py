@@ -5,22 +5,18 @@ else, and made of plain numbers, so that the API's image carries this one file w
 members are null, never missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 Weights = list[float]
 #: [word][moment][place]; null for a word, and for a moment of one, that has none.
 PlaceWeights = list[list[Weights | None] | None]
 
 
-class Part(BaseModel):
+class Part(BaseModel, frozen=True):
     """Is a part of a caption or of its attention."""
-
-    model_config = ConfigDict(frozen=True)
 
 
 class GridAttention(Part):
@@ -158,8 +154,7 @@ class TableExplanation(Explanation):
 
 
 ExplanationPart = Annotated[
-    MomentsExplanation | WeightsExplanation | TextExplanation | TableExplanation,
-    Field(discriminator="kind"),
+    MomentsExplanation | WeightsExplanation | TextExplanation | TableExplanation, Field(discriminator="kind")
 ]
 
 

@@ -8,8 +8,6 @@ The folder of weights is searched by what the files say of themselves, the names
 the files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -22,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import BaseModel
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from extractors.errors import ReelwordError
@@ -123,12 +121,23 @@ def record_speed(path: Path, speed: Speed) -> None:
 
 def count_parameters(path: Path) -> int:
     """Counts the numbers that a checkpoint holds, by its header. Raises CheckpointError."""
-    return sum(math.prod(shape) for shape in _shapes(path))
+    with _opened(path) as file:
+        return sum(math.prod(file.get_slice(key).get_shape()) for key in list(file.keys()))
 
 
 def _write(path: Path, weights: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
-    with atomic_write(path) as unfinished:
-        save_file(weights, unfinished, metadata)
+    """Writes a file that is the same, byte by byte, for the same weights and metadata.
+
+    The library writes metadata in an order of chance, so the head is written again with sorted keys.
+    """
+    written = save(weights, metadata)
+    head_end = 8 + int.from_bytes(written[:8], "little")
+    head = json.loads(written[8:head_end])
+    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+        file.writelines((len(text).to_bytes(8, "little"), text, memoryview(written)[head_end:]))
 
 
 def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoint:
@@ -246,21 +255,19 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _read(path: Path, with_weights: bool = True) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            weights = {key: file.get_tensor(key) for key in list(file.keys())} if with_weights else {}
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); fetch it again.") from error
+    with _opened(path) as file:
+        metadata = file.metadata() or {}
+        weights = {key: file.get_tensor(key) for key in list(file.keys())} if with_weights else {}
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path} is no Reelword checkpoint; train one with `reelword train`.")
     return metadata, weights
 
 
-def _shapes(path: Path) -> list[list[int]]:
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, "pt") as file:
-            return [file.get_slice(key).get_shape() for key in list(file.keys())]
+            yield file
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint ({error}); fetch it again.") from error
 

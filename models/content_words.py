@@ -1,7 +1,5 @@
 """Tells words that name something from articles, prepositions, pronouns and auxiliary verbs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Pads streams of several videos to batches, and names, averages and aligns what captioners read of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor
 
 from extractors.features import Features, Stream, StreamSpec
@@ -76,10 +74,8 @@ def _region_mask(stream: Stream, regions: int) -> Tensor:
 ABSENT = StreamSpec("absent", "", "")
 
 
-class InputStream(BaseModel):
+class InputStream(BaseModel, frozen=True):
     """Names one input and says its width. The same name may serve two inputs, e.g. a grid and its mean."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     width: int

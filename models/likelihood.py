@@ -1,7 +1,5 @@
 """Computes how likely given captions are, word by word: what losses over whole captions are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

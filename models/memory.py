@@ -4,8 +4,6 @@ Rows are beams or samples: with B videos and K rows a video, R = B·K and the ro
 side, so that a captioner can view (R, …) as (B, K, …) and attend to each video's memory without copies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -44,7 +42,7 @@ class StepAttention(TensorRows):
     #: (R,), what the captioner adds to the training loss at this step; None outside training
     loss: Tensor | None = None
 
-    def split_rows(self, count: int) -> StepAttention:
+    def split_rows(self, count: int) -> Self:
         """Gives each step of time of a row a row of its own.
 
         count: steps, behind each other, that a row's places are of; ``extras`` stay as they are.

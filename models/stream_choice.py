@@ -6,8 +6,6 @@ A part that a set has nothing for is left out where the captioner has a switch f
 ablations do; where nothing can take its place the set is refused with the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +15,8 @@ from models.stream_set import Regions, StreamInput, StreamKind, StreamSet
 
 #: What all captioners look at, single frames first.
 FRAMES: tuple[StreamKind, ...] = ("picture", "motion")
+#: What their rows are called.
+ROWS = {"none": "vectors", "grid": "cells", "boxes": "boxes", "steps": "cells of several steps"}
 
 
 class StreamsDoNotFit(ReelwordError, ValueError, code="streams_do_not_fit"):
@@ -63,7 +63,8 @@ class StreamChoice:
         """
         stream = self.first(kinds, regions)
         if stream is None:
-            offer = ", ".join(f"{each.stream} ({_describe(each)})" for each in self.streams.inputs)
+            inputs = self.streams.inputs
+            offer = ", ".join(f"{each.stream} ({each.kind}, {ROWS[each.regions]})" for each in inputs)
             raise StreamsDoNotFit(
                 f"{self.reader} reads {wanted}, and the stream set {self.streams.name} has {offer}"
             )
@@ -73,11 +74,6 @@ class StreamChoice:
 def _rank(stream: StreamInput) -> tuple[bool, int]:
     """Sorts streams of one kind and one form."""
     return not stream.extractor.startswith("roi:"), -stream.width if stream.regions == "grid" else 0
-
-
-def _describe(stream: StreamInput) -> str:
-    rows = {"none": "vectors", "grid": "cells", "boxes": "boxes", "steps": "cells of several steps"}
-    return f"{stream.kind}, {rows[stream.regions]}"
 
 
 def to_input(stream: StreamInput) -> InputStream:

@@ -9,11 +9,9 @@ Where a paper gives a stride in frames, it counts frames of the video at its own
 frames a second and keeps them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from extractors.errors import ReelwordError
 from extractors.extractor import find_maker, is_derived, list_needed_streams
@@ -79,7 +77,7 @@ class StreamSet:
         windows = {each.extractor: each.windows for each in ordered}
         return {name: each for name, each in windows.items() if MADE_BESIDE.get(name) not in windows}
 
-    def select(self, streams: Collection[str]) -> StreamSet:
+    def select(self, streams: Collection[str]) -> Self:
         """Takes the part of the set that makes these streams. Raises UnknownStream for any other."""
         makers = {each.extractor for each in self.only(streams).inputs}
         listed = {each.stream: each.extractor for each in self.inputs}
@@ -88,7 +86,7 @@ class StreamSet:
         inputs = tuple(each for each in self.inputs if each.extractor in makers)
         return replace(self, inputs=inputs)
 
-    def only(self, streams: Collection[str]) -> StreamSet:
+    def only(self, streams: Collection[str]) -> Self:
         """Takes these streams alone, without what they are made of. Raises UnknownStream for any other."""
         if unknown := sorted(set(streams) - set(self.streams)):
             built = ", ".join(self.streams)

@@ -1,7 +1,5 @@
 """Describes the phases of training that a captioner lists; training/optimization takes their steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias

@@ -5,8 +5,6 @@ paper). The number travels with the features, so that training, evaluation and t
 a video without one is of an unknown kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np
@@ -33,10 +31,9 @@ def add_category(features: Features, category: int | None) -> Features:
 
 
 def read_labels(batch: Batch, classes: int) -> Tensor:
-    """Reads the categories of B videos as rows of an embedding with ``classes`` + 1 of them.
+    """Reads the categories of B videos as rows (B,) of an embedding with ``classes`` + 1 of them.
 
-    Returns:
-        (B,) integers: 0 for a video of no category, or of one that is not among them; else its number plus 1.
+    0 for a video of no category, or of one that is not among them; else its number plus 1.
     """
     number = batch.values.flatten(1)[:, 0].round().long()
     is_known = batch.frame_mask.any(1) & (number >= 0) & (number < classes)

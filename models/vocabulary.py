@@ -1,11 +1,10 @@
 """Turns words into ids and back. Ids 0 to 2 are the same in every checkpoint; words follow by frequency."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -63,7 +62,7 @@ class Vocabulary:
     @classmethod
     def from_captions(
         cls, captions: Iterable[Sequence[str]], *, min_count: int = 1, size: int | None = None
-    ) -> Vocabulary:
+    ) -> Self:
         """Makes a vocabulary of the words of captions.
 
         Args:

@@ -1,7 +1,5 @@
 """Turns weights of words over moments, cells and boxes into plain numbers (models/caption.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ id is not among them has them read again at once, so that a new key works from i
 Redis is away the keys that were read last stay good: their jobs cannot be reached anyway.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -7,8 +7,6 @@ Both hold SHA-256 digests, with which no request can be made; what signs a key's
 A slow hash is for passwords, which can be guessed; 256 random bits cannot.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets
@@ -18,7 +16,7 @@ from typing import Any, Literal
 import limits
 import redis
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from app.jobs.job import JobLimits, Keys
 from app.jobs.redis_client import unavailable_if_away
@@ -33,10 +31,8 @@ SESSION_SECONDS = 7 * 86400  #: after which a page has to be signed in on again
 log = structlog.get_logger(__name__)
 
 
-class ApiKey(BaseModel):
+class ApiKey(BaseModel, frozen=True, extra="ignore"):
     """Holds what is known of a key: whom it is for, what it may do, how much."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str
     name: str = Field(min_length=1, max_length=100, description="Whom it is for, in lists and in logs.")

@@ -4,8 +4,6 @@ While Redis is away each process counts by itself: a rate is then as many times 
 processes, and no request is refused because the counter is away.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Puts the HTTP service together: its routes, how errors are answered, and the process that serves it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

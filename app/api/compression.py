@@ -1,7 +1,5 @@
 """Answers what was compressed before, as it is to those who take gzip."""
 
-from __future__ import annotations
-
 import gzip
 
 from fastapi import Request

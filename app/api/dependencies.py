@@ -3,12 +3,10 @@
 One for an application. Who asks is another one for each request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Self
 
 from fastapi import Depends, Request
 from redis.asyncio import Redis
@@ -70,7 +68,7 @@ class ApiDependencies:
     root: str = ""  #: path that addresses of this request's answer begin with
 
     @classmethod
-    def connect(cls, settings: Settings) -> ApiDependencies:
+    def connect(cls, settings: Settings) -> Self:
         """Makes the clients, without a connection yet.
 
         Raises RedisMissing where no server is named or runs in the data folder.

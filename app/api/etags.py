@@ -1,7 +1,5 @@
 """Names states of what is answered, and reads the names that clients have (RFC 9110, section 8.8.3)."""
 
-from __future__ import annotations
-
 import hashlib
 
 

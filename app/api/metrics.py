@@ -6,8 +6,6 @@ when it is asked for, so every API process has the same: scrape any one of them,
 several.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest

@@ -6,8 +6,6 @@ files lie below one folder, named by the hash of them all: a browser keeps them 
 mixes old and new ones.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
@@ -16,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 STATIC = Path(__file__).parent / "static"
 TEXTS = (".css", ".html", ".js", ".json", ".svg")  #: what is worth compressing
@@ -40,7 +39,7 @@ class PageFiles:
     compressed: dict[str, bytes]
 
     @classmethod
-    def read(cls, folder: Path = STATIC) -> PageFiles:
+    def read(cls, folder: Path = STATIC) -> Self:
         """Reads and compresses the files of a folder."""
         contents = {
             path.relative_to(folder).as_posix(): path.read_bytes()

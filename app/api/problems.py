@@ -3,10 +3,8 @@
 A problem's ``type`` is ``urn:reelword:problem:<code>``; codes are stable, sentences may change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
@@ -30,7 +28,7 @@ class Cause(BaseModel):
     hint: str = Field(description="What its operator can do, in a sentence.")
 
     @classmethod
-    def of(cls, trouble: Trouble) -> Cause:
+    def of(cls, trouble: Trouble) -> Self:
         return cls(code=trouble.code, message=trouble.message, hint=trouble.hint)
 
 

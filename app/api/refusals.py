@@ -6,8 +6,6 @@ app/api/problems.py writes it as a problem document.
 Errors of the queue, of records and of options that no worker takes are in app/errors.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

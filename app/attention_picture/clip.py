@@ -1,7 +1,5 @@
 """Draws a clip of some seconds to pass on: the posters of a caption's words in the order of their moments."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from typing import Literal, TypeAlias

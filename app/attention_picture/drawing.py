@@ -3,8 +3,6 @@
 Pillow only (the API draws too, and has neither numpy nor torch). Sizes are pixels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

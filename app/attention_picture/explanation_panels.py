@@ -1,7 +1,5 @@
 """Draws above the words what explains a caption as a whole, each part by its kind."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PIL import Image, ImageDraw, ImageFont

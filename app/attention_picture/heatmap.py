@@ -4,8 +4,6 @@ Weights are shown against an even share (1/N of N cells): what gets no more than
 what gets most of its word's attention glows, so that a map which looks nowhere looks like nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -47,10 +45,7 @@ def scale_weights(weights: Sequence[float]) -> list[float]:
 
 
 def overlay_cells(
-    picture: Image.Image,
-    weights: Sequence[float],
-    row_edges: Sequence[float],
-    column_edges: Sequence[float],
+    picture: Image.Image, weights: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]
 ) -> Image.Image:
     """Lays the weights of cells, even or not, over a picture; what lies outside the edges stays bare.
 

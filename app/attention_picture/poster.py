@@ -3,8 +3,6 @@
 Pillow only. Sizes are pixels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 

@@ -4,8 +4,6 @@ explains the caption as a whole (explanation_panels.py), and a tile for each wor
 Pillow only (the API draws too, and has neither numpy nor torch). Sizes are pixels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,10 +57,7 @@ def draw_attention_picture(
     if len(frames) != len(frame_times) or not frames:
         raise ValueError(f"{len(frames)} frames cannot have {len(frame_times)} times")
     attention = attention.shown
-    seen, tiles = (
-        PictureSource(attention, frames, frame_times),
-        _lay_out_tiles(attention, frames[0].size),
-    )
+    seen, tiles = (PictureSource(attention, frames, frame_times), _lay_out_tiles(attention, frames[0].size))
     width = tiles.width
     blocks = [
         drawing.draw_paragraph(" ".join(attention.words), HEADLINE, INK, width),
@@ -155,10 +150,7 @@ def _draw_scale(width: int) -> Image.Image:
 
 
 def _explain(attention: AttentionDocument) -> str:
-    places = {
-        GridAttention: "; heat shows where in it",
-        BoxAttention: "; lit boxes show which objects in it",
-    }
+    places = {GridAttention: "; heat shows where in it", BoxAttention: "; lit boxes show which objects in it"}
     where = "" if attention.spatial is None else places[type(attention.spatial)]
     many = any(attention.list_chosen(word) for word in range(len(attention.words)))
     which = "the frame of the moment that it needs most"

@@ -4,8 +4,6 @@ What explains a word is in its tile, by its kind: chosen moments below each othe
 bars above the frame or, of two choices, as a line below it, text below that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

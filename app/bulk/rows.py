@@ -1,7 +1,5 @@
 """Declares a row of the answer, and reads which rows there are already."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ bytes; the captioning side gives them to the engine together. An engine that die
 by Ray, with the same videos: EngineAttempts remembers which had been begun, and which of them is given up.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import time
@@ -51,12 +49,7 @@ class DecodeVideo:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        request: DecodeRequest,
-        options: CaptionOptions,
-        run: str,
-        done: DoneVideos,
+        self, settings: Settings, request: DecodeRequest, options: CaptionOptions, run: str, done: DoneVideos
     ) -> None:
         self._decoder = Decoder(settings.decoder)
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)

@@ -3,8 +3,6 @@
 The list of all commands is in app/cli/main.py; a command's file has its function, or a group of functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any

@@ -4,8 +4,6 @@ Typer answers what the script asks, but its own script completes one word, and t
 two words after it.
 """
 
-from __future__ import annotations
-
 import typer
 
 COMPLETE_VARIABLE = "_REELWORD_COMPLETE"

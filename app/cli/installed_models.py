@@ -3,8 +3,6 @@
 Captioners are described by their checkpoints' metadata, a stream set also by the weights that it lacks here.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

@@ -3,8 +3,6 @@
 Exit codes: 0 all well, 1 something failed (said at the end), 2 wrong usage.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -31,7 +29,7 @@ COMMANDS = {
     "models": ("models", "List captioners with sizes and scores, and stream sets with what they lack."),
     "captioners": ("captioners", "Add, list, remove and verify open pretrained captioners."),
     "weights": ("weights", "List, get, add and verify the networks' published weights."),
-    "train": ("training.train", "Train a captioner; best.safetensors, log.csv and last.pt lie in --out."),
+    "train": ("training.train", "Train a captioner; best.safetensors, run.json and log.csv lie in --out."),
     "evaluate": ("training.evaluate", "Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with intervals."),
     "plot": ("training.plot", "Draw loss and held-out CIDEr-D of training runs by step, in one picture."),
     "data": ("training.data", "Say what of a captioned set is there, and what is missing."),

@@ -3,8 +3,6 @@
 They are described by app/cli/installed_models.py, or by the running service that has them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any

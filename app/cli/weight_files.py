@@ -4,8 +4,6 @@ The options are in app/cli/weights.py. Each function prints what it did and retu
 1 something failed, 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Declares the JSON of a batch: how many of its jobs are in which state, and what each was sent for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Declares what webhooks send, and how their deliveries are shown."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import Field

@@ -1,9 +1,8 @@
 """Declares the events of a job as those who follow it are sent them, and the id that each has."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
+from typing import Self
 
 from pydantic import Field
 
@@ -59,7 +58,7 @@ class EventId:
     segment: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> EventId:
+    def parse(cls, text: str) -> Self:
         """Reads an id. Raises ValueError."""
         if not re.fullmatch(EVENT_ID, text):
             raise ValueError(f"{text[:40]} is no id of an event")

@@ -4,15 +4,13 @@ Captions, and where a captioner looked, are declared in models/caption.py. Absen
 missing, so that a client can rely on every name.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
@@ -24,8 +22,8 @@ from models.caption import ScoredCaption
 WITHOUT_VIDEO = ("failed", "canceled", "expired")
 
 
-class Document(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class Document(BaseModel, frozen=True):
+    """Is the base of what is written as JSON."""
 
 
 class Note(Document):
@@ -130,7 +128,7 @@ class Answer(Document):
     timings: Timings | None = None
     estimate: Estimate | None = Field(None, description="With `validate_only`: what a caption will cost.")
 
-    def joined_with(self, later: Answer) -> Answer:
+    def joined_with(self, later: Self) -> Self:
         """Adds what has been found since."""
         parts = [part.timings.model_dump(exclude_unset=True) for part in (self, later) if part.timings]
         members = {name: getattr(later, name) for name in later.model_fields_set}

@@ -1,7 +1,5 @@
 """Declares the JSON of a list of jobs: a summary of each, small enough for hundreds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Declares the JSON of a search's answer."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from app.documents.job import Document

@@ -1,8 +1,7 @@
 """Declares the JSON of a film's segments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from typing import Self
 
 from pydantic import Field
 
@@ -30,7 +29,7 @@ class SegmentDocument(Document):
     def duration(self) -> float:
         return self.end - self.start
 
-    def moved(self, seconds: float) -> SegmentDocument:
+    def moved(self, seconds: float) -> Self:
         """Returns the same, so many seconds later."""
         if not seconds:
             return self
@@ -59,7 +58,7 @@ class FilmDocument(Document):
         """Seconds on the clock of players at which the first frame is shown."""
         return (self.media and self.media.first_picture) or 0.0
 
-    def on_players_clock(self) -> FilmDocument:
+    def on_players_clock(self) -> Self:
         """Returns the film with all times of its segments as players count them."""
         zero = self.first_picture
         return self.model_copy(update={"segments": [each.moved(zero) for each in self.segments]})

@@ -5,8 +5,6 @@ players leave out whatever stands in angle brackets or braces: there they become
 are those of the clock that players use.
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import io

@@ -1,7 +1,5 @@
 """Declares what people say of captions, and how it is kept with a job, for judging and training."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated, Literal
 

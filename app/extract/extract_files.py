@@ -5,8 +5,6 @@ now, are left alone, so that a run that was stopped resumes where it was. A line
 output where predictions are asked for; progress, what was done anew and what failed go to standard error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Does one process's share of ``extract``: loads extractors once, extracts features of video after video,
 each decoded once, and names the likeliest classes."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +38,7 @@ from extractors.video_features.feature_files import (
     VideoSource,
     path_digest,
 )
-from extractors.windows import Windows
+from extractors.windows import WindowOptions, Windows
 
 log = logging.getLogger(__name__)
 
@@ -196,6 +194,14 @@ class VideoExtraction:
         )
 
     def _load_extractor(self, name: str) -> AnyExtractor:
+        """Loads an extractor; one of single frames looks at those that a stream set spreads over the time."""
+        streams = self._plan.streams
+        extractor = self._create(name, self._plan.windows_of(name))
+        if streams is None or streams.spread is None or not getattr(extractor, "any_frames", False):
+            return extractor
+        return self._create(name, WindowOptions(extraction_total=streams.spread))
+
+    def _create(self, name: str, windows: WindowOptions) -> AnyExtractor:
         plan = self._plan
         return create(
             name,
@@ -204,7 +210,7 @@ class VideoExtraction:
             threads=plan.settings.rows_side_by_side,
             cache=plan.settings.cache_folder,
             weights=plan.weights,
-            windows=plan.windows,
+            windows=windows,
         )
 
 
@@ -246,13 +252,7 @@ def _select_streams(name: str, streams: Mapping[str, Stream], names: Collection[
 def format_predictions(streams: Mapping[str, Stream], classes: Sequence[str] | None) -> str | None:
     """Names the likeliest classes of a video: the usual check that a network works.
 
-    Args:
-        streams: what the network gave, by name.
-        classes: the names of its classes, None where it has none.
-
-    Returns:
-        ``0.93 archery, 0.02 yoga, …``, or that there is nothing that it knows; None without a classifier.
-
+    Returns ``0.93 archery, 0.02 yoga, …``, or that there is nothing that it knows; None without a classifier.
     Of ``…_logits`` the mean over rows of their softmax; of a detector's scores the best box of each class in
     any frame. Rows that are padded count only where there is no other.
     """

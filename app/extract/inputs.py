@@ -5,14 +5,13 @@ folder. Where two files would share a name, or the name is taken by another vide
 run, eight digits made from the file's own path are added, so that no file ever writes over another one's.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from app.errors import UsageError
 from extractors.media.errors import MissingFile
@@ -37,7 +36,7 @@ class InputVideo:
         return self.name.lower()
 
     @property
-    def apart(self) -> InputVideo:
+    def apart(self) -> Self:
         """Returns the same video by a name that no other one has."""
         from extractors.video_features.feature_files import path_digest
 

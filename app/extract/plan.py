@@ -1,10 +1,8 @@
 """Holds what an ``extract`` command was asked for, and what became of each video: what its parts exchange."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from app.settings import Settings
 from app.terminal import FailedFile
@@ -15,6 +13,7 @@ from extractors.pretrained.load import WeightsChoice
 from extractors.video_features.feature_files import FileFormat, SafetensorsForm, name_extractor_folder
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
 from extractors.windows import WindowOptions
+from models.stream_set import StreamSet
 
 FormName = Literal["safetensors", "npy", "hdf5"]
 FORMS: tuple[FormName, ...] = get_args(FormName)
@@ -60,6 +59,14 @@ class ExtractionPlan:
     precision: Precision | None
     predictions: bool
     settings: Settings
+    #: Whose extractors they are, each with the set's windows in the place of ``windows``.
+    streams: StreamSet | None = None
+
+    def windows_of(self, extractor: str) -> WindowOptions:
+        """Says how an extractor cuts videos, as far as the plan does."""
+        if self.streams is None:
+            return self.windows
+        return self.streams.extractors.get(extractor, WindowOptions())
 
     @property
     def limits(self) -> Limits:
@@ -82,7 +89,7 @@ class ExtractionOutcome:
     error: FailedFile | None = None  #: why it has none
 
     @classmethod
-    def failed(cls, file: str, error: ReelwordError) -> ExtractionOutcome:
+    def failed(cls, file: str, error: ReelwordError) -> Self:
         """Makes that of a video without features."""
         return cls(file, error=FailedFile.by(file, error))
 

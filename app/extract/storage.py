@@ -4,8 +4,6 @@ Machines of a cluster open them for themselves: what is needed beside the addres
 for a store that is not Amazon's) is in their environment.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Iterator

@@ -12,8 +12,6 @@ cost a job anything but the time to decode. An entry is
 The head has the facts, and how long each of the others is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -23,6 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import structlog
 from pydantic import ValidationError
@@ -65,7 +64,7 @@ class KeptFeatures:
         return MARK + hashlib.sha256(rest).digest() + rest
 
     @classmethod
-    def unpack(cls, data: bytes) -> KeptFeatures:
+    def unpack(cls, data: bytes) -> Self:
         """Reads an entry. Raises EntryDamaged for what ``pack`` did not write."""
         start = len(MARK) + DIGEST_BYTES
         rest = memoryview(data)[start:]

@@ -4,8 +4,6 @@ Names are checked by what they resolve to, and what was checked is connected to
 (app/fetching/guarded_client.py): a name may resolve to something else by then.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network

@@ -5,8 +5,6 @@
 What breaks off is tried again; what a server refuses is not. Memory stays flat.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -15,7 +13,6 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import BinaryIO
 
 import anyio
 import httpx
@@ -138,7 +135,8 @@ class _Fetch:
                 output.write(piece)
                 if announced:
                     self.report(size / announced)
-            _flush(output)
+            output.flush()
+            os.fsync(output.fileno())
         if announced is not None and size < announced:
             raise UrlUnreachable(f"The connection broke off after {size:,} of {announced:,} bytes.")
         return size
@@ -198,11 +196,6 @@ def _check_status(response: httpx.Response) -> None:
 def _announced(response: httpx.Response) -> int | None:
     length = response.headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdecimal() and len(length) < 20 else None
-
-
-def _flush(output: BinaryIO) -> None:
-    output.flush()
-    os.fsync(output.fileno())
 
 
 def _said(error: Exception) -> str:

@@ -4,8 +4,6 @@ A name is resolved once, all that it resolves to is checked, and one of those ad
 the name resolves to a moment later (DNS rebinding) is never looked at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import anyio

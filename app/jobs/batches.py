@@ -6,43 +6,36 @@ state is read from their records, each time: there is no second truth that could
 long as the last of its jobs (expire_batch in lua/finish.lua).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import redis
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from app.errors import QueueUnavailable, RecordUnreadable
 from app.jobs.idempotency import Reservation
-from app.jobs.job import State
+from app.jobs.job import STATES, State
 from app.jobs.job_store import Jobs, NewJob
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 
 BATCH_ID = re.compile(r"[0-9a-f]{32}")
 MOST_ITEMS = 100  #: jobs of one batch: all of them are read whenever it is asked for
-STATES: tuple[State, ...] = get_args(State)
 HELD_SECONDS = 600  #: longer than moving one file to the blobs may take
 
 
-class BatchItem(BaseModel):
+class BatchItem(BaseModel, frozen=True):
     """Names a job of a batch, and what was sent for it."""
-
-    model_config = ConfigDict(frozen=True)
 
     job_id: str
     filename: str = ""
     url: str | None = None
 
 
-class JobBatch(BaseModel):
+class JobBatch(BaseModel, frozen=True):
     """Holds a batch as it was sent; it never changes."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     created_at: float  #: seconds since 1970

@@ -13,8 +13,6 @@ A blob appears whole or not at all. Files still being written lie in ``staging``
 each locked by its writer: a lock goes with its process, so that a file without one is a leftover.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

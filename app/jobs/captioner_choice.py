@@ -4,18 +4,10 @@ The API chooses when a job is submitted and writes the choice into its record; t
 that finds a record without one, choose by the same function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from app.errors import (
-    CaptionerUnknown,
-    EmbeddingMissing,
-    InvalidMembers,
-    OptionNotTaken,
-    PromptNotTaken,
-)
+from app.errors import CaptionerUnknown, EmbeddingMissing, InvalidMembers, OptionNotTaken, PromptNotTaken
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import COMBINATIONS, ENSEMBLE, FUSION, CaptionerChoice, CaptionOptions
 

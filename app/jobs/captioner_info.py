@@ -1,18 +1,14 @@
 """Describes a captioner: what a worker publishes about each that it has loaded."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from app.jobs.options import COMBINATIONS, FUSION
 
 
-class SpeedInfo(BaseModel):
+class SpeedInfo(BaseModel, frozen=True):
     """Holds what a caption of a 10 s clip costs, as the card has it; ``machine``: where measured."""
-
-    model_config = ConfigDict(frozen=True)
 
     feature_seconds: float
     caption_seconds: float
@@ -25,10 +21,8 @@ class SpeedInfo(BaseModel):
         return self.feature_seconds + self.caption_seconds
 
 
-class CaptionerInfo(BaseModel):
+class CaptionerInfo(BaseModel, frozen=True):
     """Describes a captioner that a worker has loaded."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     weights_sha256: str

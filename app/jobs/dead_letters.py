@@ -4,23 +4,19 @@ A letter is a field of one Redis hash. Its name is the job's id, or the entry's 
 key's where a key held something of another type.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Literal
 
 import redis
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from app.jobs.redis_client import unavailable_if_away
 
 LONGEST_VALUE = 2000  #: characters kept of a value that could not be read
 
 
-class DeadLetter(BaseModel):
+class DeadLetter(BaseModel, frozen=True):
     """Describes what could not be read."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     kind: Literal["job", "entry", "key", "letter"]  #: what it is

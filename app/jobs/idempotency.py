@@ -5,13 +5,11 @@ it in the same step (lua/submit.lua). A reservation lapses soon where it is not 
 dies in the middle blocks the key for seconds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -36,10 +34,6 @@ class Reservation:
     key: str
     token: str
     fingerprint: str = ""  #: of what it asks for, once that is known
-
-    def of(self, fingerprint: str) -> Reservation:
-        """Returns the reservation with the fingerprint of the request."""
-        return replace(self, fingerprint=fingerprint)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,12 @@ app/jobs/job_store.py writes it, through Lua scripts alone. A record that this v
 dead letter (app/jobs/dead_letters.py) and harms no other job.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from app.errors import RecordUnreadable
@@ -24,6 +22,7 @@ State = Literal["queued", "running", "succeeded", "failed", "canceled", "expired
 Stage = Literal["fetch", "decode", "extract", "caption"]
 Priority = Literal["high", "normal", "low"]
 
+STATES: tuple[State, ...] = get_args(State)
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 GROUP = "workers"  #: the consumer group of every stream
 RECORD_VERSION = 2  #: to be raised where an older version would misread a record
@@ -104,10 +103,8 @@ class Keys:
 Moment = Annotated[FiniteFloat, Field(ge=0, le=LATEST)]
 
 
-class JobLimits(BaseModel):
+class JobLimits(BaseModel, frozen=True, extra="ignore"):
     """Holds what a video may be at most by its sender's key; the worker looks once it is opened."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     seconds: float | None = Field(None, gt=0, description="How long the video may last.")
     pixels: int | None = Field(None, gt=0, description="How many pixels a frame may have.")
@@ -115,13 +112,11 @@ class JobLimits(BaseModel):
     concurrent: int | None = Field(None, gt=0, description="How many jobs of its owner may not be over.")
 
 
-class Submission(BaseModel):
+class Submission(BaseModel, frozen=True, extra="ignore"):
     """Holds what is sent with a job beside its options; it comes from the request and never changes.
 
     Kept in the record without what is not set, so that older records and workers do without it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     metadata: dict[str, Any] | None = Field(None, description="A small JSON object of the client's own.")
     source_url: str | None = Field(None, description="Where the worker fetches the video; None: uploaded.")
@@ -190,7 +185,7 @@ class Job:
         return {"queue": self.waited, **self.answer.get("timings", {}), "total": self.took}
 
     @classmethod
-    def from_record(cls, job_id: str, record: Mapping[str, str]) -> Job:
+    def from_record(cls, job_id: str, record: Mapping[str, str]) -> Self:
         """Reads a record. Raises RecordUnreadable, with what this version cannot read of it."""
         try:
             _check_version(record)

@@ -9,24 +9,23 @@ Versions before had no index, and records vanish by themselves when their time i
 all jobs, a part at each call, and puts both right; the sweeper calls it.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import redis
 import structlog
 
 from app.errors import InvalidCursor, QueueUnavailable, RecordUnreadable
-from app.jobs.job import Job, Keys, State
+from app.jobs.job import STATES, Job, Keys, State
 from app.jobs.redis_client import LuaScript, unavailable_if_away
 
 EXAMINED = 1000  #: records that one page looks at
+PAGE = 200  #: jobs that are read at a time where all are asked for
 AT_A_TIME = 200  #: ids that one call of a script puts right: about two milliseconds of Redis's time
 STEPS = 25  #: such calls in one ``mend``
 SPARE = 20  #: old jobs that may not be over, when the oldest that are over are looked for
@@ -63,7 +62,7 @@ class _Place:
     job_id: str
 
     @classmethod
-    def read(cls, cursor: str) -> _Place:
+    def read(cls, cursor: str) -> Self:
         try:
             score, _, job_id = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().partition(" ")
             if re.fullmatch(r"[0-9]{1,16}", score) and JOB_ID.fullmatch(job_id):
@@ -106,15 +105,23 @@ class JobIndex:
             self._try_reindex(strays)
         return JobPage(self._read(ids), None if place is None else place.cursor)
 
+    def all(self, wanted: JobFilter) -> Iterator[Job]:
+        """Yields all jobs that are wanted, newest first, PAGE of them read at a time."""
+        cursor: str | None = None
+        while True:
+            page = self.page(wanted, PAGE, cursor)
+            yield from page.jobs
+            if (cursor := page.next) is None:
+                return
+
     def counts(self) -> dict[str, int]:
         """Counts all jobs by state."""
-        states: Sequence[State] = ("queued", "running", "succeeded", "failed", "canceled", "expired")
         with unavailable_if_away(), self._server.pipeline(transaction=True) as pipe:
-            for state in states:
+            for state in STATES:
                 pipe.zcard(f"{self._keys.index}:state:{state}")
             counts = pipe.execute(raise_on_error=False)
         return {
-            state: count if isinstance(count, int) else 0 for state, count in zip(states, counts, strict=True)
+            state: count if isinstance(count, int) else 0 for state, count in zip(STATES, counts, strict=True)
         }
 
     def reindex(self, job_ids: Sequence[str]) -> None:

@@ -6,15 +6,13 @@ durations go by a clock of our own (lua/common.lua) that never goes back, whatev
 carries a fencing token that only grows: a late attempt with an old one changes nothing.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import redis
 import structlog
@@ -114,7 +112,7 @@ class Jobs:
         )
 
     @classmethod
-    def from_settings(cls, server: redis.Redis, settings: Settings) -> Jobs:
+    def from_settings(cls, server: redis.Redis, settings: Settings) -> Self:
         return cls(
             server,
             attempts=settings.attempts,

@@ -2,8 +2,6 @@
 engine.
 """
 
-from __future__ import annotations
-
 import re
 from copy import copy
 from dataclasses import dataclass
@@ -182,7 +180,7 @@ class CaptionOptions(DecodingOptions):
         return self.model_copy(update={"captioner": choice.captioner, "members": choice.members or None})
 
     @model_validator(mode="after")
-    def _members_have_somebody_to_be_members_of(self) -> CaptionOptions:
+    def _members_have_somebody_to_be_members_of(self) -> Self:
         if self.members is not None and self.captioner not in COMBINATIONS:
             named = "the default captioner" if self.captioner is None else self.captioner
             raise ValueError(

@@ -6,8 +6,6 @@ priority and in each one of every lane by turns. Where there is nothing, a worke
 comes with the next entry. Workers share: lua/take.lua says how many jobs one takes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -5,14 +5,12 @@ however many ask. The start is estimated from what recent jobs took: each worker
 it runs are done, by their progress, and takes those that wait one by one.
 """
 
-from __future__ import annotations
-
 import heapq
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import redis
 
@@ -50,7 +48,7 @@ class WaitingLine:
     places: dict[str, int]  #: of each job whose place is known, from 1
 
     @classmethod
-    def read(cls, reply: Sequence[Any]) -> WaitingLine:
+    def read(cls, reply: Sequence[Any]) -> Self:
         youngest, total, jobs = reply
         places = {job: number for number, job in enumerate(jobs, 1)}
         return cls(entry_number(youngest), max(int(total), len(places)), places)

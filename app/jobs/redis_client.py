@@ -1,7 +1,5 @@
 """Connects to Redis so that a restart is outlived, and never mistakes a blocking read for a dead server."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence

@@ -3,14 +3,12 @@
 An advertisement lives for a few seconds and is renewed with the lease, so what is listed is alive.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 
 import redis
 import structlog
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
@@ -24,10 +22,8 @@ FEW = 32  #: workers that are read anew each time; a longer list is read once in
 FRESH_SECONDS = 1.0
 
 
-class WorkerInfo(BaseModel):
+class WorkerInfo(BaseModel, frozen=True):
     """Describes a worker."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     pid: int

@@ -5,8 +5,6 @@ so that it does not matter how many API processes there are, which of them is as
 stands now (who waits, since when) is read from the streams themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -108,13 +106,8 @@ def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> S
             counts=read_counts(server, keys),
             workers=registry.workers(),
             dead=DeadLetters(server, keys.dead).count(),
-            deliveries=_count_deliveries(server, keys),
+            deliveries=server.zcard(keys.deliveries) if server.type(keys.deliveries) == "zset" else 0,
         )
-
-
-def _count_deliveries(server: redis.Redis, keys: Keys) -> int:
-    is_there = server.type(keys.deliveries) == "zset"
-    return int(server.zcard(keys.deliveries)) if is_there else 0
 
 
 def read_counts(server: redis.Redis, keys: Keys) -> Counts:

@@ -6,8 +6,6 @@
 Redis's INFO is read first: a server that takes no writes answers that at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

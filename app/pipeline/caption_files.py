@@ -1,7 +1,5 @@
 """Captions video files in this process: decodes, computes features, writes captions."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 decoder reads the frames, and ``Engine``, below, in a process of its own, does the rest.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,13 +16,7 @@ from app import __version__
 from app.documents.job import Answer, Model, Note, Timings
 from app.errors import CaptionerUnknown, JobFailure, OptionNotTaken, PromptNotTaken
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import (
-    EngineAnswer,
-    EngineInfo,
-    Report,
-    SemanticVectors,
-    ignore_progress,
-)
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report, SemanticVectors, ignore_progress
 from app.pipeline.loaded_captioners import CaptionInputs, CaptionPlan, LoadedCaptioners
 from app.settings import Settings
 from extractors.engines.engine_choice import choose_device

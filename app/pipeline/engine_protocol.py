@@ -1,12 +1,10 @@
 """Declares what passes between a worker's parent and its engine; imports no torch."""
 
-from __future__ import annotations
-
 import json
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +56,7 @@ class EngineInfo:
     #: Captioners whose seconds are not known yet, and that ``measure`` takes.
     unmeasured: tuple[str, ...] = ()
 
-    def measured(self, captioner: str, seconds: float | None) -> EngineInfo:
+    def measured(self, captioner: str, seconds: float | None) -> Self:
         """Notes what a captioner took for a grey video; None where it could not be measured."""
         captioners = [
             info.model_copy(update={"seconds": seconds}) if info.name == captioner else info
@@ -134,11 +132,9 @@ class CaptionEngine(Protocol):
 
     def warm_up(self) -> EngineInfo:
         """Runs what most jobs need once, so that the first one is not the slow one."""
-        ...
 
     def measure(self, captioner: str) -> float:
         """Captions a grey video with one of the ``unmeasured``, and returns the seconds that it took."""
-        ...
 
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
@@ -153,11 +149,9 @@ class CaptionEngine(Protocol):
         Returns:
             For each video its answer, or why this one video cannot have one.
         """
-        ...
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:
         """Embeds pictures, each a video of one frame, and sentences; None where there is no embedding."""
-        ...
 
 
 def load_engine(settings: Settings) -> CaptionEngine:

@@ -1,7 +1,5 @@
 """Lists the captioners in a folder of weights by their files alone, building no network."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path

@@ -57,11 +57,7 @@ from models.feature_sources.feature_source import (
     complete_sampling,
     describe_spread,
 )
-from models.feature_sources.stream_checks import (
-    StreamMismatch,
-    check_extractors,
-    select_stream_set,
-)
+from models.feature_sources.stream_checks import StreamMismatch, check_extractors, select_stream_set
 from models.pretrained.errors import PretrainedError
 from models.pretrained.installed import PretrainedCard
 from models.stream_set import StreamSet

@@ -1,7 +1,5 @@
 """Embeds pictures and sentences of any kind by the semantic embedding of the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

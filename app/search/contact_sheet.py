@@ -1,7 +1,5 @@
 """Draws a page of the moments that were found: a picture of each, where and when it is, and its caption."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PIL import Image, ImageDraw, ImageFont
@@ -50,16 +48,12 @@ def _draw_tile(row: Image.Image, left: int, number: int, found: Found) -> None:
     picture = moment.picture().convert("RGB")
     picture.thumbnail(TILE, Image.Resampling.LANCZOS)
     row.paste(picture, (left, TILE[1] - picture.height))
+    font = ImageFont.load_default(SMALL)
     when = f"{number}  {format_seconds(moment.start)} to {format_seconds(moment.end)}"
-    where, size = fit_text(moment.source, SMALL, TILE[0] - _width(when) - GAP)
-    pen.text((left, TILE[1] + 5), when, fill=ACCENT, font=ImageFont.load_default(SMALL))
+    where, size = fit_text(moment.source, SMALL, TILE[0] - font.getlength(when) - GAP)
+    pen.text((left, TILE[1] + 5), when, fill=ACCENT, font=font)
     right = left + TILE[0]
     pen.text((right, TILE[1] + 5), where, fill=QUIET, font=ImageFont.load_default(size), anchor="ra")
-    lines = wrap_text(moment.caption, ImageFont.load_default(SMALL), TILE[0])
+    lines = wrap_text(moment.caption, font, TILE[0])
     for line, text in enumerate(lines[:LINES]):
-        top = TILE[1] + 5 + (line + 1) * LINE
-        pen.text((left, top), text, fill=INK, font=ImageFont.load_default(SMALL))
-
-
-def _width(text: str) -> float:
-    return float(ImageFont.load_default(SMALL).getlength(text))
+        pen.text((left, TILE[1] + 5 + (line + 1) * LINE), text, fill=INK, font=font)

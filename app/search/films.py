@@ -1,7 +1,5 @@
 """Makes moments of films: their segments, captioned now where no earlier run has done it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -44,20 +42,11 @@ def _moment(film: Path, name: str, segment: KnownSegment, decoder: Decoder) -> M
         time=shown.representative,
         caption=shown.caption,
         vector=segment.picture,
-        picture=partial(read_picture, film, segment.document.representative, decoder),
+        picture=partial(_read_picture, film, segment.document.representative, decoder),
     )
 
 
-def read_picture(film: Path, time: float, decoder: Decoder) -> Image.Image:
-    """Reads the frame that is on screen at a time.
-
-    Args:
-        film: its file.
-        time: seconds from its first frame.
-        decoder: what reads it.
-
-    Raises:
-        MediaError: its leaves.
-    """
+def _read_picture(film: Path, time: float, decoder: Decoder) -> Image.Image:
+    """Reads the frame on screen so many seconds after the first one. Raises leaves of MediaError."""
     request = DecodeRequest(Sampling(count=1), part=(time, time + INSTANT))
     return Image.fromarray(decoder.decode(film, request).frames.pixels[0])

@@ -1,11 +1,11 @@
 """Makes moments of a service's jobs: of each segment of a film, or of a clip, whose middle frame shows it."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 from PIL import Image
@@ -23,7 +23,7 @@ from app.segments.neighbours import SemanticSpace
 from app.settings import Settings
 
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
-MOST, PAGE = 10_000, 200  #: jobs that are looked at, the newest; and at once
+MOST = 10_000  #: jobs that are looked at, the newest
 LOOKED_AT = 4  #: moments of which the pictures are compared, for each that is shown
 
 
@@ -64,11 +64,7 @@ def search_jobs(
 
 
 def moments_of_jobs(
-    jobs: Jobs,
-    blobs: Blobs,
-    owner: str | None = None,
-    most: int = MOST,
-    ids: Collection[str] | None = None,
+    jobs: Jobs, blobs: Blobs, owner: str | None = None, most: int = MOST, ids: Collection[str] | None = None
 ) -> Iterator[Moment]:
     """Yields the moments of each job that has succeeded and whose result is kept, newest jobs first.
 
@@ -79,20 +75,10 @@ def moments_of_jobs(
         most: jobs that are looked at.
         ids: of jobs whose results alone are read; None for all.
     """
-    cursor: str | None = None
-    for _ in range(0, most, PAGE):
-        page = jobs.index.page(JobFilter(states=["succeeded"], owner=owner), PAGE, cursor)
-        for job in page.jobs:
-            if ids is not None and job.id not in ids:
-                continue
-            try:
-                moments = _moments(job, blobs)
-            except RecordUnreadable:
-                continue  # it is among the dead letters
-            yield from moments
-        if page.next is None:
-            return
-        cursor = page.next
+    for job in islice(jobs.index.all(JobFilter(states=["succeeded"], owner=owner)), most):
+        if ids is None or job.id in ids:
+            with suppress(RecordUnreadable):  # it is among the dead letters
+                yield from _moments(job, blobs)
 
 
 def _moments(job: Job, blobs: Blobs) -> list[Moment]:

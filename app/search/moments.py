@@ -1,7 +1,5 @@
 """Ranks moments by how well they fit some words: by their captions' words, captions and pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Searches films for words: captions those that are new, ranks their moments, prints and draws the best."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,10 +38,7 @@ class SearchRequest:
 
 
 def search_films(
-    paths: Sequence[Path],
-    request: SearchRequest,
-    settings: Settings,
-    captioner: FilmCaptioner | None = None,
+    paths: Sequence[Path], request: SearchRequest, settings: Settings, captioner: FilmCaptioner | None = None
 ) -> int:
     """Searches films and prints what was found; returns how many could not be searched.
 
@@ -90,13 +85,11 @@ def show(found: Sequence[Found], request: SearchRequest) -> None:
     elif not found:
         complain("No moment fits these words.")
     else:
-        print_table(("from", "to", "film", "caption"), [_cells(each.moment) for each in found])
+        moments = [each.moment for each in found]
+        cells = [(clock(each.start), clock(each.end), each.source, each.caption) for each in moments]
+        print_table(("from", "to", "film", "caption"), cells)
     if request.sheet is not None and found:
         _write_sheet(found, request.words, request.sheet)
-
-
-def _cells(moment: Moment) -> tuple[str, ...]:
-    return clock(moment.start), clock(moment.end), moment.source, moment.caption
 
 
 def _document(found: Found) -> dict[str, object]:

@@ -4,13 +4,11 @@ A search is an entry of a list; the worker that takes it pushes the answer to a 
 API waits. Both vanish by themselves: a search that nobody waits for any more is not answered.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 
 import redis
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from app.jobs.job import Keys
 from app.jobs.redis_client import unavailable_if_away
@@ -19,10 +17,8 @@ LISTEN_SECONDS = 1  #: of one call of Redis; below what the API lets Redis take
 KEPT_SECONDS = 60  #: an answer that nobody has read
 
 
-class Search(BaseModel):
+class Search(BaseModel, frozen=True):
     """Is what is looked for in jobs."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     words: str

@@ -5,8 +5,6 @@ while the segment was open; others (windows of neighbouring frames, a steady rat
 segment read once more, by a second decoder that jumps to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace

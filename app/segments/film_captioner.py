@@ -6,8 +6,6 @@ join_alike          neighbours that say the same            app/segments/neighbo
 summarize           one line about the film                 app/segments/summary.py
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property

@@ -4,8 +4,6 @@ A journal is written to as segments are captioned. A process that is killed leav
 which the next one drops and continues after the last whole segment. A finished film is answered from it.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -20,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from app.documents.job import Media, Model, Note
 from app.documents.segments import SegmentDocument
@@ -45,10 +43,8 @@ class KnownSegment:
         return self.document.moved(self.first_picture)
 
 
-class FilmEnd(BaseModel):
+class FilmEnd(BaseModel, frozen=True):
     """Holds what is known of a film once all of it has been read."""
-
-    model_config = ConfigDict(frozen=True)
 
     media: Media
     warnings: list[Note]

@@ -3,8 +3,6 @@
 Models are loaded when the first film needs them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial

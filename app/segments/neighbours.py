@@ -31,15 +31,12 @@ class SemanticSpace(Protocol):
     @property
     def digest(self) -> str:
         """Returns the sha256 of the weights."""
-        ...
 
     def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> Vectors:
         """Embeds pictures, uint8 (H, W, 3) each → (N, D)."""
-        ...
 
     def sentences(self, sentences: Sequence[str]) -> Vectors:
         """Embeds sentences → (N, D)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

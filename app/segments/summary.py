@@ -1,8 +1,6 @@
 """Sums up a film in a line: what its captioner writes of the segments' representative frames, as a clip."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -96,13 +94,8 @@ def moments(segments: Sequence[SegmentDocument], count: int) -> list[float]:
     """Chooses ``count`` representative frames at most (seconds): what is on in the middle of equal parts."""
     end = segments[-1].end
     instants = Sampling(count).instants(end)
-    shown = (_shown(segments, float(instant)) for instant in instants)
+    shown = (next((s for s in reversed(segments) if s.start <= instant), segments[0]) for instant in instants)
     return list(dict.fromkeys(segment.representative for segment in shown))
-
-
-def _shown(segments: Sequence[SegmentDocument], instant: float) -> SegmentDocument:
-    started: Iterator[SegmentDocument] = (each for each in reversed(segments) if each.start <= instant)
-    return next(started, segments[0])
 
 
 def _instant(request: DecodeRequest, time: float) -> DecodeRequest:

@@ -3,8 +3,6 @@
 A lock that the kernel drops with its process tells a service that runs from one that was killed.
 """
 
-from __future__ import annotations
-
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager

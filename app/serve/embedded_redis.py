@@ -6,8 +6,6 @@ while WAITAOF under ``everysec`` waits 100 ms. Where the disk is short of room a
 decides.
 """
 
-from __future__ import annotations
-
 import fcntl
 import importlib.util
 import os
@@ -16,6 +14,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import Self
 
 import redis
 
@@ -61,7 +60,7 @@ class RedisServer:
     def is_running(self) -> bool:
         return self._process is not None and self._process.is_alive
 
-    def __enter__(self) -> RedisServer:
+    def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(self.folder)
         try:

@@ -6,8 +6,6 @@ told to flush every second. A ballast file beside its own is room that nothing e
 where the disk is full, and made again where there is room.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

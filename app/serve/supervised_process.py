@@ -1,7 +1,5 @@
 """Keeps a process running: restarts it when it ends, with growing pauses."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence

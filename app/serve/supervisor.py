@@ -7,8 +7,6 @@
 A process that ends is started again. All end with this one, even where it is killed.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

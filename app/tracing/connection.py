@@ -1,7 +1,5 @@
 """Connects a process to the collector of traces that the settings name."""
 
-from __future__ import annotations
-
 from app.settings import Settings
 from app.tracing.spans import Tracing
 from extractors.errors import name_missing_packages

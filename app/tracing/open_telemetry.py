@@ -1,7 +1,5 @@
 """Sends spans to a collector by OTLP over HTTP, in a thread of its own: what it costs is a span's making."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlsplit

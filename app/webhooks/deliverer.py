@@ -6,12 +6,11 @@ and noting that is made once more, with the same id: a receiver gets it at least
 dies.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Self
 
 import anyio.to_thread
 import structlog
@@ -76,7 +75,7 @@ class Deliverer:
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""  # that was logged last, and lasts
 
-    async def __aenter__(self) -> Deliverer:
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run())
         return self
 

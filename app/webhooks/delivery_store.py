@@ -1,7 +1,5 @@
 """Keeps deliveries in Redis: what is due when, what was tried, how it went. API processes share it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Writes and signs the message of a job's end, as the Standard Webhooks specification has it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

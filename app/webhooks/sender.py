@@ -1,7 +1,5 @@
 """Sends one webhook request, and reads what its answer means."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

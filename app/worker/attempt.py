@@ -5,8 +5,6 @@ nothing → Clip → Answered        a video that is captioned as a whole
         ↘ Estimated              one that is looked at only
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping

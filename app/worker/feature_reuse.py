@@ -5,8 +5,6 @@ arrived, and what the engine says of the streams that feed the job's captioner. 
 segments, and a captioner that looks at frames itself, are read from the file each time.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

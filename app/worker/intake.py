@@ -5,8 +5,6 @@ idle: a batch for the engine and one that is being read for it, no more at once 
 A job whose workers fell silent each time so far is in hand alone in its last attempt.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

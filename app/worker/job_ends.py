@@ -4,8 +4,6 @@ A job that shared the batch which died continues within the attempt it had; one 
 attempt, or has failed where it had its last.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping, Sequence

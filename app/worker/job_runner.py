@@ -8,8 +8,6 @@ A film that is to be cut into segments takes minutes or hours: it comes after th
 it, clips are captioned between its segments, and after half a minute it goes back behind what waits.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field

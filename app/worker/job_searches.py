@@ -3,8 +3,6 @@
 Vectors of captions are kept in memory, so that a second search embeds its own words alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -7,8 +7,6 @@ One thread at a time has an attempt: the one that took it from where it waited. 
 in memory until their job is over; beyond so many bytes decoders pause, all but that of the oldest one.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter, deque

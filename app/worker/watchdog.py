@@ -5,13 +5,12 @@ works on nothing else. Only children run native code, so nothing can hold this t
 for that it has a connection with short timeouts.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import structlog
 
@@ -83,7 +82,7 @@ class Watchdog:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
 
-    def __enter__(self) -> Watchdog:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -8,8 +8,6 @@ beside take jobs (app/worker/intake.py), read their videos ahead of the engine
 hands the others back.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -53,7 +53,7 @@ class PaperBatch:
         vocabulary = Vocabulary([f"word{i}" for i in range(FEW_WORDS if quick else WORDS)])
         torch.manual_seed(0)
         captioner = captioner_class(name)(run.config(streams), vocabulary)
-        plan = run.plan(1000)
+        plan = run.recipe.in_steps(1000)
         if quick:
             plan = plan.model_copy(update={"videos": FEW_VIDEOS})
         batch = _make_batch(captioner, {each.stream: each for each in streams.inputs}, plan, quick)

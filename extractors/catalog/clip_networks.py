@@ -7,8 +7,6 @@ it keeps its steps of time: its cells go step by step, then row by row, 8·28·2
 network was trained.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from torch import Tensor, nn
@@ -120,10 +118,7 @@ def _make_resnext(options: ExtractorOptions) -> NetworkExtractor:
 
 def _make_ir_csn(options: ExtractorOptions) -> NetworkExtractor:
     network, sha256 = load_pretrained(
-        "ircsn152",
-        options.weights,
-        csn.from_checkpoint,
-        lambda: randomize(IrCsn(), ".conv3.1"),
+        "ircsn152", options.weights, csn.from_checkpoint, lambda: randomize(IrCsn(), ".conv3.1")
     )
     module = ClipsFromBytes(network, NormalizeStacks(csn.MEAN, csn.DEVIATION))
     return NetworkExtractor(IR_CSN_PLAN, module, network.fc.out_features, sha256, options)

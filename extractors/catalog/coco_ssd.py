@@ -4,8 +4,6 @@ The network is extractors/detection/ssd_mobilenet.py. Around it is what TensorFl
 it: doubles of one class that overlap by 0.6 are one, and boxes below a score of 0.3 are none.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -93,15 +91,9 @@ class CocoSSD(WindowExtractor):
 
 
 def _select_boxes(boxes: Tensor, scores: Tensor, count: int) -> Regions:
-    """Takes the best boxes of one picture, after suppression within each class.
+    """Takes the ``count`` best boxes of one picture, after suppression within each class: without features.
 
-    Args:
-        boxes: (A, 4), x0 y0 x1 y1 in [0, 1] of the picture.
-        scores: (A, 90), the probability of each class.
-        count: boxes that are kept at most.
-
-    Returns:
-        The regions, the best first, without features.
+    boxes: (A, 4), x0 y0 x1 y1 in [0, 1] of the picture. scores: (A, 90), the probability of each class.
     """
     import cv2  # a quarter of a second; torchvision, whose suppression is the same, takes two
 

@@ -6,8 +6,6 @@
 number after a colon says how many boxes: ``bottom_up:16``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,11 +38,9 @@ class DetectorInput(Protocol):
     @property
     def resizing(self) -> Resizing | None:
         """The resizing of ``resize``, None where it changes nothing."""
-        ...
 
     def resize(self, frames: Tensor) -> Tensor:
         """Resizes frames uint8 (T, H, W, 3) to (T, h, w, 3)."""
-        ...
 
 
 class Detector(Protocol):
@@ -62,7 +58,6 @@ class Detector(Protocol):
 
     def detect(self, planes: Tensor) -> list[Regions]:
         """Finds the regions of pictures uint8 (N, 3, H, W), blue first: in their pixels, the best first."""
-        ...
 
 
 class TwoStageDetector:

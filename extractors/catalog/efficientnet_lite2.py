@@ -8,8 +8,6 @@ the last map with a stride of 16 and the one before the head. What lies between 
 trained on with a captioner (extractors/catalog/tuned_pair.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -199,10 +197,7 @@ class EfficientNetStages(EfficientNetLite2):
     classes = None
     width = LITE2[STAGE_7].width
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
-        {
-            "stage_14": (FINE * FINE, LITE2[STAGE_14].width),
-            "stage_7": (CELLS * CELLS, LITE2[STAGE_7].width),
-        }
+        {"stage_14": (FINE * FINE, LITE2[STAGE_14].width), "stage_7": (CELLS * CELLS, LITE2[STAGE_7].width)}
     )
     maps = StagesFromBytes
 

@@ -4,8 +4,6 @@ The second picture network that comes inside a package. It knows the same thousa
 elsewhere, so that both together say more of a picture than either (extractors/catalog/tuned_pair.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

@@ -8,8 +8,6 @@ and of its second: of 16 frames that is the very map of two steps that STaTS tak
 time padded by repeating frames (``I3D.repeat_frames``), so that a picture is a clip too.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -4,8 +4,6 @@ A row is a frame. Streams: the pooled vector, the last map cell by cell, ImageNe
 the pixels is what the published weights were evaluated with: torchvision's first ("V1"), and timm's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 
@@ -91,10 +89,7 @@ def _make_resnet(name: str, options: ExtractorOptions) -> NetworkExtractor:
 
 def _make_inception_v4(options: ExtractorOptions) -> NetworkExtractor:
     network, sha256 = load_pretrained(
-        "inception_v4",
-        options.weights,
-        imagenet.load_inception_v4,
-        lambda: randomize(InceptionV4()),
+        "inception_v4", options.weights, imagenet.load_inception_v4, lambda: randomize(InceptionV4())
     )
     module = ImagesFromBytes(network, NormalizeStacks((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)))
     classes = network.network.last_linear.out_features

@@ -5,8 +5,6 @@ network's windows, things of a picture network's frames, objects of a detector's
 a label, the likeliest first of each kind: start and end are the seconds in which it is seen, its box where.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -86,14 +84,10 @@ def find_kind(stream: Stream) -> LabelKind:
 
 
 def _rank_labels(stream: Stream) -> list[_Scored]:
-    """Ranks a video's classes by one network's scores.
+    """Ranks a video's classes by one network's scores, the likeliest first.
 
-    Args:
-        stream: logits (T, …, classes) of rows of the whole picture, or scores (T, K, classes) of boxes.
-
-    Returns:
-        The likeliest classes, the best first. Of rows of the whole picture a class has its mean probability;
-        of boxes its best one, and it is left out where it has none.
+    Of rows of the whole picture, logits (T, …, classes), a class has its mean probability; of boxes, scores
+    (T, K, classes), its best one, and it is left out where it has none.
     """
     kind = find_kind(stream)
     if kind == "box":

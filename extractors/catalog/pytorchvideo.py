@@ -6,8 +6,6 @@ pytorchvideo`. Streams: the pooled vector, the last map cell by cell (the mean o
 Kinetics' logits.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from functools import partial
@@ -23,13 +21,7 @@ from extractors.networks import slow_resnet
 from extractors.networks.slow_resnet import DEVIATION, LAYOUTS, MEAN, SlowResNet
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.pretrained.load import load_pretrained
-from extractors.pretrained.parameters import (
-    Checkpoint,
-    count_classes,
-    load_strict,
-    randomize,
-    unwrap,
-)
+from extractors.pretrained.parameters import Checkpoint, count_classes, load_strict, randomize, unwrap
 from extractors.windowing.network_extractor import (
     NetworkExtractor,
     NetworkPlan,
@@ -130,10 +122,7 @@ def build_library_network(name: str, count: int = 400) -> nn.Module:
         create_slowfast(model_num_class=count)
         if name == "slowfast_r50"
         else create_csn(
-            model_depth=101,
-            model_num_class=count,
-            stem_pool=nn.MaxPool3d,
-            head_pool_kernel_size=(4, 7, 7),
+            model_depth=101, model_num_class=count, stem_pool=nn.MaxPool3d, head_pool_kernel_size=(4, 7, 7)
         )
     )
     return network

@@ -9,8 +9,6 @@ boxes are measured by the cells' own edges. A network that saw only the middle o
 what is beside it: boxes are cut to that view, and those that lie outside are masked.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 
@@ -18,8 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torchvision.ops import clip_boxes_to_image
 
-from extractors.detection.boxes import clip_boxes, have_area
+from extractors.detection.boxes import have_area
 from extractors.detection.roi import roi_align_cells
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import Stream, StreamSpec, View
@@ -94,7 +93,8 @@ def clip_to_view(boxes: Tensor, view: View) -> Tensor:
     """Moves boxes (..., 4) in [0, 1] of the frame to [0, 1] of the view, cut to it."""
     left, top, right, bottom = view
     corner, size = boxes.new_tensor([left, top] * 2), boxes.new_tensor([right - left, bottom - top] * 2)
-    return clip_boxes((boxes - corner) / size, 1.0, 1.0)
+    clipped: Tensor = clip_boxes_to_image((boxes - corner) / size, (1.0, 1.0))
+    return clipped
 
 
 def measure_by_cells(boxes: Tensor, edges: Edges) -> Tensor:

@@ -5,8 +5,6 @@ in them are taken, not the masks. What the library does to pictures, proposals a
 only its two networks are handed to an engine.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial

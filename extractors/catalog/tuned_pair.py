@@ -9,8 +9,6 @@ else is as it is packaged. The weights are the packages' and a file of changes t
 it.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import replace

@@ -7,8 +7,6 @@ without sound gives one row of zeros, masked, over its whole length, and the nam
 ``no_audio``. Silence is sound: its rows are real.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -40,11 +38,7 @@ from extractors.windows import Windows
 ROW, SHORTEST_TAIL = log_mel.EXAMPLE_HOP / log_mel.RATE, log_mel.EXAMPLE_HOP // 2
 NO_AUDIO = "no_audio"
 #: Options by their names, for extractors such as ``vggish:no_relu+pca_rounded``.
-COMPONENTS: dict[str, Components] = {
-    "pca_raw": "raw",
-    "pca_rounded": "rounded",
-    "pca_truncated": "truncated",
-}
+COMPONENTS: dict[str, Components] = {"pca_raw": "raw", "pca_rounded": "rounded", "pca_truncated": "truncated"}
 
 
 @dataclass(frozen=True)

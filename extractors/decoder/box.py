@@ -11,8 +11,6 @@ read another upload. Each layer is the kernel's: what it lacks is named, and the
 Linux's own documents have the numbers: landlock(7), seccomp(2), each processor's table of system calls.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

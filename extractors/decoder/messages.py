@@ -7,8 +7,6 @@ Chunk k of a stream lies in slot k mod SLOTS of the file; the parent says TAKEN 
 the child waits for that before it uses the slot again. Behind each request comes a descriptor of its file.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@ He et al., 2016 (arXiv:1512.03385), in the order of strides of their Caffe model
 names, so that its checkpoints fit as they are.
 """
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.ops.misc import FrozenBatchNorm2d

@@ -5,17 +5,14 @@ own: airsplay/py-bottom-up-attention has the background as the last class, MILVL
 as the first, with a box for it and two scores an anchor. Modules are named as airsplay's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.ops import box_iou
+from torchvision.ops import box_iou, roi_pool
 
-from extractors.detection import roi
 from extractors.detection.backbone import ResNetBackbone, build_stage
 from extractors.detection.faster_rcnn import select_parameters
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
@@ -105,7 +102,8 @@ class BottomUp(TwoStage):
         return {"res4": self.backbone(x)["res4"]}
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        return roi.roi_max_pool(maps["res4"], boxes, 1 / 16, 14)
+        bins: Tensor = roi_pool(maps["res4"], list(boxes), 14, 1 / 16)  # the largest value of each bin
+        return bins
 
     def embed(self, bins: Tensor) -> Tensor:
         features: Tensor = self.roi_heads.res5(bins).mean((2, 3))

@@ -1,11 +1,9 @@
-"""Lays anchors, and moves and cuts boxes x0 y0 x1 y1 (arXiv:1311.2524, appendix C).
+"""Lays anchors, and moves boxes x0 y0 x1 y1 (arXiv:1311.2524, appendix C).
 
 Anchors are the boxes that a region proposal network corrects, the same at every cell of a map (Ren et al.,
 "Faster R-CNN", NeurIPS 2015, arXiv:1506.01497, section 3.1.1). They are laid as detectron2 lays them: centred
 on a cell's upper left corner unless a configuration moves them, widths without an added pixel.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -69,21 +67,6 @@ def apply_deltas(
     centre = centre + deltas[..., :2] * size
     size = deltas[..., 2:].clamp(max=MOST_GROWTH).exp() * size
     return torch.cat([centre - size / 2, centre + size / 2], -1).flatten(1)
-
-
-def clip_boxes(boxes: Tensor, height: float, width: float) -> Tensor:
-    """Cuts boxes to the picture; they may become empty.
-
-    Args:
-        boxes: (..., 4).
-        height: of the picture, in the boxes' units.
-        width: the same.
-
-    Returns:
-        (..., 4).
-    """
-    most = boxes.new_tensor([width, height, width, height])
-    return boxes.clamp(min=0).minimum(most)
 
 
 def have_area(boxes: Tensor) -> Tensor:

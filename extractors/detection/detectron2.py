@@ -4,8 +4,6 @@ It is on no package index; docs/networks.md has the line that builds it (commit 
 facebookresearch/detectron2, which names its parameters as extractors/detection/faster_rcnn.py does).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.ops import batched_nms
+from torchvision.ops import batched_nms, clip_boxes_to_image, roi_align
 
-from extractors.detection import roi
 from extractors.detection.backbone import ResNetBackbone, build_stage
-from extractors.detection.boxes import apply_deltas, clip_boxes, have_area
+from extractors.detection.boxes import apply_deltas, have_area
 from extractors.detection.proposals import ProposalGenerator, ProposalHead, ProposalRule
 from extractors.detection.regions import Regions
+from extractors.detection.roi import roi_align_pyramid
 from extractors.detection.two_stage import Maps, StageRunners, TwoStage
 from extractors.preprocessing.detection import DetectionInput
 from extractors.pretrained.parameters import Checkpoint, WrongCheckpoint, load_strict, unwrap
@@ -103,7 +103,7 @@ def select_detections(
     Returns:
         Boxes (D, 4), scores (D,) and classes (D,), the best first.
     """
-    boxes = clip_boxes(boxes, *size)
+    boxes = clip_boxes_to_image(boxes, size)
     row, kind = torch.nonzero((scores > rule.score) & have_area(boxes), as_tuple=True)
     box, score = boxes[row, kind], scores[row, kind]
     kept = batched_nms(box, score, kind, rule.overlap)[: rule.most]
@@ -140,7 +140,8 @@ class C4(FasterRCNN):
         return {"res4": self.backbone(x)["res4"]}
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        return roi.roi_align_maps(maps["res4"], boxes, 1 / 16, 14)
+        bins: Tensor = roi_align(maps["res4"], list(boxes), 14, 1 / 16, aligned=True)
+        return bins
 
     def embed(self, bins: Tensor) -> Tensor:
         features: Tensor = self.roi_heads.res5(bins).mean((2, 3))
@@ -210,7 +211,7 @@ class FPN(FasterRCNN):
         return maps
 
     def pool(self, maps: Maps, boxes: Sequence[Tensor]) -> Tensor:
-        return roi.roi_align_pyramid([maps[name] for name in self.map_names], 2, boxes, 7)
+        return roi_align_pyramid([maps[name] for name in self.map_names], 2, boxes, 7)
 
     def embed(self, bins: Tensor) -> Tensor:
         features: Tensor = self.roi_heads.box_head(bins)

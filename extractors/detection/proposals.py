@@ -1,7 +1,5 @@
 """Proposes regions: where in a map something is, whatever it is (arXiv:1506.01497), as detectron2 does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,9 +7,9 @@ from typing import TypeAlias
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.ops import batched_nms
+from torchvision.ops import batched_nms, clip_boxes_to_image
 
-from extractors.detection.boxes import apply_deltas, clip_boxes, have_area, make_cell_anchors, place_anchors
+from extractors.detection.boxes import apply_deltas, have_area, make_cell_anchors, place_anchors
 
 RATIOS = (0.5, 1.0, 2.0)
 #: Logits (N, A, H, W) and deltas (N, 4 A, H, W).
@@ -125,11 +123,8 @@ class ProposalGenerator(nn.Module):
             logits.append(best)
             numbers.append(torch.full_like(index, number))
         height, width = size[0] - self.extra, size[1] - self.extra
-        box, logit, number_of = (
-            clip_boxes(torch.cat(boxes), height, width),
-            torch.cat(logits),
-            torch.cat(numbers),
-        )
+        box = clip_boxes_to_image(torch.cat(boxes), (height, width))
+        logit, number_of = torch.cat(logits), torch.cat(numbers)
         kept = have_area(box)
         box, logit, number_of = box[kept], logit[kept], number_of[kept]
         kept = batched_nms(box, logit, number_of, rule.overlap)[: rule.after]

@@ -1,7 +1,5 @@
 """Counts and pads regions: boxes of a picture, what they are called, and what is in them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,48 +1,13 @@
-"""Pools maps inside boxes: ROI align, ROI max pooling, and the level of a pyramid that fits a box."""
+"""Aligns maps on boxes (ROI align, arXiv:1703.06870): any map's cells, and the levels of a pyramid.
 
-from __future__ import annotations
+Boxes are shifted by half a pixel, as detectron2's second version does it.
+"""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torchvision.ops import roi_align, roi_pool
-
-
-def roi_align_maps(
-    grid: Tensor, boxes: Sequence[Tensor], scale: float, size: int, shift: bool = True, samples: int = 0
-) -> Tensor:
-    """Aligns maps on boxes (ROI align, arXiv:1703.06870).
-
-    Args:
-        grid: maps (N, C, H, W).
-        boxes: (K, 4) of each picture, in its pixels.
-        scale: cells a pixel.
-        size: bins along each side.
-        shift: by half a pixel, as detectron2's second version does; older networks were trained without.
-        samples: along each side of a bin, 0 for as many as it has cells.
-
-    Returns:
-        (boxes, C, size, size), picture by picture.
-    """
-    aligned: Tensor = roi_align(grid, list(boxes), size, scale, samples, shift)
-    return aligned
-
-
-def roi_max_pool(grid: Tensor, boxes: Sequence[Tensor], scale: float, size: int) -> Tensor:
-    """Takes the largest value of each bin, the box rounded to whole cells (Girshick, 2015).
-
-    Args:
-        grid: maps (N, C, H, W).
-        boxes: (K, 4) of each picture, in its pixels.
-        scale: cells a pixel.
-        size: bins along each side.
-
-    Returns:
-        (boxes, C, size, size), picture by picture.
-    """
-    pooled: Tensor = roi_pool(grid, list(boxes), size, scale)
-    return pooled
+from torchvision.ops import roi_align
 
 
 def roi_align_cells(grid: Tensor, boxes: Tensor) -> Tensor:
@@ -53,7 +18,7 @@ def roi_align_cells(grid: Tensor, boxes: Tensor) -> Tensor:
     """
     frames, rows, columns, channels = grid.shape
     cells = boxes.to(grid.device).float() * grid.new_tensor([columns, rows, columns, rows]).float()
-    aligned = roi_align_maps(grid.permute(0, 3, 1, 2).float(), list(cells), 1.0, 1)
+    aligned: Tensor = roi_align(grid.permute(0, 3, 1, 2).float(), list(cells), 1, aligned=True)
     return aligned.reshape(frames, boxes.shape[1], channels)
 
 
@@ -92,5 +57,5 @@ def roi_align_pyramid(maps: Sequence[Tensor], lowest: int, boxes: Sequence[Tenso
     for level, grid in enumerate(maps, lowest):
         here = levels == level
         on_level = [box[mask] for box, mask in zip(boxes, torch.split(here, counts), strict=True)]
-        result[here] = roi_align_maps(grid, on_level, 1 / 2**level, size)
+        result[here] = roi_align(grid, on_level, size, 1 / 2**level, aligned=True)
     return result

@@ -5,8 +5,6 @@ Liu et al., "SSD: Single Shot MultiBox Detector", ECCV 2016 (arXiv:1512.02325), 
 read from that graph's constants. Its blocks are those of EfficientNet-Lite, which was made from them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

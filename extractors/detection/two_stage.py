@@ -4,8 +4,6 @@ The first stage and the network of the second may each be run by an engine (``St
 them, choosing and pooling, is the same everywhere and runs in float32.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

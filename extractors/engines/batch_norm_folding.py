@@ -1,7 +1,5 @@
 """Folds batch norms into the convolutions before them, which saves a pass over the activations for each."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

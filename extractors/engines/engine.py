@@ -3,8 +3,6 @@
 extractors/engines/openvino.py is the other engine, extractors/engines/engine_choice.py takes one of them.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from abc import ABC, abstractmethod

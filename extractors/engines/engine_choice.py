@@ -4,8 +4,6 @@ On a CPU OpenVINO is several times faster (docs/results/extractors.md has a tabl
 where it is not installed, or the device is a GPU, torch runs the same module.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import get_args
 

@@ -5,8 +5,6 @@ KEY.lock     held by the process that converts, or reads, the model
 NAME/        the model
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
@@ -16,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Self
 
 from filelock import FileLock
 from pydantic import BaseModel, ValidationError
@@ -34,7 +33,7 @@ class KeptModel(BaseModel):
     sources: dict[str, str]  #: module → sha256 of its file
 
     @classmethod
-    def read(cls, note: Path) -> KeptModel | None:
+    def read(cls, note: Path) -> Self | None:
         """Reads a note; None where there is none that can be read."""
         try:
             return cls.model_validate_json(note.read_bytes())

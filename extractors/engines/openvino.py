@@ -1,7 +1,5 @@
 """Runs networks on a CPU by OpenVINO: converted from torch once, kept in a folder, compiled at each start."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -145,7 +143,8 @@ def _read_kept(note: Path) -> openvino.Model | None:
 def _convert_and_note(
     network: nn.Module, example: Tensor, facts: bytes, note: Path, free: tuple[int, ...]
 ) -> openvino.Model:
-    sources = _sources_of(network)
+    modules = {type(part).__module__ for part in network.modules()}
+    sources = {name: digest_of_source(name) for name in sorted(modules) if name.split(".")[0] != "torch"}
     name = hashlib.sha256(facts + json.dumps(sources, sort_keys=True).encode()).hexdigest()[:16]
     model = _load_or_convert(network, example, note.parent / name, free)
     with suppress(OSError), atomic_write(note) as unfinished:  # where nothing can be kept, that has been said
@@ -206,9 +205,3 @@ def _facts_of(example: Tensor, key: str, free: tuple[int, ...]) -> bytes:
     return "\n".join(
         map(str, (key, example.dtype, lengths, torch.__version__, openvino.__version__))
     ).encode()
-
-
-def _sources_of(module: nn.Module) -> dict[str, str]:
-    """Digests the files that the module's classes are written in, torch's own left out."""
-    names = {type(part).__module__ for part in module.modules()}
-    return {name: digest_of_source(name) for name in sorted(names) if name.split(".")[0] != "torch"}

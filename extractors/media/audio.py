@@ -1,7 +1,5 @@
 """Reads the sound of a video: any codec to mono float32 at one rate, on the clock of the picture."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ bars. Whatever may be a dark scene is left whole: bars are of one colour in all 
 about equally wide, and what they hide ends in a straight edge that nearly all of its length shows.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TypeVar
 

@@ -6,8 +6,6 @@ streams. It is used for H.264 in mp4 with closed GOPs, upright, up to two minute
 PyAV, and the answer says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

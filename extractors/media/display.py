@@ -7,17 +7,16 @@ but the display matrix is deleted by a filter first. PyAV shows nothing of a tra
 writes it into the header of an mp4 in memory, and it is read from there.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import av
 import numpy as np
 from av.filter import Graph
+from av.filter.context import FilterContext
 from av.video.frame import VideoFrame
 from av.video.reformatter import Colorspace, ColorTrc, Interpolation, VideoReformatter
 from av.video.stream import VideoStream
@@ -75,7 +74,7 @@ class Display:
             return self.stored_width, self.stored_height, 3
         return self.stored_height, self.stored_width, 3
 
-    def at(self, short_side: int | None) -> Display:
+    def at(self, short_side: int | None) -> Self:
         """Makes the display of the same frames handed out smaller; None leaves them as stored."""
         width, height = _fit_short_side(self.stored_width, self.stored_height, short_side)
         return replace(self, stored_width=width, stored_height=height)
@@ -181,15 +180,16 @@ class _Cropper:
 
     def _build_filter(self, frame: VideoFrame) -> Graph:
         graph, crop = Graph(), self._crop
-        source = graph.add_buffer(
-            width=frame.width,
-            height=frame.height,
-            format=frame.format,
-            time_base=frame.time_base or Fraction(1, 25),
-        )
         part = f"w={crop.width}:h={crop.height}:x={crop.left}:y={crop.top}:exact=1"
-        graph.link_nodes(source, graph.add("crop", part), graph.add("buffersink")).configure()
+        nodes = _add_buffer(graph, frame), graph.add("crop", part), graph.add("buffersink")
+        graph.link_nodes(*nodes).configure()
         return graph
+
+
+def _add_buffer(graph: Graph, frame: VideoFrame) -> FilterContext:
+    """Adds what a graph takes such frames by."""
+    rate = frame.time_base or Fraction(1, 25)
+    return graph.add_buffer(width=frame.width, height=frame.height, format=frame.format, time_base=rate)
 
 
 def is_untagged_hd(frame: VideoFrame) -> bool:
@@ -228,12 +228,7 @@ def read_display_matrix(frame: VideoFrame) -> tuple[int, ...] | None:
     """Reads the nine numbers of the frame's display matrix (libavutil/display.h), None where it has none."""
     graph = Graph()
     filters = [
-        graph.add_buffer(
-            width=frame.width,
-            height=frame.height,
-            format=frame.format,
-            time_base=frame.time_base or Fraction(1, 25),
-        ),
+        _add_buffer(graph, frame),
         graph.add("sidedata", f"mode=select:type={DISPLAY_MATRIX}"),  # drops frames without one
         *(graph.add("sidedata", f"mode=delete:type={k}") for k in range(KINDS) if k != DISPLAY_MATRIX),
         graph.add("buffersink"),

@@ -1,37 +1,15 @@
 """Everything that can go wrong between a file and its frames.
 
     MediaError
-    ├── InputError                 the file itself; trying again cannot help
-    │   ├── MissingFile            missing_file
-    │   ├── EmptyFile              empty_file
-    │   ├── NotAVideo              not_a_video
-    │   ├── UnsupportedContainer   unsupported_container
-    │   ├── UnsupportedCodec       unsupported_codec
-    │   ├── Encrypted              encrypted
-    │   ├── TiledImage             tiled_image
-    │   ├── IncompleteFile         incomplete_file
-    │   ├── NoVideoStream          no_video_stream
-    │   ├── AudioOnly              audio_only
-    │   ├── NoFrames               no_frames
-    │   └── TooDamaged             too_damaged
-    ├── LimitError                 a good file may do this; another limit or a shorter file helps
-    │   ├── TooLong                too_long
-    │   ├── TooManyPixels          too_many_pixels
-    │   ├── TooManyFrames          too_many_frames
-    │   ├── DecodeTimeout          decode_timeout
-    │   └── DecodeMemory           decode_memory
-    └── DecoderError               the decoding process, seldom the file's fault alone
-        ├── DecoderFault           decoder_error
-        ├── DecoderCrashed         decoder_crashed
-        └── DecoderKilled          decoder_killed
+    ├── InputError     the file itself; trying again cannot help
+    ├── LimitError     a good file may do this; another limit or a shorter file helps
+    └── DecoderError   the decoding process, seldom the file's fault alone
 
 What a file only lacks is a ``WarningCode``: it is decoded all the same.
 
 ``str(error)`` is one sentence about this file, ``code`` names the kind and never changes, and ``hint``
 says what to do. ``docs/decoding.md`` lists them all.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum

@@ -2,8 +2,6 @@
 how all frames are shown; and afterwards, what was found against what its header claims.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -2,11 +2,9 @@
 frames.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,15 +50,9 @@ class Video:
 
 
 def _count_asked_for(windows: Sequence[Windows], duration: float, fps: float) -> int:
-    """Counts the frames that the windows ask for, as far as they ask for a number of them.
+    """Counts the instants at which windows look at a video of ``duration`` seconds and ``fps`` on average.
 
-    Args:
-        windows: ways to cut the video; those at a rate ask for no number.
-        duration: seconds of the video.
-        fps: frames a second of the video, on average.
-
-    Returns:
-        Instants at which they look, those that fall together counted once.
+    Those that fall together count once; windows at a rate ask for no number.
     """
     totals = [each for each in windows if each.extraction_total is not None]
     instants = [each.cut(duration, fps).instants for each in totals]
@@ -87,18 +79,9 @@ class TimeSpan:
 
 
 def _select_span(times: NDArray[np.float64], duration: float, part: tuple[float, float] | None) -> TimeSpan:
-    """Selects the frames that are shown in a part of a file.
+    """Selects the frames that are shown in a part (start, end), None for the whole; as of ``choose``.
 
-    Args:
-        times: float64 (T,), seconds at which the file's frames are shown, rising.
-        duration: seconds of the file.
-        part: (start, end) in seconds, None for the whole.
-
-    Returns:
-        The frames, the one on screen at the start being the first.
-
-    Raises:
-        NoFrames: where the video ends before its part begins.
+    The one on screen at the start is the first. Raises NoFrames where the video ends before its part begins.
     """
     if part is None:
         return TimeSpan(0, times, duration)
@@ -190,7 +173,7 @@ class DecodeRequest:
         return _warn_of_fewer_frames(instants, taken, available)
 
     @classmethod
-    def together(cls, requests: Sequence[DecodeRequest]) -> DecodeRequest:
+    def together(cls, requests: Sequence[Self]) -> Self:
         """Joins requests to one decode that has every frame, and the sound, that any of them asks for.
 
         Each frame comes in the sizes of all. Raises ValueError where there is no request.

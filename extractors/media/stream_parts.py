@@ -8,8 +8,6 @@ StreamEnd     what the file was like, and its sound
 Decoding at once is streaming and keeping all of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

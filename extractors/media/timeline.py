@@ -5,8 +5,6 @@ neighbours and all others stay; a frame that would stay on longer than header an
 is shortened to what they say. Only where most times are no use do all of them follow from the rate.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ Tran et al., "Learning Spatiotemporal Features with 3D Convolutional Networks", 
 (N, 3, 16, 112, 112), RGB 0..255 as it is.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

@@ -5,8 +5,6 @@ Tran et al., "Video Classification with Channel-Separated Convolutional Networks
 Input: float (N, 3, T, H, W), RGB / 255, less MEAN, by DEVIATION; 32 frames of 224×224 in the paper.
 """
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -8,8 +8,6 @@ above and left. timm computes the same numbers, but its import takes 2 s and 195
 the SSD detector and the tuned pair are made of these blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

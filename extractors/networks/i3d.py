@@ -6,12 +6,10 @@ are named after the end points of DeepMind's graph (kinetics-i3d). Input: (N, 3,
 each axis. Three ports of the published checkpoint are read by their own names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -127,7 +125,7 @@ class I3D(nn.Module):
                 clip = layer(clip)
         return clip
 
-    def repeat_frames(self) -> I3D:
+    def repeat_frames(self) -> Self:
         """Pads time by a clip's first and last frame in place of zeros, as if these lasted; in place.
 
         Of sixteen frames much of what a kernel sees in time would else be zeros, which the network, trained

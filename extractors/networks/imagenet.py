@@ -5,8 +5,6 @@ ResNeXt is Xie et al., CVPR 2017 (arXiv:1611.05431). Input: float (N, 3, H, W), 
 DEVIATION. Inception-V4 is Szegedy et al., AAAI 2017 (arXiv:1602.07261). Input: (RGB / 255 − 0.5) / 0.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

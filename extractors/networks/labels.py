@@ -1,7 +1,5 @@
 """Names the classes of a network's logits: the lists of ``class_names``, in the order of each data set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -4,8 +4,6 @@ Teed and Deng, ECCV 2020 (arXiv:2003.12039), as torchvision has it; its checkpoi
 original's (princeton-vl/RAFT) by their own names. Flow is in pixels, (dx, dy), of the first picture.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Literal

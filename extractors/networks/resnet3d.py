@@ -5,8 +5,6 @@ CVPR 2018 (arXiv:1711.09577). Parameters are named as in the checkpoints of kens
 with their ``module.`` taken off. Input: float (N, 3, T, H, W), 0..255, less MEAN_2018 for files of 2018.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

@@ -6,8 +6,6 @@ The slow pathway of Feichtenhofer et al., "SlowFast Networks for Video Recogniti
 Input: float (N, 3, T, H, W), RGB / 255, less MEAN, by DEVIATION; 8 frames of 224×224.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

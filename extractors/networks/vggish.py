@@ -5,8 +5,6 @@ model A of VGG. Checkpoints are the PyTorch port's (harritaylor/torchvggish), by
 components are a second file, with ``pca_eigen_vectors`` and ``pca_means``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 

@@ -1,7 +1,5 @@
 """Prepares pictures for detectors: the shortest edge to a length, blue first, the mean taken off."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

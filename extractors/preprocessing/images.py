@@ -4,8 +4,6 @@ Nearly all networks pad so that their cells tile evenly what the network saw. Th
 here, by the name of their stream, so that feature files of other programs are read rightly too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias

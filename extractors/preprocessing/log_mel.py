@@ -6,8 +6,6 @@ sinc (Smith, "Digital Audio Resampling", 1984) with the window that public extra
 0.4's ``kaiser_best``: FFmpeg's default filter differs from it by 6 % near 8 kHz.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -5,8 +5,6 @@ TensorFlow Lite, or a pickle of numpy arrays (flax, detectron2, Caffe2). What wr
 off, and names of nested dictionaries are joined by a slash.
 """
 
-from __future__ import annotations
-
 import _codecs
 import pickle
 from collections import OrderedDict
@@ -90,7 +88,8 @@ def read_checkpoint(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
 
     kept: where a pickle of arrays is kept as safetensors, to be read from there the next time.
     """
-    start = _read_start(file)
+    with file.open("rb") as stream:
+        start = stream.read(32)
     if start.startswith((ZIP, OLD_TORCH)):
         return _collect_tensors(_read_torch(file), file)
     if start[8:9] == b"{":
@@ -108,11 +107,6 @@ def read_checkpoint(file: Path, kept: Path | None = None) -> dict[str, Tensor]:
     if kept is not None:
         _write_safetensors(tensors, kept)
     return tensors
-
-
-def _read_start(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        return stream.read(32)
 
 
 def _read_torch(file: Path) -> object:

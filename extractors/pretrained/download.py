@@ -6,8 +6,6 @@ of the file, so that a later run asks for the rest of the same one (RFC 9110, Ra
 and ``pooch`` delete what has come when a connection breaks.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -16,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, Self, TypeAlias
 
 import httpx
 from filelock import FileLock
@@ -42,7 +40,7 @@ class PartialFile:
     url: str  #: where they are from
 
     @classmethod
-    def beside(cls, file: Path, url: str) -> PartialFile:
+    def beside(cls, file: Path, url: str) -> Self:
         return cls(file.with_name(f"{file.name}.part"), url)
 
     @property

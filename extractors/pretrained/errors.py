@@ -18,8 +18,6 @@
 never changes, and ``hint`` is the remedy in general. docs/weights.md lists them all.
 """
 
-from __future__ import annotations
-
 from extractors.errors import ReelwordError
 
 

@@ -3,8 +3,6 @@
 weights/manifest.toml says what there is; ``reelword weights`` brings it.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 from collections.abc import Callable

@@ -1,15 +1,12 @@
 """Reads weights/manifest.toml: which file holds the weights of which network, and how it is checked."""
 
-from __future__ import annotations
-
 import tomllib
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     HttpUrl,
     StringConstraints,
@@ -26,10 +23,8 @@ Digest: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,64}$"
 GitBlob: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 
 
-class WeightsEntry(BaseModel):
+class WeightsEntry(BaseModel, frozen=True, extra="forbid"):
     """Describes one file of weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     #: The extractor whose weights it is; several files may serve one, the first one here is taken.
@@ -65,7 +60,7 @@ class WeightsEntry(BaseModel):
         return self.sha256 is not None and len(self.sha256) == 64
 
     @model_validator(mode="after")
-    def _check_source(self) -> WeightsEntry:
+    def _check_source(self) -> Self:
         """Refuses an entry that does not say all that it takes to get the file."""
         needed = {"package": ("requirement", "module"), "url": ("url",), "file": ("where",)}
         missing = [name for name in needed.get(self.source, ()) if getattr(self, name) is None]

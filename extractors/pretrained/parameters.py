@@ -1,7 +1,5 @@
 """Puts checkpoints into networks strictly, adds changes to them, and fills networks with random weights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeVar
 

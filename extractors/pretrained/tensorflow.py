@@ -9,8 +9,6 @@ output channel. Their product is the weight, with which the network runs on any 
 can be trained on. OpenVINO reads the file and folds the constants.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

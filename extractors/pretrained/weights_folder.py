@@ -4,8 +4,6 @@ A file brought by download or by hand lies in weights/NAME/FILE, and beside it F
 writes it): the digest that was checked against the manifest, or, where none is published, seen first.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
@@ -13,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from extractors.files import atomic_write, git_blob_of, sha256_of
 from extractors.pretrained.errors import DownloadDamaged, NoRoom, WeightsDamaged, WeightsMissing
@@ -42,7 +41,7 @@ class WeightsFolder:
     manifest: Path = MANIFEST  #: the file that lists what there is
 
     @classmethod
-    def of(cls, data: Path | None) -> WeightsFolder:
+    def of(cls, data: Path | None) -> Self:
         """Opens that data folder, by default REELWORD_DATA; REELWORD_MANIFEST may name another list."""
         manifest = os.environ.get("REELWORD_MANIFEST") or MANIFEST
         return cls(data or Path(os.environ.get("REELWORD_DATA") or "data"), Path(manifest))

@@ -8,8 +8,6 @@ at few frames a second are stored so), and a picture that stands for long has re
 nothing changes, whether it is stored once or fifty times. A flash is no cut; the end of a fade is one.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Finds the part of a film's picture that lives, within bars or on a still desk."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import cv2

@@ -6,11 +6,9 @@ pieces   segments of equal length
 none     the whole film is one segment
 """
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 from extractors.features import Footage, FrameSize
 from extractors.media.request import DecodeRequest
@@ -50,7 +48,7 @@ class SegmentOptions:
             raise ValueError("the shortest segment is above zero, and at most half as long as the longest")
 
     @classmethod
-    def parse(cls, text: str, minimum: float = 2.0, maximum: float = 20.0) -> SegmentOptions:
+    def parse(cls, text: str, minimum: float = 2.0, maximum: float = 20.0) -> Self:
         """Reads the words of a form or a command line.
 
         Args:
@@ -70,12 +68,12 @@ class SegmentOptions:
             raise ValueError(f"segments are shots, none, auto or a number of seconds, not {text!r}") from None
         return cls("pieces", seconds, minimum, maximum)
 
-    def resolved(self, duration: float) -> SegmentOptions:
+    def resolved(self, duration: float) -> Self:
         """Returns the same with "auto" replaced by what it means for a film of ``duration`` seconds."""
         if self.kind != "auto":
             return self
         kind: Segmentation = "shots" if duration >= LONG_FILM else "none"
-        return SegmentOptions(kind, None, self.minimum, self.maximum)
+        return replace(self, kind=kind)
 
     @property
     def longest(self) -> float:
@@ -134,7 +132,7 @@ class SegmentPlan:
     sizes: tuple[FrameSize, ...] = ()
 
     @classmethod
-    def of(cls, request: DecodeRequest) -> SegmentPlan | None:
+    def of(cls, request: DecodeRequest) -> Self | None:
         """Makes the plan that serves a captioner's request, or None where it needs the segment read again.
 
         Frames spread over the time can be chosen while a segment is still open. Windows of neighbouring
@@ -149,15 +147,10 @@ class SegmentPlan:
         return cls(sampling.count, side, request.sizes)
 
     def stream_request(self, options: SegmentOptions, start: float = 0.0) -> DecodeRequest:
-        """Makes the request to the decoder.
+        """Makes the request to the decoder, from ``start`` seconds of the film on; options: "auto" resolved.
 
-        Args:
-            options: how the film is cut, "auto" resolved.
-            start: seconds of the film before which nothing is of interest.
-
-        Returns:
-            Every frame, up to ``LOOKED_AT`` a second, where shots are looked for; else twice as many as a
-            segment takes, so that every second one lies in the middle of a part.
+        Where shots are looked for every frame, up to ``LOOKED_AT`` a second; else twice as many as a segment
+        takes, so that every second one lies in the middle of a part.
         """
         rate = LOOKED_AT
         if options.seconds is not None:

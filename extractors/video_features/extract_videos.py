@@ -5,8 +5,6 @@ chunks are decoded meanwhile where a second decoder is given. Windows of several
 held does not grow with a file's length, but for its sound (which has a limit of its own) and its rows.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence

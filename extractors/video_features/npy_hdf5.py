@@ -7,8 +7,6 @@ and for code that reads one file with a data set a video (``f["NAME"][()]``), ``
 links.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

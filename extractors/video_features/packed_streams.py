@@ -3,8 +3,6 @@
 A line of JSON has each stream's name tag and view; after it come its arrays as safetensors.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -5,8 +5,6 @@ Batcher        extracts windows of all videos together, as many at a time as the
 PendingRows    collects the rows of one video's windows until its streams can be made
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby

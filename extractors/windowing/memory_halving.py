@@ -1,7 +1,5 @@
 """Extracts as many windows at a time as a GPU has memory for."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 

@@ -4,8 +4,6 @@ The families' files in extractors/catalog (i3d.py, imagenet.py, clip_networks.py
 network, which cut and which outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ turns a batch of windows into rows. extractors/windowing/batching.py cuts and ba
 as a decoder hands the frames over (extractors/video_features/extract_videos.py).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property

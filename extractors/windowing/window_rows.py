@@ -1,7 +1,5 @@
 """Holds the rows that an extractor makes of windows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 
@@ -103,7 +104,8 @@ class AblationRunner:
         scores = {}
         for name in job.row.eval_sets:
             judged = PictureValidation(held_out[CHOOSING:][: self.judged], OPTIONS, SHOWN[name])
-            scores[name] = tuple((100 * judged.score(captioner, precision, choose)).round(4).tolist())
+            ciders = judged.judge(captioner, precision, choose).ciders
+            scores[name] = tuple(np.asarray(ciders).round(4).tolist())
         result = RowResult(
             seed=job.seed,
             steps=None if recipe is None else self.steps,

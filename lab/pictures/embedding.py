@@ -24,7 +24,8 @@ from training.batches.loading import find_device, move_to
 from training.batches.training_batch import TrainingBatch
 from training.optimization.learner import build_learner
 from training.optimization.processes import NotShared
-from training.optimization.trainer import Losses, Scores, Trainer
+from training.optimization.trainer import Losses, Trainer
+from training.optimization.validation import Judgement
 
 #: Of the hinge on the hardest negatives, beside the softmax.
 HINGE_WEIGHT = 0.2
@@ -58,7 +59,10 @@ def train_embedding(trainer: Trainer, embedding: SemanticEmbedding, held_out: Se
         hinge, contrast = network.loss(videos, sentences), contrastive_loss(videos, sentences)
         return {"total": contrast + HINGE_WEIGHT * hinge, "loss": contrast, "auxiliary": hinge}
 
-    phase = trainer.make_phase("embedding", trainer.recipe.steps, loss, recall.measure)
+    def judge(network: SemanticEmbedding) -> Judgement:
+        return Judgement(recall.measure(network))
+
+    phase = trainer.make_phase("embedding", trainer.recipe.steps, loss, judge)
     learner = build_learner(trainer.recipe, embedding, trainer.precision)
     trainer.go_through(replace(phase, metric="recall"), learner)
 
@@ -84,7 +88,7 @@ class Recall:
     items: Sequence[TrainingItem]
     max_length: int
 
-    def measure(self, embedding: SemanticEmbedding) -> Scores:
+    def measure(self, embedding: SemanticEmbedding) -> dict[str, float]:
         """Returns per cent of captions whose video is the most relevant, or among 5, or 10, and their mean.
 
         A video that is as relevant as the true one stands before it.

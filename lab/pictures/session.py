@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from pydantic import BaseModel
 from torch import nn
 
+from extractors.files import sha256_of
 from lab.pictures.embedding import train_embedding
 from lab.pictures.picture_batches import WRITTEN, PictureBatches, TrainingItem, with_streams
 from lab.pictures.picture_inputs import PictureInputs, fit_to_streams, list_streams, read_cards
@@ -42,10 +43,13 @@ from models.vocabulary import Vocabulary
 from training.optimization.learner import TrainedNetwork
 from training.optimization.phases import train_later_phases
 from training.optimization.processes import ALONE, Processes
+from training.optimization.progress import BestScore
 from training.optimization.run_folder import RunSettings, TrainingRun
-from training.optimization.trainer import BestScore, Trainer
+from training.optimization.trainer import Trainer
 from training.precision import CPU, training_precision
+from training.recipes.changes import change_fields
 from training.recipes.recipe import Recipe
+from training.runs.run_record import RunDescription, TrainedData
 
 #: What the held-out items were shown as, when a card's score was measured.
 WHOLE_PICTURES, AMONG_SHOTS = "held-out training pictures", "held-out training pictures among other shots"
@@ -89,12 +93,13 @@ def train_captioner(
     """
     torch.set_num_threads(settings.threads)
     registered = find_captioner(name)
-    config = registered.fit(registered.make_demo_config(), streams)
+    config = change_fields(registered.fit(registered.make_demo_config(), streams), settings.config)
     names = [stream.name for stream in list_streams(config)]
     inputs = PictureInputs.build(streams, names, read_cards(teachers), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings, teachers)
     torch.manual_seed(recipe.seed)
     captioner = registered.kind(config, training.batches.vocabulary).to(settings.device)
+    settings.open_run(training.describe(captioner, start, teachers))
     begun = None if start is None else load_checkpoint(start).captioner
     if start is not None and begun is not None:
         captioner.load_state_dict(match_weights(begun, captioner, start))
@@ -141,11 +146,12 @@ def train_semantic_embedding(
         NeedsVideo, UnknownStream, StreamMismatch: as of ``PictureInputs.build``.
     """
     torch.set_num_threads(settings.threads)
-    config = fit_to_streams(SemanticEmbeddingConfig.demo(), streams)
+    config = change_fields(fit_to_streams(SemanticEmbeddingConfig.demo(), streams), settings.config)
     inputs = PictureInputs.build(streams, [stream.name for stream in config.streams], (), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings)
     torch.manual_seed(recipe.seed)
     embedding = SemanticEmbedding(config, training.batches.vocabulary).to(settings.device)
+    settings.open_run(training.describe(embedding, start))
     if start is not None:
         embedding.load_state_dict(match_weights(load_embedding(start)[0], embedding, start))
     train_embedding(training.make_trainer(), embedding, training.held_out)
@@ -197,6 +203,7 @@ class PictureTraining:
         kept = [item for item in every if item.id.startswith(recipe.ids)]
         if recipe.ids and not kept:
             raise FileNotFoundError(f"{data} lacks {recipe.ids.rstrip('/')}, which {recipe.name} trains on")
+        recipe = recipe.in_steps(sum(len(item.captions) for item in kept))
         batches = PictureBatches(
             items=kept,
             vocabulary=_collect_words(every, recipe.vocabulary_size),
@@ -214,10 +221,24 @@ class PictureTraining:
             device = settings.device
             soft = compute_teacher_targets(teachers, batches, settings.cache, device) if teachers else None
         batches = replace(batches, items=with_streams(batches.items, inputs.names), soft=soft)
-        run = TrainingRun(settings.out, settings.device)
+        run = settings.make_run()
         checkpoints = CheckpointWriter(recipe, tuple(item.id for item in kept), inputs, run)
         shown = with_streams(held_out, inputs.names)
         return cls(recipe, batches, shown, run, checkpoints, settings.processes)
+
+    def describe(
+        self, network: TrainedNetwork, start: Path | None, teachers: Sequence[str] = ()
+    ) -> RunDescription:
+        """Describes the run, so that its folder takes no other."""
+        return RunDescription.of(
+            network,
+            self.recipe,
+            TrainedData.of("pictures", self.batches.items, self.held_out),
+            self.checkpoints.inputs.streams.name,
+            self.checkpoints.inputs.specs,
+            start_sha256="" if start is None else sha256_of(start),
+            teachers=tuple(teachers),
+        )
 
     def make_trainer(self) -> Trainer:
         """Makes the trainer, which saves the best weights by ``checkpoints``."""
@@ -358,11 +379,11 @@ class CheckpointWriter:
 
     def save(self, network: TrainedNetwork, best: BestScore) -> None:
         """Writes a network as the run's best."""
-        save_checkpoint(self.run.best, network, self.make_card(network.name, best))
+        save_checkpoint(self.run.folder / best.file, network, self.make_card(network.name, best))
 
     def make_card(self, name: str, best: BestScore) -> Card:
         """Makes the card of the network of that name."""
-        judged_on, metric = CARD_SCORES[best.metric]
+        judged_on, metric = CARD_SCORES.get(best.metric, (WHOLE_PICTURES, best.metric))
         scores = {judged_on: {metric: round(best.value, 2), "n": self.recipe.held_out}}
         return Card(name, self.inputs.specs, scores, self._describe_training(best.where))
 

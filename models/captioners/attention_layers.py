@@ -1,7 +1,5 @@
 """Computes additive and bilinear attention and masked softmax, over memories that several rows share."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch
@@ -23,23 +21,14 @@ def find_scale(query: Tensor) -> int:
     Doubled, it computes tanh x = 2 σ(2x) - 1, off by 2e-7 at most. In float32 on a CPU torch's σ takes a
     sixth of the time of its tanh, which over all cells of a video is what a step would spend most on.
     """
-    return (
-        2
-        if query.device.type == "cpu" and query.dtype == torch.float32 and not torch.is_grad_enabled()
-        else 1
-    )
+    is_slow = query.device.type == "cpu" and query.dtype == torch.float32 and not torch.is_grad_enabled()
+    return 2 if is_slow else 1
 
 
 def _weigh_tanh(w: nn.Linear, x: Tensor, scale: int) -> Tensor:
-    """Computes wᵀ tanh(x / scale) over the last axis, and may write into x.
+    """Computes wᵀ tanh(x / scale) over the last axis of x (…, A): (…). It may write into x.
 
-    Args:
-        w: Linear (A → 1) without bias.
-        x: (…, A), which no other step reads.
-        scale: Of ``find_scale``.
-
-    Returns:
-        (…).
+    w: Linear (A → 1) without bias. scale: of ``find_scale``.
     """
     weighed: Tensor = w(torch.tanh(x) if scale == 1 else x.sigmoid_()).squeeze(-1)
     return weighed if scale == 1 else 2 * weighed - w.weight.sum()

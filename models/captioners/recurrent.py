@@ -1,7 +1,5 @@
 """Takes the step that recurrent captioners have alike: a word is embedded, and after the decoder scored."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any

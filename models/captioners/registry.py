@@ -7,8 +7,6 @@ elsewhere is found once the folder around it is added to ``models.captioners.__p
 captioners by their metadata, never by a file's name.
 """
 
-from __future__ import annotations
-
 import inspect
 import pkgutil
 import tomllib
@@ -19,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from extractors.errors import ReelwordError
 from extractors.windows import WindowOptions
@@ -50,10 +48,8 @@ class CaptionerFolderDamaged(ReelwordError, ValueError, code="captioner_folder_d
     hint = "Correct the file that the message names: docs/architecture.md, How to add a captioner."
 
 
-class Description(BaseModel):
+class Description(BaseModel, frozen=True, extra="forbid"):
     """Describes one captioner of a folder."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: A line for ``GET /models`` and ``reelword models``.
     about: str
@@ -69,10 +65,8 @@ class Description(BaseModel):
     joins_unasked: bool = True
 
 
-class StreamSetTable(BaseModel):
+class StreamSetTable(BaseModel, frozen=True, extra="forbid"):
     """Holds a stream set as a captioner.toml writes it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Whose paper feeds it so; by default the folder's.
     captioner: str = ""
@@ -97,10 +91,8 @@ def _build_input(fields: Mapping[str, Any]) -> StreamInput:
     return StreamInput(**{"extractor": fields["stream"], **fields, "windows": windows})
 
 
-class FolderDescription(BaseModel):
+class FolderDescription(BaseModel, frozen=True, extra="forbid"):
     """Holds a captioner.toml. Recipes and the paper's training are read by training/recipes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Name → its description.
     captioners: Mapping[str, Description]

@@ -10,14 +10,12 @@ Where the paper is silent, or we differ:
 * No width is given: 300 for words, 512 for the joint space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
@@ -25,10 +23,8 @@ from models.inputs import Batch, InputDescription, InputStream, average_frames, 
 from models.vocabulary import Vocabulary
 
 
-class SemanticEmbeddingConfig(BaseModel):
+class SemanticEmbeddingConfig(BaseModel, frozen=True):
     """Configures the embedding. The video side takes the same pooled streams as v̄."""
-
-    model_config = ConfigDict(frozen=True)
 
     streams: tuple[InputStream, ...] = (
         InputStream(name="resnext101", width=2048),
@@ -41,7 +37,7 @@ class SemanticEmbeddingConfig(BaseModel):
     dropout: float = 0.0
 
     @classmethod
-    def demo(cls) -> SemanticEmbeddingConfig:
+    def demo(cls) -> Self:
         """Makes it small, over the mean of the image net's cells."""
         return cls(streams=(InputStream(name="grid", width=1280),), words=160, joint=320, dropout=0.1)
 

@@ -68,7 +68,6 @@ class Writer(Protocol):
 
         Raises StreamMismatch.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +95,6 @@ class WrittenOutput(MemberOutput, Protocol):
             candidate: one that this member wrote.
             with_attention: whether the caption has it.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

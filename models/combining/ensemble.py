@@ -1,13 +1,11 @@
 """Decodes several checkpoints as one captioner: at every word the average of their probabilities."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
@@ -16,10 +14,8 @@ from models.inputs import Batch, InputDescription, order_inputs
 from models.memory import Memory, State, StepAttention
 
 
-class EnsembleConfig(BaseModel):
+class EnsembleConfig(BaseModel, frozen=True):
     """Holds the weights, one a member, summing to one."""
-
-    model_config = ConfigDict(frozen=True)
 
     weights: tuple[float, ...]
 

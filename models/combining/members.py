@@ -4,8 +4,6 @@ One rule for the service, which goes by what workers publish of their captioners
 which goes by the files.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ What all captioners wrote competes. Where we differ from the paper:
   that together, and the embedding likes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
@@ -78,11 +76,9 @@ class MemberOutput(Protocol):
 
     def candidates(self, name: str, video: int) -> list[Candidate]:
         """Lists what it wrote of one video, its best first, not yet scored; ``name`` is the member's."""
-        ...
 
     def score(self, competing: Sequence[Sequence[Candidate]]) -> Tensor:
         """Scores captions, for each video equally many: (B, N) log-probabilities a word, on the CPU."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,8 @@ diversity) splits the beams into groups that choose one after the other within a
 words that earlier groups chose steers the choice and is no part of a score.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -85,13 +84,13 @@ class AskedBeams:
     videos: Tensor  #: (A,), which of the B videos they are of
 
     @classmethod
-    def all_of(cls, beams: PartialCaptions, videos: int) -> AskedBeams:
+    def all_of(cls, beams: PartialCaptions, videos: int) -> Self:
         """Asks of every beam."""
         count, device = len(beams.total), beams.total.device
         return cls(count, torch.arange(count, device=device), torch.arange(videos, device=device))
 
     @classmethod
-    def open_of(cls, beams: PartialCaptions, videos: int) -> AskedBeams:
+    def open_of(cls, beams: PartialCaptions, videos: int) -> Self:
         """Asks of open beams; finished ones go along where another video has more open ones."""
         finished = beams.finished.view(videos, -1)
         if not bool(finished.any()):
@@ -210,7 +209,5 @@ def _close(beams: PartialCaptions, settled: Tensor) -> PartialCaptions:
     """Gives up the open beams of settled videos (B,)."""
     given_up = ~beams.finished & settled.repeat_interleave(len(beams.finished) // len(settled))
     return replace(
-        beams,
-        total=beams.total.masked_fill(given_up, -torch.inf),
-        finished=beams.finished | given_up,
+        beams, total=beams.total.masked_fill(given_up, -torch.inf), finished=beams.finished | given_up
     )

@@ -1,8 +1,7 @@
 """Forbids words that may not come next, as minus infinity in their scores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -36,9 +35,7 @@ class Constraints:
     no_repeated_trigram: bool  #: no three words in a row that stand in the caption already
 
     @classmethod
-    def from_options(
-        cls, options: DecodingOptions, vocabulary: Vocabulary, device: torch.device
-    ) -> Constraints:
+    def from_options(cls, options: DecodingOptions, vocabulary: Vocabulary, device: torch.device) -> Self:
         """Looks up the words that the options speak of.
 
         Args:

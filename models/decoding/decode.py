@@ -17,8 +17,6 @@ captioner's log-probabilities, so that a float64 captioner is searched in float6
 models/combining/ensemble.py decodes several checkpoints as one captioner.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

@@ -12,7 +12,7 @@ from functools import partial
 from operator import eq
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from models.decoding.length_penalty import LengthPenalty
 
@@ -29,13 +29,11 @@ def rare(default: Any, description: str, **bounds: Any) -> Any:
     return Field(default, description=description, exclude_if=is_default, **bounds)
 
 
-class DecodingOptions(BaseModel):
+class DecodingOptions(BaseModel, frozen=True, extra="forbid", strict=True):
     """Holds how words are chosen. Raises ValidationError, naming the option, for what cannot be done.
 
     Names follow self-critical.pytorch, except that ``length_penalty`` may be a plain exponent.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     method: Literal["beam", "greedy", "sample"] = rare(
         "beam", "How words are chosen: by a beam, greedily, or drawn at random (sample)."
@@ -46,8 +44,7 @@ class DecodingOptions(BaseModel):
     max_length: int = Field(20, ge=1, description="Most words in a caption.")
     # or "wu_A", "avg_A": length_penalty.py
     length_penalty: float | str = Field(
-        0.7,
-        description="Captions are ranked by log-probability / length ** length_penalty.",
+        0.7, description="Captions are ranked by log-probability / length ** length_penalty."
     )
     temperature: float = rare(
         1.0, "Divides log-probabilities: below 1 sharper, above 1 flatter.", gt=0, allow_inf_nan=False

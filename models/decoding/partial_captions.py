@@ -1,9 +1,8 @@
 """Keeps what rows (beams or draws) have written, and finds a row's attention when all are written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -26,15 +25,13 @@ class PartialCaptions(TensorRows):
     finished: Tensor  #: bool (R,)
 
     @classmethod
-    def begin(cls, rows: int, device: torch.device) -> PartialCaptions:
+    def begin(cls, rows: int, device: torch.device) -> Self:
         """Makes ``rows`` rows without a word."""
         ids = torch.zeros(rows, 0, dtype=torch.long, device=device)
         zero = torch.zeros(rows, device=device)
         return cls(ids, ids.to(zero), ids, zero, zero, torch.zeros_like(zero, dtype=torch.bool))
 
-    def append(
-        self, parent: Tensor, step: Tensor, word: Tensor, logprob: Tensor, total: Tensor
-    ) -> PartialCaptions:
+    def append(self, parent: Tensor, step: Tensor, word: Tensor, logprob: Tensor, total: Tensor) -> Self:
         """Makes R' rows that each continue one of these by a word.
 
         Args:
@@ -45,7 +42,8 @@ class PartialCaptions(TensorRows):
             total: (R',), the sums with these words.
         """
         past = self.select(parent)
-        return PartialCaptions(
+        return replace(
+            self,
             tokens=_append_column(past.tokens, word),
             logprobs=_append_column(past.logprobs.to(logprob.dtype), logprob),
             steps=_append_column(past.steps, step),

@@ -4,8 +4,6 @@
 and without constraints.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Turns decoded hypotheses into captions, with the evidence and the attention of their words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -18,8 +18,6 @@ where a caption tells of two moments in turn, while a mean over all its words wo
 All moments are one batch of teacher-forced passes, and so are all places of all words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -76,10 +74,7 @@ def find_evidence(
 
 
 def _describe(
-    temporal: Array,
-    moments: list[int | None],
-    of_words: Mapping[int, _PlacesOfWord],
-    places: Places | None,
+    temporal: Array, moments: list[int | None], of_words: Mapping[int, _PlacesOfWord], places: Places | None
 ) -> Evidence:
     words, count = range(len(temporal)), temporal.shape[1]
     listed = [_list_moments(of_words.get(word), count) for word in words]

@@ -1,7 +1,5 @@
 """Lists the parts of a picture of which a caption is read, and spreads what was read over its places."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,23 +24,18 @@ class Places(Protocol):
     @property
     def sharpness(self) -> float:
         """β of the softmax over what ``spread`` returns."""
-        ...
 
     def list_parts(self, moment: int) -> list[VideoPart]:
         """Lists V parts of a moment."""
-        ...
 
     def spread(self, moment: int, values: Array) -> Array:
         """Turns log-probabilities of a moment's parts (V,) into what each place is worth (N,)."""
-        ...
 
     def describe(self, weights: PlaceWeights) -> GridAttention | BoxAttention:
         """Makes a document of weights [word][moment][place]."""
-        ...
 
     def find_box(self, moment: int, weights: Array) -> list[float] | None:
         """Finds the box with the largest weight (N,); None where places are no boxes."""
-        ...
 
 
 @dataclass(frozen=True)

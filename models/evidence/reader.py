@@ -6,8 +6,6 @@ picture that is one place alone lacks its other cells, or has them masked as tho
 Vectors of whole pictures stay as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -29,15 +27,6 @@ class VideoPart:
     moment: int
     place: View | None = None
     is_hidden: bool = False  #: the place is what is left out, and all of the moment else is there
-
-
-def _restrict_to_moment(features: Features, start: float, end: float) -> dict[str, Stream]:
-    """Keeps of each stream the rows of one moment.
-
-    start: seconds at which the moment begins. end: seconds at which it ends. Returns of each stream the rows
-    whose middle lies in the moment; the row nearest to its middle where there is none.
-    """
-    return {name: take_rows(stream, _find_rows(stream, start, end)) for name, stream in features.items()}
 
 
 def _restrict_to_place(features: Features, part: VideoPart, needs_all_cells: bool) -> dict[str, Stream]:
@@ -75,11 +64,12 @@ def has_places(stream: Stream) -> bool:
     return stream.boxes is not None or round(stream.values.shape[1] ** 0.5) ** 2 == stream.values.shape[1]
 
 
-def _find_rows(stream: Stream, start: float, end: float) -> slice:
+def _take_moment(stream: Stream, start: float, end: float) -> Stream:
+    """Keeps the rows whose middle lies in a moment, in seconds; the nearest to its middle where none does."""
     middles = (stream.start + stream.end) / 2
     inside = np.flatnonzero((start <= middles) & (middles < end))
     first, last = inside[[0, -1]] if len(inside) else [np.abs(middles - (start + end) / 2).argmin()] * 2
-    return slice(int(first), int(last) + 1)
+    return take_rows(stream, slice(int(first), int(last) + 1))
 
 
 def take_rows(stream: Stream, rows: NDArray[np.int64] | slice) -> Stream:
@@ -121,7 +111,6 @@ class CaptionReader(Protocol):
         words: (P, L), which words are in question of each. Returns (P, L) natural logarithms, 0 where
         ``words`` is False.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +141,7 @@ class FeatureReader:
         names = {each.name for each in self.captioner.word_scorer.inputs}
         features = {name: stream for name, stream in self.features.items() if name in names}
         moments = {
-            moment: _restrict_to_moment(features, *self.times[moment].tolist())
+            moment: {name: _take_moment(stream, *self.times[moment]) for name, stream in features.items()}
             for moment in {part.moment for part in parts}
         }
         whole = self.captioner.needs_all_cells

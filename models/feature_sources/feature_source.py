@@ -1,15 +1,14 @@
 """Loads the extractors of stream sets once, lists the frames they need, and makes streams of the frames."""
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from extractors.extractor import AnyExtractor, create
 from extractors.features import WHOLE, Footage, Frames, FrameSize, Stream
 from extractors.media.request import DecodeRequest
+from extractors.pretrained.errors import WeightsMissing
 from extractors.video_features.extract_videos import ExtractorGroup
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
@@ -70,7 +69,7 @@ class FeatureSource:
     ) -> None:
         self.wanted, self._frames = wanted, frames or wanted.spread
         pool = pool or ExtractorPool(device, threads=threads, cache=cache)
-        self.extractors = tuple(pool.get(name, windows) for name, windows in wanted.extractors.items())
+        self.extractors = tuple(_load_all(wanted, pool))
         self._group = ExtractorGroup(self.extractors)
 
     @property
@@ -126,7 +125,7 @@ class FeatureSource:
         return Sampling(count=self._frames)
 
     @property
-    def parts(self) -> Sequence[FeatureSource]:
+    def parts(self) -> Sequence[Self]:
         """Lists itself: it is made of no others."""
         return (self,)
 
@@ -170,6 +169,20 @@ class FeatureSource:
         if extractor.any_frames and len(video) > self._spread.count:
             footage = footage.take(self._spread.choose(video.pts, video.duration))
         return footage.at(FrameSize(SHORT_SIDE))
+
+
+def _load_all(wanted: StreamSet, pool: ExtractorPool) -> Iterator[AnyExtractor]:
+    """Loads a set's extractors. Raises WeightsMissing, which names the weights of all that lack any."""
+    missing: dict[str, None] = {}
+    for name, windows in wanted.extractors.items():
+        try:
+            yield pool.get(name, windows)
+        except WeightsMissing as error:
+            missing[str(error)] = None
+    if missing:
+        several = WeightsMissing(" ".join(missing))
+        several.hint = ""  # each says what brings it
+        raise several
 
 
 class CombinedFeatureSource:

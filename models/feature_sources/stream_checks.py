@@ -1,7 +1,5 @@
 """Checks that features are those that a captioner was trained on, and captions them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from extractors.errors import ReelwordError

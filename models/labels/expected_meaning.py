@@ -23,12 +23,10 @@ each label in each word is read exactly (7):
     share   = u_w · β_κ p_l^γ t_l  of label l,  u_w · (W v̄ + b - α m)  of the picture                   (7)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.catalog.labels import STREAM
@@ -53,10 +51,8 @@ def find_class_rows(kinds: Tensor, classes: Tensor) -> Tensor:
     return first + classes.clamp(min=0).minimum(counts - 1)
 
 
-class MeaningConfig(BaseModel):
+class MeaningConfig(BaseModel, frozen=True):
     """Configures what is expected."""
-
-    model_config = ConfigDict(frozen=True)
 
     texts: int = 384  #: width of sentence vectors
     gate: float = 1.5  #: γ

@@ -1,7 +1,5 @@
 """Explains a caption by labels: which of them each word is of, and when, where and by what they were seen."""
 
-from __future__ import annotations
-
 import numpy as np
 from torch import Tensor
 

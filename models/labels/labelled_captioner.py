@@ -6,15 +6,13 @@ finds each word and where it looks; and all are ranked by ``ExpectedMeaning``. S
 picture that the captioner was trained on was captioned with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor
 
 from extractors.features import Features
@@ -31,10 +29,8 @@ from models.vocabulary import EOS, Vocabulary
 WriterConfigT = TypeVar("WriterConfigT", bound=BaseModel)
 
 
-class RememberedConfig(BaseModel):
+class RememberedConfig(BaseModel, frozen=True):
     """Configures the sentences."""
-
-    model_config = ConfigDict(frozen=True)
 
     sentences: int = 0  #: how many
     words: int = 12  #: of each at most, its end among them
@@ -43,10 +39,8 @@ class RememberedConfig(BaseModel):
     places: int = 49  #: regions of the typical picture
 
 
-class LabelledConfig(BaseModel, Generic[WriterConfigT]):
+class LabelledConfig(BaseModel, Generic[WriterConfigT], frozen=True):
     """Configures a captioner that knows labels."""
-
-    model_config = ConfigDict(frozen=True)
 
     writer: WriterConfigT
     meaning: MeaningConfig = MeaningConfig()

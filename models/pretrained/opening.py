@@ -121,7 +121,10 @@ def open_processor(info: PretrainedInfo) -> Any:
     """Opens the folder's processor of text and videos together. Raises PretrainedDamaged."""
     open_tokenizer(info)
     with _opening(info.folder, "processor"):
-        return AutoProcessor.from_pretrained(info.folder, **CLOSED)
+        processor: Any = AutoProcessor.from_pretrained(info.folder, **CLOSED)
+        # older folders have the template in tokenizer_config.json, as a text or as a list of named ones
+        processor.chat_template = processor.chat_template or processor.tokenizer.chat_template
+        return processor
 
 
 def special_tokens(model: Any, tokenizer: Any, start: int | None = None) -> SpecialTokens:

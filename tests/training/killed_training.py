@@ -25,9 +25,10 @@ from tests.training.tiny_corpus import captioned
 from training.batches.training_batch import TrainingBatch
 from training.optimization import trainer as optimization_trainer
 from training.optimization.learner import TrainedNetwork
+from training.optimization.progress import BestScore
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
-from training.optimization.trainer import BestScore, Trainer
+from training.optimization.trainer import Trainer
 from training.recipes.demo_recipes import DEMO
 from training.recipes.recipe import Recipe
 

@@ -15,11 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+from torchvision.ops import roi_pool
 
 from app.pipeline.engine import Engine
 from app.settings import Settings
 from extractors.catalog import clip_networks, detectors, i3d, imagenet, torchvision_detectors
-from extractors.detection import backbone, roi
+from extractors.detection import backbone
 from extractors.detection.bottom_up import BottomUp
 from extractors.detection.proposals import ProposalRule
 from extractors.extractor import create
@@ -78,7 +79,7 @@ class SmallBottomUp(BottomUp):
         self.roi_heads.res5 = backbone.build_stage(5, 1, 1, dilation=2)
 
     def pool(self, maps: Any, boxes: Any) -> Tensor:
-        return roi.roi_max_pool(maps["res4"], boxes, 1 / 16, 2)
+        return roi_pool(maps["res4"], list(boxes), 2, 1 / 16)  # type: ignore[no-any-return]
 
 
 def build_small_detector(name: str, kinds: int = 91) -> Any:

@@ -74,6 +74,10 @@ class BatchPart:
         first, last = (videos * place // self.count for place in (self.number, self.number + 1))
         return values[first * rows : last * rows]
 
+    def divide(self, number: int, count: int) -> BatchPart:
+        """Returns one of ``count`` parts of this part, ``number`` from 0."""
+        return BatchPart(self.number * count + number, self.count * count)
+
 
 WHOLE_BATCH = BatchPart()
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import torch
 
 from extractors.decoder.decoder import Decoder
+from extractors.errors import ReelwordError
 from extractors.features import Features
 from extractors.video_features.feature_files import FeaturesDamaged
 from models.captioner import AnyCaptioner
@@ -23,6 +24,12 @@ from training.datasets.errors import NothingToUse
 
 #: Is given sentences that the user should know.
 Notify: TypeAlias = Callable[[str], None]
+
+
+class NoFeatures(ReelwordError, ValueError, code="no_features"):
+    """Saved features have none of a set's videos; the message says what was looked for of the first."""
+
+    hint = "Correct the patterns of the map, or name the features of this set."
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +72,7 @@ def load_captioned_videos(
         notify: is given a sentence for each of the first few videos that cannot be read.
 
     Raises:
+        NoFeatures: no video's features are where they are looked for.
         NothingToUse: no video can be read.
     """
     with closing(Decoder()) as decoder:  # its process starts with the first file, if there is one
@@ -73,6 +81,8 @@ def load_captioned_videos(
         notify(line)
     lost = {each.id for each in failed}
     read = [CaptionedVideo.from_video(video, features) for video in videos if video.id not in lost]
+    if not read and all(each.code == "features_missing" for each in failed):
+        raise NoFeatures(f"None of the {len(videos)} videos of {name} has features: {failed[0].message}.")
     if not read:
         raise NothingToUse(f"None of the {len(videos)} videos of {name} can be read.")
     return read

@@ -75,7 +75,7 @@ class FrameBatches(TrainingBatches[CaptionedVideo]):
         return FrameBatch(
             ids=tuple(item.id for item, _ in drawn),
             batches={},
-            targets=torch.empty(0),
+            targets=torch.zeros(len(drawn) * self.captions, 1, dtype=torch.long),
             true_steps=None,
             frames=[load_frames(item) for item, _ in drawn],
             texts=[[item.video.captions[place] for place in places] for item, places in drawn],

@@ -35,6 +35,14 @@ class VideoItem:
     start: float | None = None  #: seconds of the file at which the video begins, where it is a part of it
     end: float | None = None  #: seconds at which it ends
     category: int | None = None  #: of the set's kinds of videos, where it has such
+    duration: float | None = None  #: seconds, where the annotations say how long a whole file is
+
+    @property
+    def seconds(self) -> float | None:
+        """Its length; None where the annotations do not say it."""
+        if self.start is None or self.end is None:
+            return self.duration
+        return self.end - self.start
 
     @property
     def usable(self) -> bool:

@@ -40,23 +40,35 @@ class Learner(Generic[NetworkT]):
         """The network with the averaged weights, which is judged and saved."""
         return cast(NetworkT, self.average.module)  # torch types the copy as any module
 
-    def update(self, loss: Tensor, rate: float, clip: float) -> None:
+    def update(self, loss: Tensor, rate: float, clip: float) -> Tensor:
         """Takes one step of the optimiser.
 
         Args:
             loss: (), what is descended.
             rate: the learning rate of this step.
             clip: the norm that gradients are clipped to.
+
+        Returns:
+            (), the norm that they had.
         """
+        self.optimizer.zero_grad()
+        self.add_gradient(loss)
+        return self.descend(rate, clip)
+
+    def add_gradient(self, loss: Tensor) -> None:
+        """Adds the gradient of a loss () to what is descended."""
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def descend(self, rate: float, clip: float) -> Tensor:
+        """Takes a step down the gradients that were added, as ``update`` does; returns their norm."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.zero_grad()
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         self.scaler.unscale_(self.optimizer)
-        nn.utils.clip_grad_norm_(self.network.parameters(), clip)
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.average.update_parameters(self.network)
+        return norm
 
     def state(self) -> dict[str, Any]:
         """Returns all that ``restore`` needs, for ``torch.save``."""

@@ -14,7 +14,8 @@ from models.training_phase import PhaseSpec
 from training.optimization.learner import build_learner
 from training.optimization.losses import CaptionValues
 from training.optimization.self_critical import SelfCritical
-from training.optimization.trainer import Phase, Scores, Trainer
+from training.optimization.trainer import Phase, Trainer
+from training.optimization.validation import Judgement
 
 #: From a phase's name to the best weights when it had ended.
 BestAfter: TypeAlias = Callable[[str], AnyCaptioner]
@@ -72,7 +73,7 @@ def go_through(spec: PhaseSpec, trainer: Trainer, captioner: AnyCaptioner) -> No
         captioner: whose weights are trained.
     """
 
-    def judge(network: AnyCaptioner) -> Scores:
+    def judge(network: AnyCaptioner) -> Judgement:
         return trainer.judge(network, spec)
 
     values = CaptionValues(trainer.batches.items, trainer.processes)

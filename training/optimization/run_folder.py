@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +16,34 @@ import torch
 from extractors.files import atomic_write
 from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint
+from training.batches.training_batch import CaptionedItem
 from training.batches.video_batches import Notify
 from training.optimization.processes import ALONE, Processes
 from training.precision import CPU
+from training.runs.run_record import RunDescription, RunSession, claim_folder
+from training.runs.tracking import Tracker, TrackerName, open_tracker
 from training.saved_features.feature_folder import FeatureFolder
 
 FIELDS = (
     *("phase", "step", "loss", "auxiliary", "shot", "reward"),
-    *("learning_rate", "cider", "shots_cider", "log_likelihood"),
+    *("learning_rate", "gradient_norm", "cider", "shots_cider", "log_likelihood"),
+    *("bleu4", "meteor", "rouge_l", "validation_loss"),
     *("recall", "recall_1", "recall_5", "recall_10", "seconds"),
 )
+#: Held-out items whose captions are written down at every validation.
+SAMPLES = 8
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """``folder`` holds last.pt, log.csv and best.safetensors."""
+    """``folder`` holds run.json, last.pt, log.csv, samples.jsonl and best.safetensors."""
 
     folder: Path
     device: torch.device = CPU  #: of the networks that are trained
+    log_every: int | None = None  #: steps, whose means are a row of the log
+    save_every: float = 300.0  #: seconds after which the state is saved without a validation
+    keep: int = 1  #: checkpoints, the best ones; further ones than the best are below top/
+    tracker: Tracker | None = None  #: is given what is logged
 
     @property
     def best(self) -> Path:
@@ -57,6 +69,39 @@ class TrainingRun:
             csv.DictWriter(file, columns).writerow(
                 {key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()}
             )
+        if self.tracker is not None:
+            numbers = {name: value for name, value in row.items() if isinstance(value, float)}
+            self.tracker(row["phase"], row["step"], numbers)
+
+    def write_samples(
+        self, place: Mapping[str, Any], items: Sequence[CaptionedItem], captions: Sequence[str]
+    ) -> None:
+        """Appends captions of a few items, always the same ones, to samples.jsonl.
+
+        Args:
+            place: phase and step.
+            items: that were captioned.
+            captions: one an item.
+        """
+        lines = [
+            {**place, "id": item.id, "caption": caption, "people": " ".join(item.captions[0])}
+            for item, caption in list(zip(items, captions, strict=True))[:: max(1, len(items) // SAMPLES)]
+        ]
+        with (self.folder / "samples.jsonl").open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:SAMPLES])
+
+    def keep_among_best(self, kept: Mapping[str, float], name: str, score: float) -> dict[str, float]:
+        """Chooses the best ``keep`` checkpoints, and removes the others.
+
+        Args:
+            kept: scores by the files that are there.
+            name: of one more file, which may not be written yet.
+            score: its score.
+        """
+        ranked = sorted({**kept, name: score}.items(), key=itemgetter(1), reverse=True)
+        for dropped, _ in ranked[self.keep :]:
+            (self.folder / dropped).unlink(missing_ok=True)
+        return dict(ranked[: self.keep])
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replaces last.pt in one move, so that a kill leaves the old or the new."""
@@ -101,3 +146,23 @@ class RunSettings:
     processes: Processes = ALONE  #: that train together; the first one alone notifies
     #: Those of videos that were made before, in the place of features that are made now.
     features: FeatureFolder | None = None
+    log_every: int | None = None  #: as of TrainingRun, as the next two
+    save_every: float = 300.0
+    keep: int = 1
+    track: TrackerName | None = None  #: what shows the log
+    #: Of the captioner's configuration what differs from its recipe's: field → value.
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def open_run(self, description: RunDescription) -> TrainingRun:
+        """Takes the folder for a run, or goes on with it where it is the same. Raises RunDiffers."""
+        with self.processes.first_alone():
+            if self.processes.is_first:
+                session = RunSession.begin(str(self.device), self.processes.count)
+                claim_folder(self.out, description, session)
+        if self.track is None or not self.processes.is_first:
+            return self.make_run()
+        return replace(self.make_run(), tracker=open_tracker(self.track, self.out))
+
+    def make_run(self) -> TrainingRun:
+        """Makes the run in the folder, whose it may be."""
+        return TrainingRun(self.out, self.device, self.log_every, self.save_every, self.keep)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Generic, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Generic, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from extractors.errors import ReelwordError
 from models.captioner import AnyCaptioner, Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
@@ -31,19 +30,21 @@ from training.optimization.learner import (
 )
 from training.optimization.losses import CaptionValues, supervised_loss
 from training.optimization.processes import ALONE, Processes
+from training.optimization.progress import BestScore, NotFinite, PhaseProgress, StepMeans, check_loss
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
-from training.optimization.validation import Validation, keep_memory
+from training.optimization.validation import Judgement, Validation, keep_memory
 from training.precision import CPU, autocast
 from training.recipes.recipe import Recipe, TrainingMoment
+from training.runs.stopping import Stopped, StopSignals
 
 REPORT_EVERY = 20
 #: What weights are judged by where CIDEr-D of the held-out items cannot be computed.
 LIKELIHOOD = "log_likelihood"
 #: Losses of one step, each (): "total" is descended, the others are logged.
 Losses: TypeAlias = Mapping[str, Tensor]
-#: Name → value of what checkpoints are judged by.
-Scores: TypeAlias = Mapping[str, float]
+#: What is part of the metric "sum".
+SUMMED = ("bleu4", "meteor", "rouge_l", "cider")
 
 
 def list_phase_names(network: TrainedNetwork) -> tuple[str, ...]:
@@ -51,24 +52,6 @@ def list_phase_names(network: TrainedNetwork) -> tuple[str, ...]:
     if isinstance(network, Captioner):
         return (*(spec.name for spec in network.phases), "self_critical")
     return ("embedding",) if isinstance(network, SemanticEmbedding) else ("cross_entropy",)
-
-
-@dataclass(frozen=True)
-class BestScore:
-    """The score by which weights were kept."""
-
-    metric: str  #: its name
-    value: float
-    where: str  #: the phase and step of the run
-
-
-class NotFinite(ReelwordError, ArithmeticError, code="training_not_finite"):
-    """A loss or the weights became infinite or no number: no step after it can learn."""
-
-    hint = (
-        "Train with a lower learning rate, or look for numbers that are none among the features; the run "
-        "continues from its last validation."
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +67,7 @@ class Phase(Generic[NetworkT]):
     rate: Callable[[int], float]  #: from a step to its learning rate
     #: Scores of the averaged weights, of which the one called ``metric``, or LIKELIHOOD in its place, says
     #: whether they are kept.
-    judge: Callable[[NetworkT], Scores]
+    judge: Callable[[NetworkT], Judgement]
     metric: str = "cider"
     keeps_start: bool = False  #: the weights it starts from have to be surpassed
     #: Tensors that the loss changes in place and that belong to the run's state.
@@ -142,7 +125,7 @@ class Trainer:
         name: str,
         steps: int,
         loss: Callable[[NetworkT, TrainingBatch, int], Losses],
-        judge: Callable[[NetworkT], Scores],
+        judge: Callable[[NetworkT], Judgement],
     ) -> Phase[NetworkT]:
         """Makes a phase on the trainer's batches, at the recipe's rate.
 
@@ -162,20 +145,24 @@ class Trainer:
         """Returns how many epochs ``step`` steps are: as long as the recipe says, or all videos once."""
         return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
-    def judge(self, captioner: AnyCaptioner, spec: PhaseSpec = CROSS_ENTROPY) -> Scores:
-        """Returns CIDEr-D of the held-out items, and of pseudo-videos where a phase is judged by those.
+    def judge(self, captioner: AnyCaptioner, spec: PhaseSpec = CROSS_ENTROPY) -> Judgement:
+        """Judges a captioner by held-out items, and by pseudo-videos where a phase is judged by those.
 
-        Where it cannot be computed of these items, it is how likely their captions are.
+        Where CIDEr-D cannot be computed of them, it is how likely their captions are.
         """
         choose = spec.judge_memory or keep_memory
-        if not self.validation.scorer.is_computable:
-            return {LIKELIHOOD: self.validation.log_likelihood(captioner, self.precision, choose)}
-        scores = {"cider": self.validation.cider(captioner, self.precision, choose)}
-        if spec.metric == "cider":
-            return scores
-        if self.shots_validation is None:
-            return {**scores, "shots_cider": scores["cider"]}
-        return {**scores, "shots_cider": self.shots_validation.cider(captioner, self.precision, choose)}
+        meteor = self.recipe.needs_meteor
+        judged = self.validation.judge(captioner, self.precision, choose, meteor=meteor)
+        scores = dict(judged.scores)
+        if self.recipe.select == "loss" or "cider" not in scores:
+            scores[LIKELIHOOD] = -scores["validation_loss"]
+        if meteor:
+            scores["sum"] = sum(scores.get(name, 0.0) for name in SUMMED)
+        if spec.metric == "shots_cider" and "cider" in scores:
+            shots = self.shots_validation
+            of_shots = judged if shots is None else shots.judge(captioner, self.precision, choose)
+            scores["shots_cider"] = of_shots.scores["cider"]
+        return replace(judged, scores=scores)
 
     def make_supervised_loss(
         self, spec: PhaseSpec, values: CaptionValues | None = None
@@ -214,105 +201,189 @@ class Trainer:
         return torch.Generator(device).manual_seed((seed * 10_000_019 + step) % 2**63)
 
     def go_through(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> None:
-        """Takes all steps of a phase that the run has not taken yet."""
+        """Takes all steps of a phase that the run has not taken yet.
+
+        Raises:
+            Stopped: a signal came; the state is saved.
+            NotFinite: a loss or the weights are no numbers.
+        """
         self.processes.check_videos(min(phase.batches.videos, len(phase.batches.items)))
-        first, best = self._resume(phase, learner)
-        if first == 0 and best == -math.inf and phase.keeps_start:
-            best = self._checkpoint(phase, 0, learner, best)
-        clock = time.monotonic()
-        compute = self.processes.wrap(learner.network, phase.loss)
+        progress = self._resume(phase, learner)
         silent = not self.processes.is_first
-        with tqdm(total=phase.steps, initial=first, desc=phase.name, unit="step", disable=silent) as bar:
-            for step, batch in self._load_batches(phase, learner, first):
-                losses = self._step(phase, learner, compute, batch, step)
-                bar.update()
-                reports = (step + 1) % REPORT_EVERY == 0
-                validates = (step + 1) % phase.validate_every == 0 or step + 1 == phase.steps
-                if reports or validates:  # reading a loss waits for the GPU, so not at every step
-                    _check_loss(phase.name, step, losses["total"])
-                if reports:
-                    self._report(phase, step, losses, time.monotonic() - clock)
-                if validates:
-                    best = self._checkpoint(phase, step + 1, learner, best)
-                    bar.set_postfix(best=f"{best:.2f}")
+        with (
+            StopSignals(heeded=not silent) as signals,
+            tqdm(
+                total=phase.steps, initial=progress.step, desc=phase.name, unit="step", disable=silent
+            ) as bar,
+        ):
+            try:
+                self._take_steps(phase, learner, progress, signals, bar)
+            except Stopped:
+                self._save(phase, learner, progress)
+                raise
         self.processes.wait()  # for what the first one has saved
+
+    def _take_steps(
+        self,
+        phase: Phase[NetworkT],
+        learner: Learner[NetworkT],
+        progress: PhaseProgress,
+        signals: StopSignals,
+        bar: tqdm[NoReturn],
+    ) -> None:
+        is_start = progress.step == 0 and progress.best == -math.inf and phase.keeps_start
+        if is_start or progress.is_due(phase.validate_every, phase.steps):
+            self._validate(phase, learner, progress, signals)
+        compute = self.processes.wrap(learner.network, phase.loss)
+        means, began = StepMeans(), time.monotonic()
+        saved, every = began, self.run.log_every or REPORT_EVERY
+        for step, parts in self._load_batches(phase, learner, progress.step):
+            losses = self._step(phase, learner, compute, parts, step)
+            means.add(losses)
+            progress.step = step + 1
+            bar.update()
+            validates = progress.is_due(phase.validate_every, phase.steps)
+            if progress.step % every == 0:  # reading a loss waits for the GPU, so not at every step
+                self._report(phase, progress, means.take(), time.monotonic() - began, bar)
+            if validates:
+                check_loss(phase.name, progress.step, float(losses["total"]))
+                self._validate(phase, learner, progress, signals)
+            elif time.monotonic() - saved > self.run.save_every:
+                self._save(phase, learner, progress)
+            if validates or time.monotonic() - saved > self.run.save_every:
+                saved = time.monotonic()
+            signals.check()
+            if validates and self._is_over(progress):
+                progress.step = progress.judged = phase.steps
+                self._save(phase, learner, progress)
+                break
 
     def _load_batches(
         self, phase: Phase[NetworkT], learner: Learner[NetworkT], first: int
-    ) -> Iterator[tuple[int, TrainingBatch]]:
-        """Yields the phase's steps from ``first`` on, each with this process's part of its batch."""
-        batches = replace(phase.batches, part=self.processes.part)
-        return BatchLoader(batches, find_device(learner.network)).load(first, phase.steps)
+    ) -> Iterator[tuple[int, list[TrainingBatch]]]:
+        """Yields the phase's steps from ``first`` on, each with the parts of this process's batch."""
+        part, device = self.processes.part, find_device(learner.network)
+        videos = min(phase.batches.videos, len(phase.batches.items)) // part.count
+        count = min(self.recipe.accumulate, max(1, videos))
+        loaders = [
+            BatchLoader(replace(phase.batches, part=part.divide(number, count)), device)
+            for number in range(count)
+        ]
+        for parts in zip(*(loader.load(first, phase.steps) for loader in loaders), strict=True):
+            yield parts[0][0], [batch for _, batch in parts]
 
-    def _resume(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> tuple[int, float]:
-        """Returns the first step to take and the best score so far; a phase that is over takes none.
+    def _resume(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> PhaseProgress:
+        """Returns how far the run is in a phase; one that is over takes no step.
 
         What an earlier phase was judged by is no measure for one that is judged by something else.
         """
         state = self.run.load()
         if state is None:
-            return 0, -math.inf
+            return PhaseProgress()
         order, metric = list_phase_names(learner.network), self._metric_of(phase)
+        progress = PhaseProgress.restore(state)
         if order.index(state["phase"]) > order.index(phase.name):
-            return phase.steps, float(state["best"])
+            return replace(progress, step=phase.steps, judged=phase.steps)
         if state["phase"] != phase.name:
-            return 0, float(state["best"]) if state.get("metric", "cider") == metric else -math.inf
+            is_alike = state.get("metric", "cider") == metric
+            return PhaseProgress(best=progress.best) if is_alike else PhaseProgress()
         learner.restore(state)
         for name, tensor in phase.remembered.items():
             tensor.copy_(state[name])
-        return int(state["step"]), float(state["best"])
+        return progress
 
     def _metric_of(self, phase: Phase[NetworkT]) -> str:
-        is_lost = phase.metric in ("cider", "shots_cider") and not self.validation.scorer.is_computable
-        return LIKELIHOOD if is_lost else phase.metric
+        metric = self.recipe.select if phase.metric == "cider" else phase.metric
+        if not self.validation.scorer.is_computable and metric in ("cider", "shots_cider", "sum"):
+            return LIKELIHOOD
+        return LIKELIHOOD if metric == "loss" else metric
 
     def _step(
         self,
         phase: Phase[NetworkT],
         learner: Learner[NetworkT],
         compute: Callable[[TrainingBatch, int], Losses],
-        batch: TrainingBatch,
+        parts: Sequence[TrainingBatch],
         step: int,
     ) -> Losses:
+        """Takes a step; the losses of a batch's parts are weighed by their words."""
         learner.network.train()
         torch.manual_seed(self.processes.shift(self.recipe.seed * 1_000_003 + step))
-        losses = compute(batch, step)
-        learner.update(losses["total"], phase.rate(step), self.recipe.clip)
-        return losses
+        learner.optimizer.zero_grad()
+        losses: dict[str, Tensor] = {}
+        for part, share in zip(parts, _share_words(parts), strict=True):
+            computed = {name: value * share for name, value in compute(part, step).items()}
+            learner.add_gradient(computed["total"])
+            losses = {name: losses.get(name, 0) + value.detach() for name, value in computed.items()}
+        norm = learner.descend(phase.rate(step), self.recipe.clip)
+        return {**losses, "gradient_norm": norm}
 
-    def _report(self, phase: Phase[NetworkT], step: int, losses: Losses, seconds: float) -> None:
+    def _report(
+        self,
+        phase: Phase[NetworkT],
+        progress: PhaseProgress,
+        means: dict[str, float],
+        seconds: float,
+        bar: tqdm[NoReturn],
+    ) -> None:
+        check_loss(phase.name, progress.step, means.pop("total"))
         if not self.processes.is_first:
             return
-        values = {name: float(value.detach()) for name, value in losses.items() if name != "total"}
-        row = {"phase": phase.name, "step": step + 1, "learning_rate": phase.rate(step), "seconds": seconds}
-        self.run.log(row | values)
+        rate = phase.rate(progress.step - 1)
+        row = {"phase": phase.name, "step": progress.step, "learning_rate": rate, "seconds": seconds}
+        self.run.log({**row, **means})
+        shown = {"loss": means.get("loss", 0.0), "norm": means["gradient_norm"], "best": progress.best}
+        bar.set_postfix({name: f"{value:.3g}" for name, value in shown.items()}, rate=f"{rate:.2g}")
 
-    def _checkpoint(
-        self, phase: Phase[NetworkT], step: int, learner: Learner[NetworkT], best: float
-    ) -> float:
+    def _validate(
+        self,
+        phase: Phase[NetworkT],
+        learner: Learner[NetworkT],
+        progress: PhaseProgress,
+        signals: StopSignals,
+    ) -> None:
         """Scores the averaged weights, keeps them if they are the best, and saves the state.
 
         Only the first process does, and only it needs to know how good they are. Raises NotFinite before
-        anything is saved.
+        anything is saved, Stopped.
         """
         if not self.processes.is_first:
-            return best
+            progress.judged = progress.step
+            return
         averaged = learner.averaged
         if not all(bool(weights.isfinite().all()) for weights in averaged.state_dict().values()):
-            raise NotFinite(f"Weights are no longer finite at step {step} of {phase.name}.")
-        scores = phase.judge(averaged)
-        metric = self._metric_of(phase)
-        score = scores[metric]
-        self.run.log({"phase": phase.name, "step": step, **scores})
-        if score >= best:  # of equals the last: what is trained may not show in what is judged
-            self.save_best(averaged, BestScore(metric, score, f"{phase.name} step {step}"))
-        best = max(score, best)
-        place = {"phase": phase.name, "step": step, "best": best, "metric": metric}
-        self.run.save({**place, **learner.state(), **phase.remembered})
-        return best
+            raise NotFinite(f"Weights are no longer finite at step {progress.step} of {phase.name}.")
+        with signals.interrupting():
+            judged = phase.judge(averaged)
+        place, metric = {"phase": phase.name, "step": progress.step}, self._metric_of(phase)
+        self.run.log({**place, **judged.scores})
+        if judged.captions:
+            self.run.write_samples(place, self.validation.items, judged.captions)
+        score = judged.scores[metric]
+        best = BestScore(metric, score, f"{phase.name} step {progress.step}", judged.scores)
+        if self.run.keep > 1:
+            best = replace(best, file=f"top/{phase.name}-{progress.step:06}.safetensors")
+            progress.kept = self.run.keep_among_best(progress.kept, best.file, score)
+            if best.file in progress.kept:
+                self.save_best(averaged, best)
+        if progress.judge(score):
+            self.save_best(averaged, replace(best, file=BestScore.file))
+        self._save(phase, learner, progress)
+
+    def _save(self, phase: Phase[NetworkT], learner: Learner[NetworkT], progress: PhaseProgress) -> None:
+        if self.processes.is_first:
+            place = {"phase": phase.name, "metric": self._metric_of(phase), **asdict(progress)}
+            self.run.save({**place, **learner.state(), **phase.remembered})
+
+    def _is_over(self, progress: PhaseProgress) -> bool:
+        """Returns whether a phase ends early; all processes agree with the first one."""
+        patience = self.recipe.patience
+        return patience is not None and bool(self.processes.gather(progress.stale >= patience)[0])
 
 
-def _check_loss(phase: str, step: int, loss: Tensor) -> None:
-    """Checks the loss of a step. Raises NotFinite."""
-    if not loss.isfinite():
-        raise NotFinite(f"The loss of {phase} is {float(loss.detach())} at step {step + 1}.")
+def _share_words(parts: Sequence[TrainingBatch]) -> Sequence[Tensor | float]:
+    """Computes which share of the words of all parts each has."""
+    if len(parts) == 1:
+        return [1.0]
+    words = torch.stack([(part.targets >= 0).sum() for part in parts])
+    return list(words / words.sum())

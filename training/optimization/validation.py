@@ -1,12 +1,14 @@
-"""Computes CIDEr-D, or likelihood, on held-out items, quick enough to choose checkpoints by."""
+"""Computes scores and loss on held-out items, quick enough to choose checkpoints by."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic
 
 import torch
+from torch import Tensor
 
 from models.captioner import Captioner, MemoryT, StateT
 from models.decoding.decode import DecodingOptions, decode
@@ -19,11 +21,24 @@ from training.batches.video_batches import CaptionedVideo, VideoInputs
 from training.precision import autocast
 from training.scores.bootstrap import Floats
 from training.scores.cider import CiderD
+from training.scores.java import find_java
+from training.scores.meteor import Meteor, compute_meteor
+from training.scores.metrics import compute_bleu, compute_rouge_l, count_bleu
 
 
 def keep_memory(memory: MemoryT) -> MemoryT:
     """Returns the memory as it is."""
     return memory
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Holds what held-out items say of a network."""
+
+    #: Name → value: metrics × 100, and nats a word as "validation_loss".
+    scores: Mapping[str, float]
+    captions: tuple[str, ...] = ()  #: that were written, one an item
+    ciders: Floats | None = None  #: (items,) CIDEr-D × 100
 
 
 class Validation(ABC, Generic[ItemT_co]):
@@ -44,76 +59,66 @@ class Validation(ABC, Generic[ItemT_co]):
     def load_group(self, start: int) -> Mapping[str, Batch]:
         """Returns a batch for each stream of the group of items that begins at ``start``."""
 
-    def cider(
+    def judge(
         self,
         captioner: Captioner[MemoryT, StateT],
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
-    ) -> float:
-        """Returns the mean of ``score`` × 100, as papers print it.
+        *,
+        meteor: bool = False,
+    ) -> Judgement:
+        """Captions all items, and reads their first captions.
 
         Args:
             captioner: is put into evaluation mode.
             precision: what it computes in.
             choose_memory: the memory that is written from, where a captioner has several.
-        """
-        return 100 * float(self.score(captioner, precision, choose_memory).mean())
+            meteor: whether METEOR is computed too.
 
-    def log_likelihood(
-        self,
-        captioner: Captioner[MemoryT, StateT],
-        precision: torch.dtype,
-        choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
-    ) -> float:
-        """Returns the mean log-probability (nats) of a word of the items' first captions.
-
-        Weights are chosen by it where CIDEr-D cannot be computed of the items.
-
-        Args:
-            captioner: is put into evaluation mode.
-            precision: what it computes in.
-            choose_memory: the memory that is read from, where a captioner has several.
+        Raises:
+            JavaError: METEOR does not run.
         """
         captioner.eval()
-        words = []
-        for items, memory in self._encode_groups(captioner, precision):
-            captions = [captioner.vocabulary.encode(item.captions[0]) for item in items]
-            with torch.inference_mode(), autocast(precision, find_device(captioner)):
-                targets = pad_captions(captions).to(find_device(captioner))
-                forced = teacher_force(captioner, choose_memory(memory), targets)
-            words.append(forced.log_p[forced.valid].double())
-        return float(torch.cat(words).mean())
+        captions, losses = self._write(captioner, precision, choose_memory)
+        scores = {"validation_loss": float(torch.cat(losses).mean()), **self._score_texts(captions, meteor)}
+        ciders = 100 * self.scorer.score([item.id for item in self.items], captions)
+        if self.scorer.is_computable:
+            scores["cider"] = float(ciders.mean())
+        return Judgement(scores, tuple(" ".join(words) for words in captions), ciders)
 
-    def score(
-        self,
-        captioner: Captioner[MemoryT, StateT],
-        precision: torch.dtype,
-        choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
-    ) -> Floats:
-        """Captions all items and scores the captions.
-
-        Args:
-            captioner: is put into evaluation mode.
-            precision: what it computes in.
-            choose_memory: the memory that is written from, where a captioner has several.
-
-        Returns:
-            (items,) CIDEr-D, 0 to 10.
-        """
-        captioner.eval()
-        captions = list(self._write_captions(captioner, precision, choose_memory))
-        return self.scorer.score([item.id for item in self.items], captions)
-
-    def _write_captions(
+    def _write(
         self,
         captioner: Captioner[MemoryT, StateT],
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT],
-    ) -> Iterator[list[str]]:
-        for _, memory in self._encode_groups(captioner, precision):
+    ) -> tuple[list[list[str]], list[Tensor]]:
+        """Writes a caption of each item, and computes nats of the words of the items' first captions."""
+        captions: list[list[str]] = []
+        losses: list[Tensor] = []
+        for items, memory in self._encode_groups(captioner, precision):
+            chosen = choose_memory(memory)
             with torch.inference_mode(), autocast(precision, find_device(captioner)):
-                for hypotheses in decode(captioner, choose_memory(memory), self.options):
-                    yield captioner.vocabulary.decode(hypotheses[0].tokens)
+                written = decode(captioner, chosen, self.options)
+                captions += [captioner.vocabulary.decode(best.tokens) for best, *_ in written]
+                first = [captioner.vocabulary.encode(item.captions[0]) for item in items]
+                forced = teacher_force(captioner, chosen, pad_captions(first).to(find_device(captioner)))
+            losses.append(-forced.log_p[forced.valid].double())
+        return captions, losses
+
+    def _score_texts(self, captions: Sequence[Sequence[str]], meteor: bool) -> dict[str, float]:
+        """Computes BLEU-4 and ROUGE-L × 100 of the items' captions, and METEOR where it is asked for."""
+        texts = [" ".join(words) for words in captions]
+        references = [[" ".join(words) for words in item.captions] for item in self.items]
+        scores = {
+            "bleu4": float(compute_bleu(4, count_bleu(texts, references).sum(0))),
+            "rouge_l": 100 * float(compute_rouge_l(texts, references).mean()),
+        }
+        if meteor:
+            with Meteor(find_java()) as running:
+                scores["meteor"] = 100 * float(
+                    compute_meteor(running.count_matches(texts, references).sum(0))
+                )
+        return scores
 
     def _encode_groups(
         self, captioner: Captioner[MemoryT, StateT], precision: torch.dtype

@@ -11,7 +11,7 @@ each of its videos.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -27,22 +27,11 @@ from training.recipes.recipe import CONSTANT, Recipe
 class PaperRun:
     """One captioner's training as its paper did it, on one set."""
 
-    recipe: Recipe  #: without lengths, which ``epochs`` gives by phase
-    epochs: Mapping[str, float]
+    recipe: Recipe  #: whose ``epochs`` say how long its phases are
     config: Callable[[StreamSet], BaseModel]  #: from the stream set that feeds the captioner
     streams: str
     data_set: str  #: set in training.datasets that it trains on
     paper: str  #: whose splits and words of the set
-
-    def with_seed(self, seed: int | None) -> PaperRun:
-        """Returns the same with another seed, if there is one."""
-        return self if seed is None else replace(self, recipe=self.recipe.model_copy(update={"seed": seed}))
-
-    def plan(self, captions: int, self_critical: bool = True) -> Recipe:
-        """Returns the recipe in steps, for a training split of so many captions."""
-        batch = self.recipe.videos * self.recipe.captions
-        lasts = {phase: n for phase, n in self.epochs.items() if self_critical or phase != "self_critical"}
-        return self.recipe.in_steps(lasts, -(-captions // batch))
 
 
 #: What the papers share or leave open. Lengths of pseudo-videos are not read: these are real ones.
@@ -64,6 +53,8 @@ PAPER = DEMO.model_copy(
         "average_decay": 0.0,
         "steps": 0,
         "self_critical_steps": 0,
+        "validate_every": 0,
+        "self_critical_every": 0,
         "self_critical_captions": 1,
         "self_critical_temperature": 1.0,
         "decoding": DecodingOptions(name_once=False),
@@ -116,9 +107,9 @@ def _list_runs(folder: CaptionerFolder, paper: PaperTable) -> Iterator[tuple[str
         for table in paper.runs:
             config = _make_config(RegisteredCaptioner(captioner, folder), table)
             for data_set in table.data_sets:
-                numbers = {**PAPER.model_dump(), **paper.recipe, "name": f"paper-{data_set}{table.suffix}"}
-                recipe = Recipe.model_validate(numbers)
-                yield captioner, PaperRun(recipe, paper.epochs, config, paper.name, data_set, paper.name)
+                named = {"name": f"paper-{data_set}{table.suffix}", "epochs": paper.epochs}
+                recipe = Recipe.model_validate({**PAPER.model_dump(), **paper.recipe, **named})
+                yield captioner, PaperRun(recipe, config, paper.name, data_set, paper.name)
 
 
 def _make_config(captioner: RegisteredCaptioner, table: RunTable) -> Callable[[StreamSet], BaseModel]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -133,16 +133,24 @@ class Recipe(BaseModel):
     #: How many steps an epoch of the schedules is; None: as many as show every video once.
     epoch_steps: int | None = None
     phases: Mapping[str, int] = {}  #: the captioner's own, by name, and how many steps each has
+    #: Phase → how many times it goes through all captions, in the place of its number of steps.
+    epochs: Mapping[str, float] = {}
+    most_steps: int | None = Field(None, ge=1)  #: of each phase that has epochs, for a run that tries it
     average_decay: float
     distractors: float = 0.5  #: the share of longer samples that have shots of other pictures
     lengths: tuple[float, ...]  #: odds of 1, 2, … steps
-    validate_every: int
+    validate_every: int  #: steps; 0 for once an epoch
     held_out: int
     self_critical_steps: int
     self_critical_rate: float
     self_critical_samples: int = Field(ge=2)  # each is judged by the mean of the others
     self_critical_captions: int
-    self_critical_every: int
+    #: What weights are kept by; loss is that of the first captions of the held-out items.
+    select: Literal["cider", "bleu4", "meteor", "rouge_l", "sum", "loss"] = "cider"
+    patience: int | None = Field(None, ge=1)  #: validations without a better one after which a phase ends
+    #: In so many parts a batch is computed, one after another, where it does not fit into memory.
+    accumulate: int = Field(1, ge=1)
+    self_critical_every: int  #: steps between validations; 0 for once an epoch
     self_critical_weight: float
     self_critical_temperature: float = 1.0
     rewards: RewardWeights = RewardWeights()
@@ -157,6 +165,11 @@ class Recipe(BaseModel):
     decoding: DecodingOptions = DecodingOptions()
     lora: LoraOptions = LoraOptions()  #: of the adapters of a pretrained captioner
     seed: int = 2020
+
+    @property
+    def needs_meteor(self) -> bool:
+        """Whether weights are kept by METEOR, which starts a Java process at each validation."""
+        return self.select in ("meteor", "sum")
 
     @property
     def search(self) -> DecodingOptions:
@@ -174,13 +187,25 @@ class Recipe(BaseModel):
         warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.learning_rate * warm * self.schedule.share(TrainingMoment(step / steps, epoch))
 
-    def in_steps(self, epochs: Mapping[str, float], epoch_steps: int) -> Recipe:
-        """Returns the recipe with phases as long as ``epochs`` says, judged after every epoch."""
-        steps = {phase: round(count * epoch_steps) for phase, count in epochs.items()}
-        shared = {STEPS_OF[phase]: count for phase, count in steps.items() if phase in STEPS_OF}
-        own_phases = {phase: count for phase, count in steps.items() if phase not in STEPS_OF}
-        every = {"validate_every": epoch_steps, "self_critical_every": epoch_steps}
-        return self.model_copy(update={**shared, "phases": own_phases, **every, "epoch_steps": epoch_steps})
+    def without_rewards(self) -> Recipe:
+        """Returns the recipe without self-critical steps."""
+        epochs = {phase: count for phase, count in self.epochs.items() if phase != "self_critical"}
+        return self.model_copy(update={"epochs": epochs, "self_critical_steps": 0})
+
+    def in_steps(self, captions: int) -> Recipe:
+        """Returns the recipe with lengths and validations in steps, for a training split of so many captions.
+
+        An epoch is once through all captions.
+        """
+        epoch_steps = max(1, -(-captions // (self.videos * self.captions)))
+        every = {"validate_every": self.validate_every, "self_critical_every": self.self_critical_every}
+        update: dict[str, Any] = {name: steps or epoch_steps for name, steps in every.items()}
+        if self.epochs:
+            steps = {phase: round(count * epoch_steps) for phase, count in self.epochs.items()}
+            steps = {phase: min(count, self.most_steps or count) for phase, count in steps.items()}
+            update |= {STEPS_OF[phase]: steps.pop(phase) for phase in STEPS_OF if phase in steps}
+            update |= {"phases": {**self.phases, **steps}, "epoch_steps": epoch_steps}
+        return self.model_copy(update=update)
 
     def words_given(self, epoch: float) -> int | None:
         """Returns how many words of a true caption self-critical samples go on from (MIXER)."""

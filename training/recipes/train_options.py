@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from extractors.errors import ReelwordError
+from training.recipes.changes import parse_changes
 
 #: Option → why it is not read.
 Unread = dict[str, str]
@@ -53,8 +55,18 @@ class TrainOptions(BaseModel):
         None, description="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md."
     )
     paper: str | None = Field(None, description="Whose splits and words the set has; see data check.")
+    changes: list[str] | None = Field(
+        None, alias="set", description="FIELD=VALUE of the recipe or the captioner's widths; may be repeated."
+    )
+    epochs: float | None = Field(
+        None, gt=0, description="How often the first phase goes through all captions."
+    )
+    lr: float | None = Field(None, gt=0, description="Another learning rate.")
+    batch_size: int | None = Field(None, ge=1, description="Another number of videos a batch.")
     steps: int | None = Field(
-        None, ge=1, description="Another number of cross-entropy steps than the recipe's."
+        None,
+        ge=1,
+        description="Steps of cross-entropy; with a recipe in epochs the most steps of each phase.",
     )
     self_critical: bool | None = Field(
         None, description="Refine by rewards after the cross-entropy steps; default: what the recipe has."
@@ -71,6 +83,13 @@ class TrainOptions(BaseModel):
         if self.self_critical is False:
             values = {**values, "--self-critical": None, "--no-self-critical": True}
         return tuple(option for option, value in values.items() if value not in (None, []))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The fields of a recipe or a configuration that are changed. Raises FieldRefused."""
+        short = {"learning_rate": self.lr, "videos": self.batch_size}
+        typed = {name: value for name, value in short.items() if value is not None}
+        return {**typed, **parse_changes(self.changes or ())}
 
     def refuse(self, unread: Unread) -> None:
         """Refuses options that are not read. Raises UnreadOption for the first of the given ones."""

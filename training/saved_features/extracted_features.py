@@ -17,8 +17,8 @@ from extractors.video_features.feature_files import (
     name_extractor_folder,
 )
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
-from extractors.windows import Windows
-from models.stream_set import StreamInput, StreamSet
+from extractors.windows import WindowOptions, Windows
+from models.stream_set import StreamSet
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.feature_map import FeaturesDoNotFit, check_width, list_failed, strip_suffix
@@ -28,17 +28,10 @@ FORMS: tuple[type[FileFormat], ...] = (SafetensorsForm, NpyForm, Hdf5Form)
 
 
 class ExtractorFolder:
-    """One extractor's folder. Raises FeaturesDoNotFit where it is not there, or holds no features."""
+    """One extractor's folder."""
 
-    def __init__(self, root: Path, extractor: str) -> None:
-        names = [name_extractor_folder(extractor, seeded=seeded) for seeded in (False, True)]
-        folders = [root / name for name in names if (root / name).is_dir()]
-        if not folders:
-            raise FeaturesDoNotFit(
-                f"{root} has no folder {names[0]}: make it with reelword extract … --extractor "
-                f"{extractor} --out {root}, or say in {root}/features.yaml where the features lie."
-            )
-        self.extractor, self.folder = extractor, folders[0]
+    def __init__(self, folder: Path, extractor: str) -> None:
+        self.extractor, self.folder = extractor, folder
         self._forms = dict(_find_files(self.folder))
         self._by_stem: dict[str, list[str]] = {}
         for name in self._forms:
@@ -115,7 +108,16 @@ class ExtractedFeatures:
 
     def __init__(self, root: Path, wanted: StreamSet, optional: frozenset[str] = frozenset()) -> None:
         self._wanted, self._optional = wanted, optional
-        self._folders = [ExtractorFolder(root, name) for name in wanted.extractors]
+        self._command = f"reelword extract VIDEO… --streams {wanted.name} --out {root}"
+        folders = {name: _find_folder(root, name) for name in wanted.extractors}
+        if missing := [
+            name_extractor_folder(name, seeded=False) for name, at in folders.items() if at is None
+        ]:
+            raise FeaturesDoNotFit(
+                f"{root} has no folder {', '.join(missing)}: make all with {self._command}, or say in "
+                f"{root}/features.yaml where the features lie."
+            )
+        self._folders = [ExtractorFolder(folder, name) for name, folder in folders.items() if folder]
         self._checked: set[str] = set()
 
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
@@ -133,10 +135,14 @@ class ExtractedFeatures:
         return {name: streams[name] for name in self._wanted.streams if name in streams}
 
     def _check_all(self, video: VideoItem) -> None:
-        for folder in self._folders:
-            self._check(folder, video)
+        if differences := [each for folder in self._folders for each in self._check(folder, video)]:
+            listed = "; ".join(differences)
+            raise FeaturesDoNotFit(
+                f"The set {self._wanted.name} asks for others: {listed}: make all with {self._command}."
+            )
 
-    def _check(self, folder: ExtractorFolder, video: VideoItem) -> None:
+    def _check(self, folder: ExtractorFolder, video: VideoItem) -> Iterator[str]:
+        """Yields in what the windows of an extractor's features are not the set's, for its first video."""
         try:
             header = folder.header(video)
         except FileNotFoundError:
@@ -155,7 +161,8 @@ class ExtractedFeatures:
                 raise FeaturesDoNotFit(f"{folder.folder} holds {saved_streams}, and not {each.stream}.")
             width = streams[each.stream].values.shape[-1]
             check_width(each.stream, width, each.width, f"the stream set {self._wanted.name}")
-            _check_windows(each, self._wanted, header.tag.windows)
+        windows = next(each.windows for each in self._wanted.inputs if each.extractor == folder.extractor)
+        yield from _compare_windows(folder.extractor, windows, self._wanted.spread, header.tag.windows)
 
     def _is_optional(self, folder: ExtractorFolder) -> bool:
         extracted = {each.stream for each in self._wanted.inputs if each.extractor == folder.extractor}
@@ -169,29 +176,30 @@ def _find_files(folder: Path) -> Iterator[tuple[str, FileFormat]]:
             yield file.relative_to(folder).as_posix().removesuffix(file_format.ending), file_format
 
 
-def _check_windows(asked: StreamInput, streams: StreamSet, windows: Windows | None) -> None:
-    """Checks how an extractor cut its videos by what a stream set asks for. Raises FeaturesDoNotFit.
+def _find_folder(root: Path, extractor: str) -> Path | None:
+    """Finds the folder of an extractor's features, of published weights first; None where there is none."""
+    names = (name_extractor_folder(extractor, seeded=seeded) for seeded in (False, True))
+    return next((root / name for name in names if (root / name).is_dir()), None)
 
-    windows: the extractor's, None for one that has its own way.
+
+def _compare_windows(
+    extractor: str, asked: WindowOptions, spread: int | None, saved: Windows | None
+) -> Iterator[str]:
+    """Yields in what the windows of features differ from those that a stream set asks for.
+
+    Args:
+        extractor: Its name.
+        asked: The set's windows.
+        spread: Frames that the set spreads over the time, None where it does not.
+        saved: Those of the features, None for an extractor that has its own way.
     """
-    if windows is None:
+    if saved is None:
         return
-    if streams.spread is not None:
-        if windows.extraction_total is None:
-            raise FeaturesDoNotFit(
-                f"{asked.stream} was made of windows every {windows.step_size} frames, and the stream set "
-                f"{streams.name} spreads frames over the video: extract with --extraction-total "
-                f"{streams.spread}."
-            )
+    if spread is not None and asked == WindowOptions() and saved.stack_size == 1:
+        if saved.extraction_total is None:
+            yield f"{extractor} with extraction_total {spread}, not windows every {saved.step_size} frames"
         return
-    for member, value in asdict(asked.windows).items():
-        saved_value = getattr(windows, member)
-        fits = (
-            saved_value >= value if member == "most" and value is not None else value in (None, saved_value)
-        )
-        if not fits:
-            option = f"--{member.replace('_', '-')} {value}"
-            raise FeaturesDoNotFit(
-                f"{asked.stream} was made with {member} {saved_value}, and the stream set {streams.name} "
-                f"asks for {value}: extract with {option}."
-            )
+    for member, value in asdict(asked).items():
+        is_fit = getattr(saved, member) >= value if member == "most" and value else None
+        if value is not None and not (getattr(saved, member) == value if is_fit is None else is_fit):
+            yield f"{extractor} with {member} {value}, not {getattr(saved, member)}"

@@ -37,6 +37,10 @@ class FeatureMapDamaged(ReelwordError, ValueError, code="feature_map_damaged"):
     hint = "docs/data.md, Saved features, has the members of that file."
 
 
+#: Seconds that rows may begin after a video's end, or two sources differ: clips' seconds are whole ones.
+LATE = 1.0
+
+
 class FeaturesDoNotFit(ReelwordError, ValueError, code="features_do_not_fit"):
     """Saved features have another width, shape or clock than they should; the message says which."""
 
@@ -99,7 +103,8 @@ class FeatureMap(BaseModel):
 
     streams: dict[str, MappedStream] = Field(min_length=1)  #: by name
     frame_rate: float | Pattern | None = None  #: for streams that have none of their own
-    #: seconds of every video, or "name" where ids end in ``_<start>_<end>``. Spread rows need it.
+    #: seconds of every video, or "name" where ids end in ``_<start>_<end>``; by default what the set's
+    #: annotations say. Spread rows need it.
     duration: float | Literal["name"] | None = None
     #: a file beside the map with what these features call each video: JSON ``{id: name}``, or a line ``id
     #: name`` each, as MSVD's youtube_mapping.txt has it.
@@ -130,9 +135,18 @@ class FeatureMap(BaseModel):
         return StreamSet(SAVED, "any", inputs, "features that were made elsewhere")
 
     def duration_of(self, video: VideoItem) -> float | None:
-        """Finds a video's seconds; None where they are not known."""
+        """Finds a video's seconds; None where they are not known.
+
+        Raises FeaturesDoNotFit where the map says another number than the set's annotations.
+        """
         if self.duration != "name":
-            return self.duration
+            listed = video.seconds
+            if self.duration is not None and listed is not None and abs(self.duration - listed) > LATE:
+                raise FeaturesDoNotFit(
+                    f"the map has duration {self.duration:g}, and by the annotations {video.id} lasts "
+                    f"{listed:g} s: leave duration out of the map."
+                )
+            return self.duration if listed is None else listed
         clip = CLIP.fullmatch(strip_suffix(video.id))
         return None if clip is None else float(clip["end"]) - float(clip["start"])
 

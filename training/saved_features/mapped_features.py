@@ -18,6 +18,7 @@ from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import ArrayFiles, arrange, arranged_shape, choose_axes
 from training.saved_features.feature_map import (
+    LATE,
     FeatureMap,
     FeaturesDoNotFit,
     MappedStream,
@@ -28,8 +29,6 @@ from training.saved_features.feature_map import (
 )
 
 Times = NDArray[np.float64]
-#: Seconds that rows may begin after a video's end: the seconds of clips are whole ones.
-LATE = 1.0
 
 
 class MappedFeatures:

@@ -7,16 +7,19 @@ it is judged by.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from extractors.errors import ReelwordError
 from extractors.files import atomic_write
 from extractors.pretrained.weights_folder import WeightsFolder
+from models.decoding.options import DecodingOptions
 from models.pretrained.adapters.card import AdapterBase, AdapterCard
 from models.pretrained.folder import read_pretrained_info
 from models.pretrained.installed import CARD, InstalledCaptioners, PretrainedCard
@@ -25,20 +28,19 @@ from models.pretrained.opening import LoadSettings
 from models.vocabulary import split_words
 from training.batches.training_batch import TrainingBatch
 from training.batches.video_batches import CaptionedVideo, VideoInputs, load_captioned_videos
-from training.batches.video_frames import FrameBatch, FrameBatches, VideoFrames, load_frames
+from training.batches.video_frames import FRAMES, FrameBatch, FrameBatches, VideoFrames, load_frames
 from training.datasets.caption_set import CaptionSet
 from training.optimization.adapted_captioner import AdaptedCaptioner
 from training.optimization.learner import TrainedNetwork, build_learner
 from training.optimization.processes import share_mean
-from training.optimization.run_folder import RunSettings, TrainingRun
-from training.optimization.trainer import LIKELIHOOD, BestScore, Losses, Phase, Scores, Trainer
-from training.optimization.validation import Validation, VideoValidation
+from training.optimization.progress import BestScore
+from training.optimization.run_folder import RunSettings
+from training.optimization.trainer import Losses, Phase, Trainer
+from training.optimization.validation import Judgement, VideoValidation
 from training.precision import training_precision
 from training.recipes.recipe import Recipe
+from training.runs.run_record import RunDescription, TrainedData
 from training.sessions.videos import VideoSplit, split_videos
-
-#: Held-out videos that are captioned together.
-GROUP = 4
 
 
 class AlreadyAdapted(ReelwordError, ValueError, code="already_adapted"):
@@ -78,6 +80,7 @@ def finetune_pretrained(name: str, recipe: Recipe, captions: CaptionSet, setting
     with settings.processes.first_alone():
         videos = load_captioned_videos(captions.name, captions.require(), frames, settings.notify)
     split = split_videos(captions.name, videos)
+    recipe = recipe.in_steps(sum(len(each.captions) for each in split.train))
     torch.manual_seed(recipe.seed)
     network = AdaptedCaptioner(captioner, recipe.lora).to(settings.device)
     saver = AdapterSaver(settings.out / "adapter", base, recipe, split)
@@ -99,8 +102,8 @@ def _train(network: AdaptedCaptioner, saver: AdapterSaver, settings: RunSettings
     trainer = Trainer(
         recipe=recipe,
         batches=batches,
-        validation=VideoValidation(split.held_out, recipe.search, VideoInputs(())),
-        run=TrainingRun(settings.out, settings.device),
+        validation=FrameValidation(split.held_out, recipe.search),
+        run=settings.open_run(saver.describe_run()),
         save_best=saver.save,
         precision=training_precision(settings.device),
         processes=settings.processes,
@@ -115,30 +118,39 @@ def _train(network: AdaptedCaptioner, saver: AdapterSaver, settings: RunSettings
         )
         return {"total": share_mean(entropy, (tokens >= 0).sum()), "loss": entropy}
 
-    def judge(network: AdaptedCaptioner) -> Scores:
-        return judge_by_captions(network, trainer.validation)
+    def judge(network: AdaptedCaptioner) -> Judgement:
+        subject: Any = network  # what FrameValidation reads
+        return trainer.judge(subject)
 
     phase: Phase[AdaptedCaptioner] = trainer.make_phase("cross_entropy", recipe.steps, loss, judge)
     trainer.go_through(replace(phase, keeps_start=True), build_learner(recipe, network, trainer.precision))
 
 
-def judge_by_captions(network: AdaptedCaptioner, validation: Validation[CaptionedVideo]) -> Scores:
-    """Scores a captioner by what it writes of held-out videos, in float32, as when it serves.
+class FrameValidation(VideoValidation):
+    """On videos' frames, in float32 as a pretrained captioner serves."""
 
-    Returns CIDEr-D × 100, or where it cannot be computed of them how likely their first captions are.
-    """
-    captioner, items = network.eval().captioner, validation.items
-    groups = [items[first : first + GROUP] for first in range(0, len(items), GROUP)]
-    encoded = ((group, captioner.encode([load_frames(each) for each in group])) for group in groups)
-    if not validation.scorer.is_computable:
-        scores = [
-            captioner.score_texts(videos, [each.video.captions[:1] for each in group])
-            for group, videos in encoded
-        ]
-        return {LIKELIHOOD: float(np.mean([score for group in scores for (score,) in group]))}
-    texts = [best.text for _, videos in encoded for best, *_ in captioner.caption(videos, validation.options)]
-    words = [split_words(text, fold_accents=True) for text in texts]
-    return {"cider": 100 * float(validation.scorer.score([each.id for each in items], words).mean())}
+    group = 4
+
+    def __init__(self, items: Sequence[CaptionedVideo], options: DecodingOptions) -> None:
+        super().__init__(items, options, VideoInputs(()))
+
+    def _write(
+        self,
+        captioner: Any,
+        precision: torch.dtype,  # noqa: ARG002 - it serves in float32
+        choose_memory: Any,  # noqa: ARG002 - it has none
+    ) -> tuple[list[list[str]], list[Tensor]]:
+        captions: list[list[str]] = []
+        losses: list[Tensor] = []
+        reader = captioner.captioner
+        for start in range(0, len(self.items), self.group):
+            items = self.items[start : start + self.group]
+            videos = reader.encode([load_frames(item) for item in items])
+            written = reader.caption(videos, self.options)
+            captions += [split_words(best.text, fold_accents=True) for best, *_ in written]
+            likely = reader.score_texts(videos, [item.video.captions[:1] for item in items])
+            losses.append(-torch.tensor(likely, dtype=torch.float64).flatten())
+        return captions, losses
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,13 +162,28 @@ class AdapterSaver:
     recipe: Recipe
     split: VideoSplit
 
+    def describe_run(self) -> RunDescription:
+        """Describes the run for its folder: another base, recipe or set is another run."""
+        return RunDescription(
+            captioner=self.base.name,
+            recipe=self.recipe,
+            config={},
+            words="",
+            data=TrainedData.of(self.split.name, self.split.train, self.split.held_out),
+            stream_set=FRAMES,
+            streams={},
+            start_sha256=self.base.weights_sha256,
+        )
+
     def save(self, network: TrainedNetwork, best: BestScore) -> None:
         """Writes the weights of an ``AdaptedCaptioner``, and their card for machines and for people."""
         assert isinstance(network, AdaptedCaptioner)
+        if best.file != BestScore.file:  # one of several that are kept, which adapters are not
+            return
         network.save(self.folder)
         scores = {best.metric: round(best.value, 2), "n": len(self.split.held_out)}
         ids = [each.id for each in self.split.train]
-        training = {"recipe": self.recipe.model_dump(mode="json"), "ids": ids, "chosen_at": best.where}
+        training = {**self.describe_run().describe_training(), "ids": ids, "chosen_at": best.where}
         base = AdapterBase.model_validate(self.base, from_attributes=True)
         card = AdapterCard(base=base, training=training, scores={self.split.held_out_are: scores})
         readme = self._write_readme(base, f"{best.metric} {best.value:.2f} on {self.split.held_out_are}")

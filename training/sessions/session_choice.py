@@ -5,14 +5,18 @@ Options that the session would not read are refused before it begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
 
 from extractors.errors import ReelwordError
-from models.captioners.registry import find_captioner
+from models.captioners.registry import EMBEDDINGS, captioner_class, find_captioner, list_captioners
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
+from training.recipes.changes import change_fields, read_recipe_file, sort_changes
 from training.recipes.demo_recipes import FINETUNE, FINETUNE_LORA, find_recipe, read_recipes
 from training.recipes.paper_recipes import PaperRun, find_paper_run, list_paper_names
 from training.recipes.recipe import Recipe
@@ -57,17 +61,18 @@ def train(
         NeedsDataSet: the recipe is for pictures, and nothing here trains on them.
         UnreadOption, StartMissing: the recipe does not go with an option, or needs one.
         UnknownRecipe: no recipe has that name.
+        UnknownField, FieldRefused, RecipeFileDamaged: what is changed of a recipe cannot be.
         Exception: what the session raises.
     """
-    if recipe in list_paper_names():
-        run = find_paper_run(recipe, name).with_seed(seed)
+    base, numbers, config = read_changes(name, recipe, seed, options)
+    settings = replace(settings, config=config)
+    if base in list_paper_names():
+        run = find_paper_run(base, name)
         options.refuse(list_unread_as_paper(run))
-        return train_as_paper(name, run, data, settings, options.streams, options.self_critical is not False)
-    changes = {"seed": seed, "steps": options.steps}
-    changes["self_critical_steps"] = 0 if options.self_critical is False else None
-    plan = find_recipe(recipe, name).model_copy(
-        update={field: value for field, value in changes.items() if value is not None}
-    )
+        return train_as_paper(
+            name, replace(run, recipe=_change(run.recipe, numbers, options)), data, settings, options.streams
+        )
+    plan = _change(find_recipe(base, name), numbers, options)
     if plan.name == FINETUNE_LORA.name:
         why = f"{plan.name} begins at the captioner itself, and reads frames; leave it out"
         options.refuse({**dict.fromkeys(NOT_OF_ADAPTERS, why), **explain_no_reward(plan.name)})
@@ -83,6 +88,44 @@ def train(
             f"{plan.name} is for archives of pictures, on which the demo is trained by python -m lab train"
         )
     return on_pictures(name, plan, data, options, settings)
+
+
+def read_changes(
+    name: str, recipe: str | None, seed: int | None, options: TrainOptions
+) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
+    """Reads what is changed: by a recipe's file first, then by options.
+
+    Args:
+        name: of the captioner, or EMBEDDING.
+        recipe: the name of a recipe or its file, None for the demo's.
+        seed: another one than the recipe's.
+        options: that may change fields.
+
+    Returns:
+        The recipe's name, its changed fields, and those of the configuration.
+
+    Raises:
+        UnknownField, FieldRefused, RecipeFileDamaged: they cannot be changed so.
+    """
+    config_class: type[BaseModel] = BaseModel  # pretrained ones have none of ours
+    if name in EMBEDDINGS:
+        config_class = EMBEDDINGS[name].config_class
+    elif name in list_captioners():
+        config_class = captioner_class(name).config_class
+    base, table = (
+        (recipe, {}) if Path(recipe or "").suffix != ".toml" else read_recipe_file(Path(recipe or ""))
+    )
+    seeded = {} if seed is None else {"seed": seed}
+    return base, *sort_changes({**table, **options.values, **seeded}, config_class)
+
+
+def _change(recipe: Recipe, numbers: Mapping[str, Any], options: TrainOptions) -> Recipe:
+    """Changes a recipe as options say. Raises UnknownField, FieldRefused."""
+    lengths = {f"epochs.{next(iter(recipe.epochs), 'cross_entropy')}": options.epochs}
+    changed = change_fields(recipe, {**(lengths if options.epochs else {}), **numbers})
+    if options.steps is not None:
+        changed = change_fields(changed, {"most_steps" if changed.epochs else "steps": options.steps})
+    return changed.without_rewards() if options.self_critical is False else changed
 
 
 def _train_on_videos(
@@ -109,9 +152,8 @@ def list_unread_as_paper(run: PaperRun) -> Unread:
         "--teacher": explain_no_teacher(name),
         "--data-set": f"{name} is for {run.data_set}, which --data has to hold; leave it out",
         "--paper": f"{name} has the splits and words of {run.paper}'s paper; leave it out",
-        "--steps": f"{name} is as many epochs long as the paper says; leave it out",
     }
-    return {**unread, **({} if "self_critical" in run.epochs else explain_no_reward(name))}
+    return {**unread, **({} if "self_critical" in run.recipe.epochs else explain_no_reward(name))}
 
 
 def list_unread_on_videos(recipe: Recipe, start: Path | None) -> Unread:

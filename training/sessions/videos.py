@@ -20,7 +20,7 @@ from models.captioners.registry import captioner_class, find_captioner, find_str
 from models.checkpoint import Card, Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import check_extractors, check_streams, select_stream_set
-from models.stream_set import StreamSet
+from models.stream_set import DEMO, StreamSet
 from models.video_category import CATEGORY, CATEGORY_SPEC, list_extracted
 from models.vocabulary import Vocabulary
 from training.batches.video_batches import CaptionedVideo, VideoBatches, VideoInputs, load_captioned_videos
@@ -31,13 +31,16 @@ from training.datasets.errors import NothingToUse
 from training.datasets.registry import SetFolder
 from training.optimization.learner import TrainedNetwork
 from training.optimization.phases import train_later_phases
+from training.optimization.progress import BestScore
 from training.optimization.rewards import check_rewards
 from training.optimization.run_folder import RunSettings, TrainingRun
-from training.optimization.trainer import BestScore, Trainer
+from training.optimization.trainer import Trainer, list_phase_names
 from training.optimization.validation import VideoValidation
 from training.precision import training_precision
+from training.recipes.changes import FieldRefused, UnknownField, change_fields
 from training.recipes.paper_recipes import PaperRun
-from training.recipes.recipe import Recipe
+from training.recipes.recipe import Recipe, RewardWeights
+from training.runs.run_record import RunDescription, TrainedData, hash_features
 from training.saved_features.feature_folder import FeatureFolder
 from training.saved_features.feature_map import FeaturesDoNotFit
 from training.scores.metrics import NO_CIDER
@@ -53,6 +56,7 @@ NAMED = 8
 class VideoSplit:
     """Videos to train on, and those that decide which weights are kept."""
 
+    name: str  #: of the set
     train: Sequence[CaptionedVideo]
     held_out: Sequence[CaptionedVideo]
     held_out_are: str  #: which, in words
@@ -70,6 +74,7 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
 
     Raises:
         CheckpointError: ``start`` is damaged, or another captioner.
+        UnknownField, FieldRefused: the changed configuration does not fit its weights.
         StreamMismatch: the streams that are made here are others than it was trained on.
         DataSetError: the set has no video to train on.
         FeatureMapDamaged, FeaturesDoNotFit, UnknownStream: saved features are not what it reads.
@@ -80,9 +85,24 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
         raise CheckpointError(
             f"{start} is a {checkpoint.card.captioner}; start a {name} from one of its like."
         )
+    checkpoint = _change_start(checkpoint, settings)
     videos = _load_videos(captions, _open_store_of_start(checkpoint, settings), settings)
     check_streams(checkpoint, videos[0].load())
     return _train(checkpoint, recipe, split_videos(captions.name, videos), settings)
+
+
+def _change_start(start: Checkpoint, settings: RunSettings) -> Checkpoint:
+    """Changes the configuration of a start, as far as its weights fit. Raises UnknownField, FieldRefused."""
+    if not settings.config:
+        return start
+    captioner = start.captioner
+    config = change_fields(captioner.config, settings.config)
+    try:
+        changed = captioner.with_config({name: getattr(config, name) for name in type(config).model_fields})
+    except RuntimeError as error:  # the state of other widths
+        names = ", ".join(settings.config)
+        raise FieldRefused(f"The weights of --start have another width: leave out {names}.") from error
+    return replace(start, captioner=changed.to(settings.device))
 
 
 def train_on_videos(
@@ -111,7 +131,7 @@ def train_on_videos(
         FeatureMapDamaged, FeaturesDoNotFit: saved features are not what the set makes.
     """
     torch.set_num_threads(settings.threads)
-    config = make_fitted_config(name, streams) if config is None else config
+    config = change_fields(config or make_fitted_config(name, streams), settings.config)
     torch.manual_seed(recipe.seed)
     captioner = captioner_class(name)(config, rule.build_vocabulary(captions)).to(settings.device)
     names = [stream.name for stream in captioner.inputs]
@@ -131,7 +151,6 @@ def train_as_paper(
     root: Path,
     settings: RunSettings,
     streams: str | None = None,
-    self_critical: bool = True,
 ) -> Path:
     """Trains a captioner with a paper's splits, words, streams, widths and phases.
 
@@ -141,7 +160,6 @@ def train_as_paper(
         root: the set's folder.
         settings: the run's folder, the features' folder, threads.
         streams: the name of another stream set than the paper's.
-        self_critical: whether the paper's self-critical steps are taken.
 
     Raises:
         DataSetError: the set is not there.
@@ -150,12 +168,12 @@ def train_as_paper(
         FeatureMapDamaged, FeaturesDoNotFit: saved features are not what the set makes.
         NoReward: METEOR is paid for and no Java runs.
     """
-    if self_critical and "self_critical" in run.epochs:
+    if "self_critical" in run.recipe.epochs:
         check_rewards(run.recipe.rewards)
     folder = SetFolder(root, run.data_set, run.paper)
     captions, stream_set = folder.load(), choose_stream_set(streams, run.streams, settings.features)
-    plan = run.plan(sum(len(video.captions) for video in captions.in_split("train")), self_critical)
-    return train_on_videos(name, stream_set, plan, captions, folder.rule, settings, run.config(stream_set))
+    config = run.config(stream_set)
+    return train_on_videos(name, stream_set, run.recipe, captions, folder.rule, settings, config)
 
 
 def choose_stream_set(asked: str | None, usual: str, features: FeatureFolder | None = None) -> StreamSet:
@@ -230,12 +248,20 @@ def _collect_specs(videos: Sequence[CaptionedVideo], names: Sequence[str]) -> di
 def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSettings) -> Path:
     """Trains from the checkpoint's weights to the best on the held-out videos."""
     captioner, inputs = start.captioner, VideoInputs.for_captioner(start.captioner)
+    recipe = recipe.in_steps(sum(len(each.captions) for each in split.train))
+    if unknown := sorted(recipe.phases.keys() - set(list_phase_names(captioner))):
+        raise UnknownField(
+            f"{captioner.name} has no phase {unknown[0]!r}: {', '.join(list_phase_names(captioner))}"
+        )
+    if recipe.needs_meteor:
+        check_rewards(RewardWeights(meteor=1.0))
     validation = VideoValidation(split.held_out, recipe.search, inputs)
     settings.notify(f"{len(split.train)} videos to train on; weights are chosen by {split.held_out_are}.")
     if not validation.scorer.is_computable:
         settings.notify(f"They are judged by how likely their captions are, for CIDEr-D is not: {NO_CIDER}.")
     settings.notify(describe_unknown_words(count_unknown_words(split.train, captioner.vocabulary)))
-    run = TrainingRun(settings.out, settings.device)
+    description = _describe_run(start, recipe, split, settings)
+    run = settings.open_run(description)
     batches = VideoBatches(
         items=split.train,
         vocabulary=captioner.vocabulary,
@@ -250,13 +276,27 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
         batches=batches,
         validation=validation,
         run=run,
-        save_best=_make_saver(start, split, recipe, run),
+        save_best=_make_saver(start, split, description, run),
         precision=training_precision(settings.device),
         processes=settings.processes,
     )
     trainer.train(captioner, keep_start=True)
     train_later_phases(captioner, trainer, run.best_after)
     return run.best
+
+
+def _describe_run(
+    start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSettings
+) -> RunDescription:
+    return RunDescription.of(
+        start.captioner,
+        recipe,
+        TrainedData.of(split.name, split.train, split.held_out),
+        start.card.training.get("streams", DEMO.name),
+        start.card.streams,
+        features_sha256="" if settings.features is None else hash_features(split.train[0].load()),
+        start_sha256=start.sha256,
+    )
 
 
 def split_videos(name: str, videos: Sequence[CaptionedVideo]) -> VideoSplit:
@@ -271,14 +311,14 @@ def split_videos(name: str, videos: Sequence[CaptionedVideo]) -> VideoSplit:
     if not train:
         raise NothingToUse(f"No video of {name} is of the training split.")
     if val:
-        return VideoSplit(train, val, f"the {len(val)} of the validation split")
+        return VideoSplit(name, train, val, f"the {len(val)} of the validation split")
     if len(train) < ENOUGH:
-        return VideoSplit(train, train, f"the same videos, as there are fewer than {ENOUGH}")
+        return VideoSplit(name, train, train, f"the same videos, as there are fewer than {ENOUGH}")
     order = np.random.default_rng(SELECTION_SEED).permutation(len(train))
     aside = set(order[: len(train) // 10].tolist())
     kept = [each for i, each in enumerate(train) if i not in aside]
     held_out = [train[i] for i in sorted(aside)]
-    return VideoSplit(kept, held_out, f"{len(held_out)} others that were set aside")
+    return VideoSplit(name, kept, held_out, f"{len(held_out)} others that were set aside")
 
 
 def count_unknown_words(videos: Iterable[CaptionedVideo], vocabulary: Vocabulary) -> Counter[str]:
@@ -297,16 +337,18 @@ def describe_unknown_words(unknown: Counter[str]) -> str:
 
 
 def _make_saver(
-    start: Checkpoint, split: VideoSplit, recipe: Recipe, run: TrainingRun
+    start: Checkpoint, split: VideoSplit, description: RunDescription, run: TrainingRun
 ) -> Callable[[TrainedNetwork, BestScore], None]:
     """Makes what keeps the card of the start, with these videos' ids beside those it was trained on."""
     earlier = start.card.training
     ids = [*earlier.get("ids", ()), *(each.id for each in split.train)]
-    training = {**earlier, "recipe": recipe.model_dump(), "start_sha256": start.sha256, "ids": ids}
+    training = {**earlier, **description.describe_training(), "ids": ids}
 
     def save(captioner: TrainedNetwork, best: BestScore) -> None:
-        scores = {split.held_out_are: {best.metric: round(best.value, 2), "n": len(split.held_out)}}
+        judged = {best.metric: best.value, **best.scores}
+        rounded = {name: round(value, 2) for name, value in judged.items()}
+        scores = {split.held_out_are: {**rounded, "n": len(split.held_out)}}
         card = replace(start.card, scores=scores, training={**training, "chosen_at": best.where})
-        save_checkpoint(run.best, captioner, card)
+        save_checkpoint(run.folder / best.file, captioner, card)
 
     return save

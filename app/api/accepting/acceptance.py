@@ -1,7 +1,5 @@
 """Makes a job of what a request has brought: its file becomes a blob, what it asks for a record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath

@@ -4,8 +4,6 @@ Files become blobs first, then one step in Redis makes all the jobs. A process t
 leaves blobs without jobs, which the sweeper removes.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence

@@ -1,11 +1,9 @@
 """Answers a request that is sent again with its ``Idempotency-Key`` by what the first one has made."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -48,7 +46,7 @@ class RepeatedRequest:
         return not isinstance(self.state, KeptAnswer)
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[RepeatedRequest]:
+    async def held(self) -> AsyncIterator[Self]:
         """Reserves the key while the request comes in, and frees it again where nothing comes of that.
 
         Raises IdempotencyInProgress where the first request with the key still comes in.
@@ -104,7 +102,7 @@ class RepeatedRequest:
         digest = fingerprint()
         if isinstance(self.state, Reservation):
             try:
-                return make(self.state.of(digest)), False
+                return make(replace(self.state, fingerprint=digest)), False
             except KeyTaken:
                 self._reserve(self.text)
         if isinstance(self.state, KeptAnswer):

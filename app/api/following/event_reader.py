@@ -5,14 +5,12 @@ while beside the job, so that many who follow one job make it into events once. 
 looked at each second, for all of them at once, as long as there are any.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -70,7 +68,7 @@ class JobChange:
         return (self.state, self.attempt, self.progress) == ("queued", 0, 0.0) and not self.segments.stop
 
     @classmethod
-    def read(cls, entry: str, fields: Mapping[str, str]) -> JobChange:
+    def read(cls, entry: str, fields: Mapping[str, str]) -> Self:
         first, _, stop = fields["segments"].partition("-")
         return cls(
             id=entry,
@@ -203,7 +201,7 @@ class EventReader:
         """Returns whether a key follows as much as it may; who needs none shares the room of all."""
         return owner is not None and self._of_owner[owner] >= self.most_of_one
 
-    async def __aenter__(self) -> EventReader:
+    async def __aenter__(self) -> Self:
         works = ((self._read, 0.0), (self._place, PLACES_SECONDS), (self._look_after, RECORDS_SECONDS))
         self._tasks = [asyncio.create_task(self._repeat(work, pause)) for work, pause in works]
         self._tasks.append(asyncio.create_task(self._close()))

@@ -5,8 +5,6 @@ event is the change's own, so that a client that returns with an id is sent what
 A client without an id, or with one that is kept no more, is sent the present state first.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ its Origin. Where keys are needed, whatever is not named here needs one: GET and
 other methods write. A route that is added later is locked from its first day.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 from urllib.parse import urlsplit

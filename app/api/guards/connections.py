@@ -6,8 +6,6 @@ still sends of a body that no route reads has a time, as has an answer that it d
 clients are connected at once, and of those only so many from one address.
 """
 
-from __future__ import annotations
-
 import asyncio
 from asyncio import TimerHandle
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A proxy may serve the service below a path of its own, ``/reel``, and pass that 
 on a request's path begins with it in either case, as ASGI has it, and ``root_path`` says how long it is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from starlette.datastructures import Headers

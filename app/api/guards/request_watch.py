@@ -5,8 +5,6 @@ It stands before what may refuse a request (ASGI middleware), so that it sees re
 event ``audit`` is one line for each request that writes or is refused.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ A form is read as it arrives: the video to disk, the options to memory, nothing 
 apart is in form.py; here is where its parts go.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path

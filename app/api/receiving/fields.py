@@ -3,8 +3,6 @@
 A form and a query have texts, a JSON body has values of its own types; both become one CaptionRequest.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -63,7 +60,8 @@ def _metadata(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, dict):
         raise ValueError('metadata is a JSON object such as {"order": 7}')
     try:
-        size = len(_compact(value).encode())
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        size = len(text.encode())
     except ValueError as error:
         raise ValueError("metadata has a number without end or a letter that is none") from error
     if size > METADATA_BYTES:
@@ -97,10 +95,8 @@ WebAddress = Annotated[
 ]
 
 
-class JobFields(BaseModel):
+class JobFields(BaseModel, frozen=True, extra="forbid"):
     """Holds the fields of the job itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: WebAddress = Field(
         None, description="Where the video is fetched from, in place of a file: http or https."
@@ -164,11 +160,6 @@ def _invalid(error: ValidationError, fields: Mapping[str, Any]) -> refusals.Inva
     value = fields[name]
     shown = value[:64] if isinstance(value, str) else value
     return refusals.InvalidOption(f"{name} is {repr(shown)[:66]}: {fault}.", known=names)
-
-
-def _compact(value: object) -> str:
-    """Writes JSON. Raises ValueError for what is none, or cannot be sent."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def object_schema(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:

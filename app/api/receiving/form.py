@@ -5,8 +5,6 @@ and turns all that can be wrong with a form into ``MalformedForm``. Text before 
 preamble) and after the last one is legal (RFC 2046) and skipped.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass

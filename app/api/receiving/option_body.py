@@ -1,7 +1,5 @@
 """Reads the fields of a form, and bodies that have nothing else: a form of either kind, JSON, or nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Answers ``/batches``: takes many videos at once, counts their jobs, cancels them, hands out all results."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -2,8 +2,6 @@
 shows.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response

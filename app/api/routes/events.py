@@ -1,7 +1,5 @@
 """Answers ``/jobs/{id}/events``: a job's events as they happen, as a stream of server-sent events."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response

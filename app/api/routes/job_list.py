@@ -1,11 +1,9 @@
 """Answers ``GET /jobs``: a page of jobs, newest first, by state, captioner, batch and time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, get_args
+from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,7 +13,6 @@ from pydantic import (
     AwareDatetime,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     WithJsonSchema,
 )
@@ -25,11 +22,10 @@ from app.api.dependencies import CallerDep, ServiceDep
 from app.api.receiving.option_body import check_names
 from app.documents.job_list import JobList, summary_of
 from app.errors import InvalidCursor
-from app.jobs.job import State
+from app.jobs.job import STATES, State
 from app.jobs.job_index import JobFilter
 from app.jobs.options import NAME_LENGTH
 
-STATES: tuple[State, ...] = get_args(State)
 STATES_PATTERN = rf"^({'|'.join(STATES)})(,({'|'.join(STATES)}))*$"
 RFC3339 = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
 MOST, USUAL = 200, 50  #: jobs of a page
@@ -57,10 +53,8 @@ Time = Annotated[AwareDatetime, BeforeValidator(_rfc3339), AfterValidator(_in_ut
 States = Annotated[str, WithJsonSchema({"type": "string", "pattern": STATES_PATTERN})]
 
 
-class JobListQuery(BaseModel):
+class JobListQuery(BaseModel, extra="forbid", frozen=True):
     """Holds the query of the address; anything else there is refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     state: list[States] = Field(
         [],
@@ -123,7 +117,7 @@ def _read_states(values: Sequence[str]) -> list[State]:
                     "description": 'The next page, as `rel="next"`, where there is one.',
                     "schema": {"type": "string"},
                 }
-            },
+            }
         },
         **problems.openapi_responses(InvalidCursor, refusals.InvalidOption),
     },

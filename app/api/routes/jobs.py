@@ -1,14 +1,12 @@
 """Answers ``/jobs/{id}``: how a job is, where its captioner looked, cancelling it and deleting its result."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 import anyio.to_thread
@@ -155,9 +153,8 @@ def _delete_result(job: Job, service: ApiDependencies) -> None:
 )
 def attention(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
     """Returns where the captioner looked for each word of the best caption."""
-    return Response(
-        _attention(service, find(service, job_id, caller)), media_type="application/json", headers=KEEP
-    )
+    data = _attention(service, find(service, job_id, caller))
+    return Response(data, media_type="application/json", headers=KEEP)
 
 
 @router.get(
@@ -278,12 +275,9 @@ def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response
     headers = {"Cache-Control": "no-store"} | ({} if job.is_over else {"Retry-After": "1"})
     position = service.positions.of(job)
     document = document_of(job, service.blobs, position, service.root).model_dump(mode="json")
-    return JSONResponse(document, status, {**headers, "ETag": _tag(document)})
-
-
-def _tag(document: dict[str, Any]) -> str:
-    """Names a state of a job. An estimate that another moment makes is no other state: the tag is weak."""
-    return weak_etag(json.dumps({**document, "estimated_seconds": None}).encode())
+    # an estimate that another moment makes is no other state: the tag is weak
+    tag = weak_etag(json.dumps({**document, "estimated_seconds": None}).encode())
+    return JSONResponse(document, status, {**headers, "ETag": tag})
 
 
 def _attention(service: ApiDependencies, job: Job) -> bytes:

@@ -1,7 +1,5 @@
 """Answers the page: its HTML with what a chat unfurls of a link, and its static files."""
 
-from __future__ import annotations
-
 import gzip
 import html
 import mimetypes

@@ -4,8 +4,6 @@ The new job has a copy of the upload of its own, so that either may be deleted w
 the two share their bytes on the disk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

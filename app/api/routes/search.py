@@ -1,7 +1,5 @@
 """Answers ``GET /search``: the moments of a caller's films that fit some words best."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -31,9 +29,7 @@ Limit = Annotated[int, Query(ge=1, le=MOST, description="Moments at most.")]
 
 
 @router.get(
-    "/search",
-    response_model=FoundMoments,
-    responses=problems.openapi_responses(refusals.SearchUnanswered),
+    "/search", response_model=FoundMoments, responses=problems.openapi_responses(refusals.SearchUnanswered)
 )
 def search(q: Words, service: ServiceDep, caller: CallerDep, job: Ids, limit: Limit = USUAL) -> Response:
     """Finds the moments of jobs that fit some words best: by their captions' words, and by what captions and

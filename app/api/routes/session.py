@@ -4,10 +4,8 @@ The cookie holds a secret of its own and never the key. Scripts cannot read it, 
 it, and a foreign Origin writes nothing (app/api/guards/access.py).
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs
 
 import anyio.to_thread
@@ -36,7 +34,7 @@ class SessionDocument(BaseModel):
     scopes: list[str] = Field(description="What the key may do.")
 
     @classmethod
-    def of(cls, service: ApiDependencies, key: ApiKey | None) -> SessionDocument:
+    def of(cls, service: ApiDependencies, key: ApiKey | None) -> Self:
         return cls(
             required=service.settings.needs_key,
             name=None if key is None else key.name,

@@ -1,10 +1,8 @@
 """Reports how the service is: what it can do, whether it lives, whether it can work, and its numbers."""
 
-from __future__ import annotations
-
 import gzip
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 import structlog
 from fastapi import APIRouter, Request
@@ -53,7 +51,7 @@ class CaptionerDocument(BaseModel):
     workers: int = Field(description="Live workers that have it.")
 
     @classmethod
-    def of(cls, info: CaptionerInfo, workers: int) -> CaptionerDocument:
+    def of(cls, info: CaptionerInfo, workers: int) -> Self:
         members = info.model_dump(exclude={"members", "vocabulary", "speed", "source", "licence"})
         return cls(
             **members,
@@ -93,9 +91,7 @@ def models(request: Request, service: ServiceDep) -> Response:
         for name, info in sorted(service.registry.captioners().items())
     ]
     document = ModelsDocument(
-        captioners=captioners,
-        default=service.registry.captioner_choices().default,
-        options=form_schema(),
+        captioners=captioners, default=service.registry.captioner_choices().default, options=form_schema()
     )
     data = gzip.compress(document.model_dump_json().encode(), 5, mtime=0)
     return answer_compressed(request, data, "application/json", {"Cache-Control": "no-cache"})

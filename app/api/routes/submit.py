@@ -4,8 +4,6 @@ The order matters: room is asked for before a byte is read, the file is on disk 
 the job is on Redis's disk before its 202.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import aclosing
 from typing import Annotated, Any
@@ -55,10 +53,7 @@ def describe_answers(*refused: type[ServiceError]) -> dict[int | str, dict[str, 
         200: {"model": JobDocument, "description": in_time, "headers": headers},
         202: {"headers": headers | problems.RETRY_AFTER},
         **problems.openapi_responses(
-            *refusals.OF_SUBMISSIONS,
-            refusals.IdempotencyMismatch,
-            refusals.IdempotencyInProgress,
-            *refused,
+            *refusals.OF_SUBMISSIONS, refusals.IdempotencyMismatch, refusals.IdempotencyInProgress, *refused
         ),
     }
 

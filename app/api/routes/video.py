@@ -4,8 +4,6 @@ Its type is known by its first bytes, never by what its sender called it: what i
 known here is offered for download as plain bytes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,13 +1,11 @@
 """Answers ``/jobs/{id}/deliveries``, how telling of a job's end went, and ``/webhooks/test``, a trial."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Annotated
 
 import anyio.to_thread
 from fastapi import APIRouter
-from pydantic import AfterValidator, BaseModel, ConfigDict, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, WithJsonSchema
 
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
@@ -20,10 +18,8 @@ from app.webhooks.messages import trial_message
 router = APIRouter(tags=["webhooks"])
 
 
-class WebhookTest(BaseModel):
+class WebhookTest(BaseModel, frozen=True, extra="forbid"):
     """Asks for a trial request."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: Annotated[
         str,
@@ -44,9 +40,7 @@ async def deliveries(job_id: JobId, service: ServiceDep, caller: CallerDep) -> D
 
 
 @router.post(
-    "/webhooks/test",
-    response_model=TestedWebhook,
-    responses=problems.openapi_responses(refusals.WebhooksOff),
+    "/webhooks/test", response_model=TestedWebhook, responses=problems.openapi_responses(refusals.WebhooksOff)
 )
 async def try_webhook(asked: WebhookTest, service: ServiceDep, caller: CallerDep) -> TestedWebhook:
     """Sends a signed message of the type `webhook.test` once, and returns how it was answered."""

@@ -1,7 +1,5 @@
 """Declares ``reelword doctor``; app/cli/service/examination.py looks."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

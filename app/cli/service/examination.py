@@ -4,8 +4,6 @@ Runs wherever the command line runs, also in the API's image, which has neither 
 installed is said and passed over.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

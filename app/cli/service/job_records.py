@@ -3,11 +3,9 @@
 It works while no API runs, and sees the jobs of all clients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from app.documents.job import document_of, rfc3339
 from app.errors import JobNotRequeued, RecordUnreadable
@@ -21,7 +19,6 @@ from extractors.errors import ReelwordError
 
 Summary = dict[str, Any]
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
-PAGE = 200  #: jobs read at a time
 #: What an asked-for cancel came to, after the job's name.
 ENDINGS = {"done": "is canceled.", "asked": "is told to stop.", "lost": "is gone."}
 REVIVED = ("failed", "canceled")  #: states of jobs that may be put into their queue again
@@ -41,7 +38,7 @@ class JobRecords:
     blobs: Blobs  #: uploads and results
 
     @classmethod
-    def connect(cls, settings: Settings) -> JobRecords:
+    def connect(cls, settings: Settings) -> Self:
         """Makes the clients by the settings. Raises RedisMissing where no server is named or runs."""
         jobs = Jobs.from_settings(connect(redis_url(settings), PATIENCE), settings)
         return cls(jobs, Blobs(settings.blob_url, settings.staging))
@@ -49,19 +46,15 @@ class JobRecords:
     def summaries(
         self, states: Sequence[State], captioner: str | None = None, batch: str | None = None
     ) -> Iterator[Summary]:
-        """Yields what jobs are, newest first, a page at a time.
+        """Lists what jobs are, newest first, a page at a time.
 
         Args:
             states: those that are listed; all where there is none.
             captioner: who writes, or wrote; None for any.
             batch: that they belong to; None for any.
         """
-        job_filter, cursor = JobFilter(states=states, captioner=captioner, batch=batch), None
-        while True:
-            page = self.jobs.index.page(job_filter, PAGE, cursor)
-            yield from map(_summarise, page.jobs)
-            if (cursor := page.next) is None:
-                return
+        wanted = JobFilter(states=states, captioner=captioner, batch=batch)
+        return map(_summarise, self.jobs.index.all(wanted))
 
     def show(self, name: str) -> Summary:
         """Returns the job's document, with ``record``: what it does not tell, for the operator.

@@ -1,7 +1,5 @@
 """Declares the commands that run the service: ``serve`` all its processes, ``worker`` and ``api`` one."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated
 
@@ -13,11 +11,15 @@ from app.cli.model_options import Streams, settings_with
 NICENESS = 5
 
 
-def serve(streams: Streams = None) -> None:
+Port = Annotated[int | None, typer.Option(help="Port to listen on; default REELWORD_PORT or PORT.")]
+
+
+def serve(streams: Streams = None, port: Port = None) -> None:
     """Starts Redis, workers and the API, until Ctrl-C."""
     from app.serve import supervisor
 
-    supervisor.serve(settings_with(streams))
+    settings = settings_with(streams)
+    supervisor.serve(settings if port is None else settings.model_copy(update={"port": port}))
 
 
 def worker(streams: Streams = None) -> None:
@@ -37,9 +39,7 @@ def worker(streams: Streams = None) -> None:
 
 def api(
     host: Annotated[str | None, typer.Option(help="Address to listen on; default REELWORD_HOST.")] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port to listen on; default REELWORD_PORT or PORT.")
-    ] = None,
+    port: Port = None,
 ) -> None:
     """Runs the API until it is stopped."""
     from app import logs

@@ -1,7 +1,5 @@
 """Reads and changes the jobs of a service by its API: what ``reelword jobs`` does elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

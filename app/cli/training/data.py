@@ -1,7 +1,5 @@
 """Declares ``reelword data``; app/cli/training/set_report.py prints what of a captioned set is there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Declares ``reelword plot``; training/evaluation/plot.py draws."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

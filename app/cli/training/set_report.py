@@ -1,7 +1,5 @@
 """Prints whether a captioned set is all there, and what is missing: ``reelword data check``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

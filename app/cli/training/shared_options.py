@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -51,6 +51,25 @@ class SavedFeatureOptions:
         from training.saved_features.feature_folder import FeatureFolder
 
         return FeatureFolder(self.features, self.feature_map)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Says where a run computes and what it writes down: nothing that changes what it learns."""
+
+    cache: Cache = Path("data/cache")
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2
+    device: Device = "auto"
+    save_every: Annotated[
+        float, typer.Option(min=0.0, help="Minutes after which the state is saved between validations.")
+    ] = 5.0
+    log_every: Annotated[int, typer.Option(min=1, help="Steps whose means are a row of log.csv.")] = 20
+    keep: Annotated[
+        int, typer.Option(min=1, help="Best checkpoints that are kept, further ones in top/.")
+    ] = 1
+    track: Annotated[
+        Literal["tensorboard", "wandb"] | None, typer.Option(help="Show the log there too; see docs.")
+    ] = None
 
 
 def check_folder(option: str, folder: Path) -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from app.cli.model_options import FieldsOf
 from app.cli.training.shared_options import (
-    Cache,
-    Device,
     Mendable,
+    RunOptions,
     SavedFeatureOptions,
     check_folder,
     name_option,
 )
+from app.terminal import complain
 from training.recipes.train_options import NeedsVideo, StartMissing, TrainOptions, UnreadOption
 
 if TYPE_CHECKING:
+    from training.batches.video_batches import Notify
     from training.sessions.session_choice import PictureSession
 
 
@@ -40,55 +44,132 @@ def check_name(captioner: str) -> str:
     return captioner
 
 
+CaptionerName = Annotated[
+    str, typer.Argument(help="A captioner of a folder in models/captioners.", show_default=False)
+]
+DataFolder = Annotated[
+    Path,
+    typer.Option(
+        help="Folder of a captioned set, or of your own videos (docs/data.md); in the laboratory "
+        "of the archives that docs/training.md lists."
+    ),
+]
+RecipeName = Annotated[
+    str | None,
+    typer.Option(help="How it is trained: demo, finetune, as in its paper: paper-msvd …, FILE.toml."),
+]
+
+
+#: From a run's folder, its seed and further changes (FIELD=VALUE) to its best checkpoint.
+TrainRun: TypeAlias = Callable[[Path, int | None, Sequence[str]], Path]
+
+
+@contextmanager
+def open_training(
+    captioner: str,
+    data: Path,
+    recipe: str | None,
+    options: TrainOptions,
+    saved: SavedFeatureOptions,
+    run: RunOptions,
+    on_pictures: PictureSession | None = None,
+) -> Iterator[tuple[Notify, TrainRun]]:
+    """Checks what was typed and joins the processes that train; names the option that mends an error.
+
+    Args:
+        captioner: its name.
+        data: the folder of the set.
+        recipe: the name of a recipe or its file.
+        options: what not every run reads.
+        saved: features that were made before.
+        run: where it computes and what it writes down.
+        on_pictures: trains on archives of pictures.
+
+    Yields:
+        What the user is told by, and what trains a run.
+
+    Raises:
+        BadParameter: something that was typed cannot be done.
+        Exit: a signal has ended a run.
+    """
+    check_folder("--data", data)
+    features = saved.open()
+    options = options.model_copy(update={"features": saved.features})
+    check_name(captioner)
+    from training.optimization.processes import join_processes
+    from training.optimization.run_folder import RunSettings
+    from training.runs.stopping import Stopped
+    from training.sessions import session_choice
+
+    try:
+        with name_option(_mendable(options)), join_processes(run.device) as (processes, device):
+            settings = RunSettings(
+                out=Path("runs"),
+                cache=run.cache,
+                notify=typer.echo if processes.is_first else _say_nothing,
+                threads=run.threads,
+                device=device,
+                processes=processes,
+                features=features,
+                log_every=run.log_every,
+                save_every=60 * run.save_every,
+                keep=run.keep,
+                track=run.track,
+            )
+
+            def train(folder: Path, seed: int | None, changes: Sequence[str] = ()) -> Path:
+                changed = options.model_copy(update={"changes": [*(options.changes or ()), *changes]})
+                here = replace(settings, out=folder)
+                return session_choice.train(captioner, recipe, seed, data, changed, here, on_pictures)
+
+            yield settings.notify, train
+    except Stopped as error:
+        complain(error.advice)
+        raise typer.Exit(error.exit_code) from error
+    except KeyboardInterrupt as error:
+        complain("Stopped; the same command goes on from the last saved state.")
+        raise typer.Exit(130) from error
+
+
 def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]:
     """Makes the command. on_pictures: trains on archives of pictures; the laboratory's has it alone."""
 
     def train(
-        captioner: Annotated[
-            str,
-            typer.Argument(help="A captioner of a folder in models/captioners.", show_default=False),
-        ],
-        data: Annotated[
-            Path,
-            typer.Option(
-                help="Folder of a captioned set, or of your own videos (docs/data.md); in the laboratory "
-                "of the archives that docs/training.md lists."
-            ),
-        ],
+        captioner: CaptionerName,
+        data: DataFolder,
         options: Annotated[TrainOptions, FieldsOf(leave_out=("features",))],
         saved: Annotated[SavedFeatureOptions, FieldsOf()],
-        recipe: Annotated[
-            str | None,
-            typer.Option(help="How it is trained; default: its demo. As in its paper: paper-msvd …"),
-        ] = None,
+        run: Annotated[RunOptions, FieldsOf()],
+        recipe: RecipeName = None,
         out: Annotated[
             Path | None,
             typer.Option(
-                help="The run's folder; a run that was stopped goes on from it. Default: runs/CAPTIONER"
+                help="The run's folder; one that was stopped goes on from it. Default: runs/CAPTIONER-RECIPE"
             ),
         ] = None,
-        cache: Cache = Path("data/cache"),
-        threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
-        device: Device = "auto",
         seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     ) -> None:
-        """Trains a captioner; writes best.safetensors, log.csv and last.pt into --out."""
-        check_folder("--data", data)
-        features = saved.open()
-        options = options.model_copy(update={"features": saved.features})
-        check_name(captioner)
-        from training.optimization.processes import join_processes
-        from training.optimization.run_folder import RunSettings
-        from training.sessions import session_choice
-
-        with name_option(_mendable(options)), join_processes(device) as (processes, opened):
-            notify = typer.echo if processes.is_first else _say_nothing
-            folder = out or Path("runs", captioner)
-            settings = RunSettings(folder, cache, notify, threads, opened, processes, features)
-            best = session_choice.train(captioner, recipe, seed, data, options, settings, on_pictures)
-            notify(f"best checkpoint: {best}")
+        """Trains a captioner; writes best.safetensors, run.json, log.csv and last.pt into --out."""
+        with open_training(captioner, data, recipe, options, saved, run, on_pictures) as (notify, train_run):
+            folder = out or name_run(captioner, recipe, seed, options)
+            notify(f"best checkpoint: {train_run(folder, seed, ())}")
 
     return train
+
+
+def name_run(captioner: str, recipe: str | None, seed: int | None, options: TrainOptions) -> Path:
+    """Names a run's folder.
+
+    Args:
+        captioner: what is trained.
+        recipe: the name of a recipe or its file.
+        seed: another one than the recipe's.
+        options: of which a digest ends the name.
+    """
+    typed = options.model_dump_json(exclude_none=True)
+    parts = [captioner, Path(recipe or "demo").stem, "" if seed is None else f"seed{seed}"]
+    parts += [] if typed == "{}" else [hashlib.sha256(typed.encode()).hexdigest()[:6]]
+    return Path("runs", "-".join(filter(None, parts)))
 
 
 def _say_nothing(_: str) -> None:
@@ -104,19 +185,26 @@ def _mendable(options: TrainOptions) -> Mendable:
     from models.stream_choice import StreamsDoNotFit
     from models.stream_set import UnknownStream
     from training.batches.archives import CorpusError
+    from training.batches.video_batches import NoFeatures
     from training.datasets.errors import DataSetError
     from training.optimization.processes import NotShared
     from training.optimization.rewards import NoReward
+    from training.recipes.changes import FieldRefused, RecipeFileDamaged, UnknownField
     from training.recipes.demo_recipes import UnknownRecipe
+    from training.runs.run_record import RunDiffers
+    from training.runs.tracking import TrackerMissing
     from training.saved_features.feature_map import FeatureMapDamaged, FeaturesDoNotFit
     from training.sessions.session_choice import NeedsDataSet
 
     return {
         "": (UnreadOption, StartMissing, NotShared, NeedsDataSet),
+        "--out": (RunDiffers,),
         "--device": (DeviceUnavailable,),
-        "--recipe": (UnknownRecipe, NoReward),
+        "--recipe": (UnknownRecipe, NoReward, RecipeFileDamaged),
+        "--track": (TrackerMissing,),
+        "--set": (UnknownField, FieldRefused),
         "--streams": (UnknownStream, UnknownStreamSet, StreamsDoNotFit, NeedsVideo),
-        "--features": (FeatureMapDamaged, FeaturesDoNotFit, ImportError),
+        "--features": (FeatureMapDamaged, FeaturesDoNotFit, NoFeatures, ImportError),
         "--teacher" if options.teachers else "--start": (
             UnknownCaptioner, StreamMismatch, CheckpointError, WeightsError,
         ),

@@ -1,7 +1,5 @@
 """Declares the options of ``reelword bulk``; app/bulk/ does it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 Videos = Annotated[
-    list[Path],
-    typer.Argument(metavar="VIDEO…", help="Video files, and folders of them.", show_default=False),
+    list[Path], typer.Argument(metavar="VIDEO…", help="Video files, and folders of them.", show_default=False)
 ]
 
 

@@ -1,7 +1,5 @@
 """Declares how films are cut for ``caption``, and what it prints and writes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

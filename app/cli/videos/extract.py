@@ -1,15 +1,17 @@
 """Declares the options of ``reelword extract``; app/extract/ does it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
 from app.errors import UsageError, sentence
 from app.extract.addresses import find_inputs
 from app.terminal import complain
+
+if TYPE_CHECKING:
+    from extractors.windows import WindowOptions
+    from models.stream_set import StreamSet
 
 FormName = Literal["safetensors", "npy", "hdf5"]
 Choice = Literal["published", "seeded"]
@@ -24,8 +26,14 @@ def extract(
             metavar="VIDEO…", help="Files, folders, lists (.txt), https://…, s3://….", show_default=False
         ),
     ],
-    extractor: Annotated[str, typer.Option(help="Extractors, with commas between them.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where <extractor>/<video>… is written.")],
+    extractor: Annotated[str | None, typer.Option(help="Extractors, with commas between them.")] = None,
+    streams: Annotated[
+        str | None,
+        typer.Option(
+            help="In their place a stream set: its extractors, each with its windows; models --sets."
+        ),
+    ] = None,
     stack_size: Annotated[int | None, typer.Option(help="Frames of a window.")] = None,
     step_size: Annotated[
         int | None, typer.Option(help="Frames from a window's first to the next one's.")
@@ -59,16 +67,20 @@ def extract(
 
     configured = load_settings()
     try:
+        windows = WindowOptions(stack_size, step_size, extraction_fps, extraction_total, most)
+        stream_set = _find_stream_set(streams, extractor, windows)
+        names = (extractor or "").split(",") if stream_set is None else stream_set.extractors
         plan = ExtractionPlan(
-            extractors=tuple(dict.fromkeys(name.strip() for name in extractor.split(",") if name.strip())),
+            extractors=tuple(dict.fromkeys(name.strip() for name in names if name.strip())),
             out=out,
             form=form,
-            windows=WindowOptions(stack_size, step_size, extraction_fps, extraction_total, most),
+            windows=windows,
             weights=weights,
             device=device or configured.device,
             precision=precision,
             predictions=show_predictions,
             settings=configured,
+            streams=stream_set,
         )
         failed = extract_files(videos, plan, jobs)
     except ValueError as error:  # windows that cannot be
@@ -78,6 +90,22 @@ def extract(
     except KeyboardInterrupt:
         _end("Stopped; the same command goes on from here.", INTERRUPTED)
     raise typer.Exit(1 if failed else 0)
+
+
+def _find_stream_set(name: str | None, extractor: str | None, windows: WindowOptions) -> StreamSet | None:
+    """Finds the set that is asked for in the place of extractors. Raises UsageError."""
+    if name is None:
+        return None
+    if extractor is not None or windows != type(windows)():
+        raise UsageError(
+            "--streams has extractors and windows of its own: leave out --extractor and windows."
+        )
+    from models.captioners.registry import UnknownStreamSet, find_stream_set
+
+    try:
+        return find_stream_set(name)
+    except UnknownStreamSet as error:
+        raise UsageError(f"--streams: {error}.") from error
 
 
 def _end(sentence: str, code: int) -> NoReturn:

@@ -4,8 +4,6 @@ Captions (or lines of JSON, or the one document where a format but no folder is 
 standard output gets; progress, warnings and failures go to standard error.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Sequence
@@ -72,7 +70,8 @@ def caption_files(
     failed = []
     with show_progress(len(files)) as bar:
         with told_as_usage():
-            choice = _choose_captioner(options, settings)
+            choices = captioner_choices(settings)  # chosen before any network is loaded
+            choice = choices.resolve(options) if choices.alone else None  # the engine refuses to have none
             if output.attention is not None:
                 _make_folder(output.attention)
             bar.say("Loading models")
@@ -142,12 +141,6 @@ def _caption_segments(
     except (MediaError, JobFailure) as error:
         return replace(outcome, error=error)
     return outcome
-
-
-def _choose_captioner(options: CaptionOptions, settings: Settings) -> CaptionerChoice | None:
-    """Chooses before any network is loaded; None where there is no captioner, which the engine refuses."""
-    choices = captioner_choices(settings)
-    return choices.resolve(options) if choices.alone else None
 
 
 def _only(settings: Settings, choice: CaptionerChoice) -> Settings:

@@ -1,7 +1,5 @@
 """Finds the moments of films that fit some words best: ``reelword search``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

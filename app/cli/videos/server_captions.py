@@ -1,7 +1,5 @@
 """Captions files by a running service, and prints what came of each as captioning here does."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import deque

@@ -11,14 +11,12 @@ and how many are done. A segment that may still grow is none of them, until noth
 attempt writes below its own token; it begins with a copy of what an earlier one has left.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from app.jobs.blobs import BlobMissingError, Blobs
 
@@ -42,9 +40,9 @@ class KeptSegments:
         segments = _all_in(blobs, self.folder, part)
         return list(islice(segments, skipped, max(skipped, self.done - part * PART)))
 
-    def at_the_end(self, blobs: Blobs) -> KeptSegments:
+    def at_the_end(self, blobs: Blobs) -> Self:
         """Counts all that was left of a film that ended in the middle: nothing joins its last one now."""
-        return KeptSegments(self.folder, sum(1 for _ in _all_in(blobs, self.folder)))
+        return replace(self, done=sum(1 for _ in _all_in(blobs, self.folder)))
 
 
 def kept_by(answer: Mapping[str, Any]) -> KeptSegments | None:
@@ -124,15 +122,15 @@ class SegmentFolder:
             if token.isdigit() and int(token) < own_token:
                 self.blobs.remove(f"{job_folder}/{token}")
 
-    def _left_in(self, folder: str) -> SegmentFolder:
+    def _left_in(self, folder: str) -> Self:
         """Reads what another attempt has left, nothing where it stood on another basis."""
         parts = [part for part in _parts(self.blobs, folder) if part["basis"] == self.basis]
         segments = [segment for part in parts for segment in part["segments"]]
         open_segment = _open_behind(self.blobs, folder, len(segments))
         if open_segment is None or open_segment["basis"] != self.basis:
-            return SegmentFolder(self.blobs, folder, self.basis, segments)
+            return type(self)(self.blobs, folder, self.basis, segments)
         left = {name: open_segment[name] for name in ("segment", "state")}
-        return SegmentFolder(self.blobs, folder, self.basis, segments, left)
+        return type(self)(self.blobs, folder, self.basis, segments, left)
 
     def _copy(self, key: str, to: str) -> None:
         with suppress(BlobMissingError):  # attention that was not asked for

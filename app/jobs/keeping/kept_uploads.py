@@ -4,8 +4,6 @@ A job that has succeeded needs its upload no more: it is kept to be played and t
 as REELWORD_KEEP_UPLOADS says and there is room. A removal takes nothing else of its job.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -14,8 +14,6 @@ a row. These are told apart by this process's own clock alone: no two machines n
 all processes on one Redis, one sweeps the blobs. It does so only where the blobs belong to that Redis.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time
@@ -23,7 +21,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import redis
 import structlog
@@ -67,7 +65,7 @@ class Sweeper:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
 
-    def __enter__(self) -> Sweeper:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

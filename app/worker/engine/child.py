@@ -4,8 +4,6 @@ app/worker/engine/process.py and gone with it.
 Nothing heavy is imported before the settings are here: they name the engine.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import traceback

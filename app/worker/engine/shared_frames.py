@@ -4,8 +4,6 @@ A video that waits for the engine has memory of its own, whose descriptor goes t
 what is asked for at once is written into the memory that both hold.
 """
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

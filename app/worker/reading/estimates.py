@@ -1,7 +1,5 @@
 """Estimates what a video's caption will cost one worker, by a look at it and by what that worker measured."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass, replace

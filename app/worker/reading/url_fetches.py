@@ -4,8 +4,6 @@ Once it is there a fetched video is like an upload: an attempt that comes later 
 its way lies in the staging folder, where it goes with the process that writes it.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from functools import partial

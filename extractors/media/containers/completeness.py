@@ -5,8 +5,6 @@ others end with a mark. Only headers are read here, never content, and no more t
 What cannot be understood claims nothing: a wrong alarm would be worse than none.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 They are mended as the file is read, and the file stays as it is.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import islice

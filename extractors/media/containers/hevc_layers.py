@@ -5,8 +5,6 @@ bare streams). The two bytes at a unit's start tell its type and its layer (ITU-
 units of frames have types below 32, parameter sets and messages those above.
 """
 
-from __future__ import annotations
-
 START_CODE = b"\x00\x00\x01"
 HEADER_BYTES = 2
 #: Types of NAL units that hold no part of a frame begin here.

@@ -4,8 +4,6 @@ FFmpeg makes one aspect of the size that the track is displayed at and the last 
 is not that of the first (ISO/IEC 14496-12, sections 8.3.2 and 8.5.2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -18,9 +16,7 @@ MOST_BYTES = 64 << 20  #: of a header that is read
 def read_first_aspect(path: MediaFile, track: int) -> Fraction | None:
     """Reads the aspect; None where the track has one description alone, or where nothing says it.
 
-    Args:
-        path: an mp4 file.
-        track: its track's number.
+    path: an mp4 file. track: its track's number.
     """
     traks = [box for _, moov in read_headers(path) for name, box in _boxes(moov) if name == b"trak"]
     for trak in traks:

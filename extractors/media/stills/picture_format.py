@@ -1,7 +1,5 @@
 """Detects by a file's bytes whether it is a picture, and which, whatever follows the picture in it."""
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections.abc import Iterator

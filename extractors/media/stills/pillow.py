@@ -5,8 +5,6 @@ gain map for a second frame, the tiles of a phone's photo for pictures of their 
 an animated WebP. Here the picture is the one that the file calls its own, whole and upright.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

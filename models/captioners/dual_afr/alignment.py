@@ -9,8 +9,6 @@ paper's 3D convolution stand the four baselines of its table 1. Its text leaves 
   linear over the places of a slot, shared by the channels, then the same MLP over the channels.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

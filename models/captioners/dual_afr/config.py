@@ -1,10 +1,8 @@
 """Configures dualAFR: the layers that it reads, their alignment, and its widths."""
 
-from __future__ import annotations
-
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from models.captioners.dual_afr.alignment import Alignment, LayerConfig
 from models.inputs import InputStream, deduplicate
@@ -25,10 +23,8 @@ DEMO_LAYERS = (
 )
 
 
-class DualAFRConfig(BaseModel):
+class DualAFRConfig(BaseModel, frozen=True):
     """Configures the captioner. Widths default to the paper's; one layer alone is its "fc7 + pool4"."""
-
-    model_config = ConfigDict(frozen=True)
 
     layers: tuple[LayerConfig, ...] = C3D_LAYERS
     top: InputStream = InputStream(name="c3d_fc7", width=4096)

@@ -1,7 +1,5 @@
 """Explains a caption of dualAFR: how much each level of abstraction counted for each word."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from models.caption import ExplanationPart, NamedChoice, WeightsExplanation

@@ -20,8 +20,6 @@ Where the paper is silent, or we differ:
 * Attention width and dropout (on words and output) are not given; words may be tied to the output.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,11 +32,7 @@ from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
 from models.captioner import CaptionSteps
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
-from models.captioners.dual_afr.alignment import (
-    build_alignment,
-    find_aligned_edges,
-    split_into_steps,
-)
+from models.captioners.dual_afr.alignment import build_alignment, find_aligned_edges, split_into_steps
 from models.captioners.dual_afr.config import DualAFRConfig
 from models.captioners.dual_afr.explanation import explain_layers
 from models.captioners.recurrent import RecurrentCaptioner

@@ -1,7 +1,5 @@
 """Says what dualAFR reads of any stream set."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,21 +1,17 @@
 """Configures G2L: its three inputs, its widths, and the switches of the paper's ablations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from models.inputs import InputStream, deduplicate
 
 Level = Literal["2d", "3d", "al", "l"]
 
 
-class G2LConfig(BaseModel):
+class G2LConfig(BaseModel, frozen=True):
     """Configures the captioner; widths default to the paper's. ``key_frames`` 0: no local branch."""
-
-    model_config = ConfigDict(frozen=True)
 
     frames: InputStream = InputStream(name="inception_v4", width=1536)
     clips: InputStream = InputStream(name="resnext101_3d", width=2048)

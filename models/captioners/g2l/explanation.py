@@ -1,7 +1,5 @@
 """Explains a caption of G2L: the key frames of each word."""
 
-from __future__ import annotations
-
 import torch
 
 from models.caption import ExplanationPart, MomentsExplanation

@@ -23,8 +23,6 @@ Where the paper is silent, or we differ:
 * Dropout on features, words and output; words tied to the output where ``tie_words`` (the demo recipe).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,12 +36,7 @@ from models.captioners.attention_layers import BilinearAttention, expand_to_rows
 from models.captioners.g2l.config import G2LConfig, Level
 from models.captioners.g2l.explanation import explain_key_frames
 from models.captioners.recurrent import RecurrentCaptioner
-from models.inputs import (
-    Batch,
-    average_regions,
-    find_nearest_rows,
-    gather_rows,
-)
+from models.inputs import Batch, average_regions, find_nearest_rows, gather_rows
 from models.memory import Memory, State, StepAttention
 from models.vocabulary import Vocabulary
 

@@ -1,7 +1,5 @@
 """Says what G2L reads of any stream set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from models.captioners.g2l.config import G2LConfig

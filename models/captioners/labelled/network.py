@@ -1,7 +1,5 @@
 """Gives STaTS labels and remembered sentences; models/labels/labelled_captioner.py is what it does."""
 
-from __future__ import annotations
-
 from models.captioners.stats.config import STaTSConfig
 from models.captioners.stats.network import STaTS
 from models.labels.labelled_captioner import LabelledCaptioner, LabelledConfig

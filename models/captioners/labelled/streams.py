@@ -1,7 +1,5 @@
 """Says what captioners that know labels read of a stream set."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from models.captioners.stats.config import STaTSConfig

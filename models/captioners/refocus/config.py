@@ -1,18 +1,14 @@
 """Configures refocus: its inputs, its widths, and the rows of the paper's table 1."""
 
-from __future__ import annotations
-
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from models.inputs import InputStream, deduplicate
 
 
-class RefocusConfig(BaseModel):
+class RefocusConfig(BaseModel, frozen=True):
     """Configures the captioner; widths default to the paper's."""
-
-    model_config = ConfigDict(frozen=True)
 
     grid: InputStream = InputStream(name="resnet152", width=2048)
     audio: InputStream | None = InputStream(name="vggish", width=128)

@@ -1,7 +1,5 @@
 """Explains a caption of refocus: both key frames, what was written from each, and α of eq. 9."""
 
-from __future__ import annotations
-
 from models.caption import ExplanationPart, MomentsExplanation, WeightsExplanation
 from models.captioner import CaptionSteps, as_numpy, rounded
 from models.captioners.refocus.encoder import VideoEncoding

@@ -23,11 +23,10 @@ Where the paper is silent, or we differ:
   into the captioner, unchanging, while the captioner's own encoder is trained again for those key frames.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -61,11 +60,11 @@ class RefocusMemory(Memory):
     encoding: VideoEncoding
     o: Tensor  # (B, H)
 
-    def first_step(self) -> RefocusMemory:
+    def first_step(self) -> Self:
         """Takes the same videos as the default key frame shows them."""
         return replace(self, o=self.encoding.o_1)
 
-    def either_step(self, first: Tensor) -> RefocusMemory:
+    def either_step(self, first: Tensor) -> Self:
         """Takes the videos of ``first`` (B,) as the default key frame shows them, the others refocused."""
         return replace(self, o=torch.where(first.unsqueeze(1), self.encoding.o_1, self.encoding.o_2))
 
@@ -173,9 +172,9 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
             return batches[0].values.new_zeros(batches[0].size, 0)
         return average_frames(batches[1])
 
-    def with_frozen_key_frames(self) -> Refocus:
+    def with_frozen_key_frames(self) -> Self:
         """Copies the captioner; the copy's key frames are this one's from now on, whatever it learns."""
-        frozen = Refocus(self.config.model_copy(update={"frozen_key_frames": True}), self.vocabulary)
+        frozen = type(self)(self.config.model_copy(update={"frozen_key_frames": True}), self.vocabulary)
         frozen.load_state_dict(self.state_dict(), strict=False)
         frozen.predictor = deepcopy(self.watcher if self.predictor is None else self.predictor)
         frozen.predictor.requires_grad_(False)

@@ -1,7 +1,5 @@
 """Says what refocus reads of any stream set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from models.captioners.refocus.config import RefocusConfig

@@ -1,10 +1,8 @@
 """Configures STaTS: its streams, its widths, and the switches of the paper's tables."""
 
-from __future__ import annotations
-
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 #: How ST's frames become one vector: Table 2's rows. The first is the model's; the last two attend once, over
 #: the frames' means ("average pooling of spatial features and then temporal pooling") or "over all
@@ -12,20 +10,16 @@ from pydantic import BaseModel, ConfigDict
 Pooling = Literal["mean_ranked", "ranked", "mean", "frames", "everything"]
 
 
-class StreamConfig(BaseModel):
+class StreamConfig(BaseModel, frozen=True):
     """Describes one input: its width d_in, and whether its N regions are a grid's cells or boxes."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     width: int
     regions: Literal["grid", "boxes"] = "grid"
 
 
-class STaTSConfig(BaseModel):
+class STaTSConfig(BaseModel, frozen=True):
     """Configures the captioner; widths default to the paper's, the demo checkpoint carries smaller ones."""
-
-    model_config = ConfigDict(frozen=True)
 
     streams: tuple[StreamConfig, ...] = ()
     embedded: int = 512

@@ -1,7 +1,5 @@
 """Explains a caption of STaTS: how much of each word came from which branch, and where ST looked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from models.caption import ExplanationPart, NamedChoice, WeightsExplanation

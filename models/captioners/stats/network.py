@@ -25,8 +25,6 @@ Where the paper is silent, or we differ:
   embedding itself where ``tie_words`` is set (the demo recipe: it halves the model).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Says what STaTS reads of any stream set."""
 
-from __future__ import annotations
-
 from models.captioners.stats.config import STaTSConfig, StreamConfig
 from models.stream_choice import FRAMES, StreamChoice
 from models.stream_set import StreamInput, StreamSet

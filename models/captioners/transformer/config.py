@@ -1,7 +1,5 @@
 """Configures the transformer: its inputs and its widths."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict
 
 from models.inputs import InputStream

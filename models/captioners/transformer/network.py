@@ -12,8 +12,6 @@ like the other captioners.
 * Reported is the last layer's attention to the first stream, the mean over its heads.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Says what the transformer reads of any stream set."""
 
-from __future__ import annotations
-
 from models.captioners.transformer.config import TransformerConfig
 from models.stream_choice import FRAMES, StreamChoice, to_input
 from models.stream_set import StreamSet

@@ -1,16 +1,12 @@
 """Configures the three captioners of the VATEX challenge: their inputs and their widths."""
 
-from __future__ import annotations
-
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from models.inputs import InputStream, deduplicate
 
 
-class VatexConfig(BaseModel):
+class VatexConfig(BaseModel, frozen=True):
     """Configures the vanilla and the temporal captioner. Widths are ours, the paper gives none."""
-
-    model_config = ConfigDict(frozen=True)
 
     image: InputStream = InputStream(name="resnext101", width=2048)
     motion: InputStream | None = InputStream(name="ir_csn", width=2048)

@@ -15,8 +15,6 @@ Where the paper is silent, or we differ:
 * Dropout on v̄, memory, words and output; words tied to the output where ``tie_words`` (the demo recipe).
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,13 +25,7 @@ from torch import Tensor, nn
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.captioners.recurrent import RecurrentCaptioner
 from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
-from models.inputs import (
-    Batch,
-    average_frames,
-    average_regions,
-    find_nearest_rows,
-    gather_rows,
-)
+from models.inputs import Batch, average_frames, average_regions, find_nearest_rows, gather_rows
 from models.memory import Memory, State, StepAttention
 from models.vocabulary import Vocabulary
 

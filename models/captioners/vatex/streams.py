@@ -1,7 +1,5 @@
 """Says what the captioners of the VATEX challenge read of any stream set."""
 
-from __future__ import annotations
-
 from models.captioners.vatex.config import SpatialVatexConfig, VatexConfig
 from models.inputs import InputStream
 from models.stream_choice import FRAMES, StreamChoice, to_input

@@ -85,6 +85,8 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         self._frames, self._prompt = settings.frames or FRAMES, settings.prompt or PROMPT
         self._modality = "video" if getattr(model.config, "video_token_id", None) is not None else "image"
         self._visual_token = getattr(model.config, f"{self._modality}_token_id")
+        if not (info.folder / "processor_config.json").is_file():
+            _set_frame_tokens(processor, model.config)
         self._chat(self._prompt)
 
     @cached_property
@@ -244,6 +246,18 @@ def _metadata(video: ChosenFrames) -> VideoMetadata:
     height, width = video.size
     total = max(round(video.duration * TICKS), 1)
     return VideoMetadata(total, float(TICKS), width, height, video.duration, frames_indices=ticks)
+
+
+def _set_frame_tokens(processor: Any, config: Any) -> None:
+    """Counts the tokens of a frame by the model, for older folders whose processor does not say them."""
+    for name in ("image_seq_len", "image_seq_length"):
+        if hasattr(processor, name):
+            size, patch = config.vision_config.image_size, config.vision_config.patch_size
+            across = (size if isinstance(size, int) else size[0]) // (
+                patch if isinstance(patch, int) else patch[0]
+            )
+            shrunk = getattr(config, "downsample_ratio", None) or 1 / config.scale_factor
+            setattr(processor, name, round((across * shrunk) ** 2))
 
 
 def _short_side(wants: Any) -> int:

@@ -8,13 +8,12 @@ from itertools import product
 import pytest
 import torch
 from torch import Tensor
+from torchvision.ops import roi_align, roi_pool
 
 from extractors.detection.roi import (
     assign_levels,
     roi_align_cells,
-    roi_align_maps,
     roi_align_pyramid,
-    roi_max_pool,
 )
 
 BOXES = torch.tensor([[3.0, 5, 60, 41], [0, 0, 95, 79], [-9, 20, 17, 200], [40, 30, 44, 33]])
@@ -56,7 +55,7 @@ def align_by_hand(plane: Tensor, box: list[float], shift: bool, samples: int) ->
 @pytest.mark.parametrize("samples", [0, 2])
 def test_align_is_the_average_of_its_samples(shift: bool, samples: int) -> None:
     grid = a_map()
-    got = roi_align_maps(grid, [BOXES], SCALE, SIZE, shift, samples)
+    got = roi_align(grid, [BOXES], SIZE, SCALE, samples, shift)
     for box, bins in zip(BOXES.tolist(), got, strict=True):
         by_hand = torch.stack([align_by_hand(plane, box, shift, samples) for plane in grid[0]])
         torch.testing.assert_close(bins, by_hand, rtol=1e-4, atol=1e-5)
@@ -82,16 +81,9 @@ def cells_of(place: int, first: int, last: int, count: int) -> range:
 
 def test_max_pool_is_the_largest_of_whole_cells() -> None:
     grid = a_map()
-    got = roi_max_pool(grid, [BOXES], SCALE, SIZE)
+    got = roi_pool(grid, [BOXES], SIZE, SCALE)
     for box, bins in zip(BOXES.tolist(), got, strict=True):
         torch.testing.assert_close(bins, torch.stack([pool_by_hand(plane, box) for plane in grid[0]]))
-
-
-def test_boxes_are_those_of_their_own_picture() -> None:
-    grid = a_map(pictures=2)
-    together = roi_align_maps(grid, [BOXES[:1], BOXES[1:]], SCALE, SIZE)
-    torch.testing.assert_close(together[:1], roi_align_maps(grid[:1], [BOXES[:1]], SCALE, SIZE))
-    torch.testing.assert_close(together[1:], roi_align_maps(grid[1:], [BOXES[1:]], SCALE, SIZE))
 
 
 def test_a_box_of_224_pixels_is_of_level_four() -> None:

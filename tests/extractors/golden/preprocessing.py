@@ -10,8 +10,8 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torchvision.ops import roi_align, roi_pool
 
-from extractors.detection import roi
 from extractors.detection.boxes import apply_deltas, make_cell_anchors, place_anchors
 from extractors.detection.proposals import RATIOS
 from extractors.features import fit_between
@@ -57,13 +57,13 @@ def _pooled(inputs: Tensors, case: Case) -> Tensors:
     bins = int(case.said(r"output (\d+)x", "7"))
     rois = inputs["rois"]  # a row's first number is its picture
     boxes = [rois[rois[:, 0] == picture, 1:] for picture in range(len(inputs["map"]))]
-    align = partial(roi.roi_align_maps, inputs["map"], boxes, scale, bins)
+    align = partial(roi_align, inputs["map"], boxes, bins, scale)
     outputs = {
-        "roi_align_aligned_sr0": align(),
-        "roi_align_legacy_sr0": align(shift=False),
-        "roi_align_aligned_sr2": align(samples=2),
-        "roi_align_legacy_sr2": align(shift=False, samples=2),
-        f"roi_pool_{bins}": roi.roi_max_pool(inputs["map"], boxes, scale, bins),
+        "roi_align_aligned_sr0": align(aligned=True),
+        "roi_align_legacy_sr0": align(aligned=False),
+        "roi_align_aligned_sr2": align(sampling_ratio=2, aligned=True),
+        "roi_align_legacy_sr2": align(sampling_ratio=2, aligned=False),
+        f"roi_pool_{bins}": roi_pool(inputs["map"], boxes, bins, scale),
     }
     as_given = rois[:, 0].argsort(stable=True).argsort()
     return {name: output[as_given] for name, output in outputs.items()}

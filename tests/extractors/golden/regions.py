@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torch import Tensor, nn
+from torchvision.ops import roi_align, roi_pool
 
-from extractors.detection import roi
 from extractors.detection.bottom_up import BottomUp
 from extractors.detection.faster_rcnn import C4, FPN
 from tests.extractors.golden.golden import Case
@@ -18,7 +18,7 @@ def run_c4(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     assert isinstance(network, C4)
     maps = network.compute_maps(network.input.normalise(inputs["image"]))
     logits, deltas = network.proposal_generator.rpn_head(maps["res4"])
-    bins = roi.roi_align_maps(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
+    bins = roi_align(maps["res4"], [inputs["fixed_boxes"]], 14, 1 / 16, aligned=True)
     said = network.predict(network.embed(network.pool(maps, [inputs["fixed_boxes"]])))
     return {
         "map_res4": maps["res4"],
@@ -62,7 +62,7 @@ def run_bottomup(network: nn.Module, inputs: Tensors, _case: Case) -> Tensors:
     generator = network.proposal_generator
     [scored] = generator.score_anchors(generator.run_head(maps))
     said = network.predict(network.embed(network.pool(maps, [inputs["fixed_boxes"]])))
-    bins = roi.roi_max_pool(maps["res4"], [inputs["fixed_boxes"]], 1 / 16, 14)
+    bins = roi_pool(maps["res4"], [inputs["fixed_boxes"]], 14, 1 / 16)
     return {
         "stem": network.backbone.stem(x),
         "map_res4": maps["res4"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from extractors.decoder.messages import pack_request, unpack_request
 from extractors.features import FrameSize
 from extractors.media.decode import decode_here
 from extractors.media.request import DecodeRequest, Limits
+from extractors.pretrained.errors import WeightsMissing
 from extractors.windowing.window_extractor import WindowExtractor
 from extractors.windows import Sampling, WindowOptions, Windows
 from models.captioners.registry import find_stream_set, list_stream_sets
@@ -53,6 +55,18 @@ def test_sets_of_one_spread_become_one_whose_inputs_are_there_once() -> None:
     other = named("grid", "efficientnet-lite2", WindowOptions(extraction_fps=2.0))
     with pytest.raises(ValueError, match="'grid' would be made in two ways"):
         combine_stream_sets([DEMO, other])
+
+
+def test_missing_weights_are_named_all_at_once() -> None:
+    class EmptyPool(ExtractorPool):
+        def get(self, name: str, windows: WindowOptions) -> NoReturn:
+            raise WeightsMissing(f"{name} is not here.")
+
+    with pytest.raises(
+        WeightsMissing, match=r"inception_v4 is not here. resnext101_3d is not here. "
+    ) as error:
+        FeatureSource(find_stream_set("g2l"), pool=EmptyPool())
+    assert error.value.advice == str(error.value)  # which has the advice
 
 
 def test_one_decode_has_the_frames_of_all() -> None:

@@ -21,8 +21,9 @@ from training.optimization import trainer as optimization_trainer
 from training.optimization.learner import TrainedNetwork
 from training.optimization.losses import CaptionValues
 from training.optimization.phases import train_own_phases
+from training.optimization.progress import BestScore
 from training.optimization.run_folder import TrainingRun
-from training.optimization.trainer import BestScore, Trainer
+from training.optimization.trainer import Trainer
 
 CONFIG = RefocusConfig(
     grid=InputStream(name="grid", width=8),

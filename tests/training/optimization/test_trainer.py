@@ -19,7 +19,9 @@ from lab.pictures.validation import PictureValidation
 from tests.training.killed_training import RECIPE, SAVED_EVERY, STEPS, captioner, refine, trainer
 from training.optimization import trainer as optimization_trainer
 from training.optimization.losses import supervised_loss
-from training.optimization.trainer import BestScore, Trainer
+from training.optimization.progress import BestScore, NotFinite
+from training.optimization.trainer import Trainer
+from training.optimization.validation import Judgement
 
 pytestmark = pytest.mark.usefixtures("every_step_is_logged")
 
@@ -80,6 +82,10 @@ def assert_same_state(one: Path, other: Path) -> None:
         assert same, name
 
 
+def judged(cider: float) -> Judgement:
+    return Judgement({"cider": cider, "validation_loss": 1.0})
+
+
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_losses_and_weights(
     root: Path, corpus: Path, whole: Path, tmp_path: Path
@@ -119,7 +125,7 @@ def test_validations_are_logged_and_the_best_is_remembered(whole: Path) -> None:
 
 def test_only_gains_are_kept(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([10.0, 5.0, 12.0])
-    monkeypatch.setattr(PictureValidation, "cider", lambda *_: next(scores))
+    monkeypatch.setattr(PictureValidation, "judge", lambda *_, **__: judged(next(scores)))
     tiny = trainer(corpus, tmp_path / "run")
     kept: list[tuple[float, str]] = []
     object.__setattr__(tiny, "save_best", lambda _, best: kept.append((best.value, best.where)))
@@ -153,7 +159,7 @@ def test_without_supervised_steps_refining_has_the_start_to_surpass(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([10.0, 9.0, 9.5])
-    monkeypatch.setattr(PictureValidation, "cider", lambda *_: next(scores))
+    monkeypatch.setattr(PictureValidation, "judge", lambda *_, **__: judged(next(scores)))
     tiny = trainer(corpus, tmp_path / "run", recipe=RECIPE.model_copy(update={"steps": 0}))
     kept: list[tuple[float, str]] = []
     object.__setattr__(tiny, "save_best", lambda _, best: kept.append((best.value, best.where)))
@@ -200,6 +206,6 @@ def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(
         return {**losses, "total": losses["total"] * value}
 
     monkeypatch.setattr("training.optimization.trainer.supervised_loss", spoil)
-    with pytest.raises(optimization_trainer.NotFinite, match="at step 1"):
+    with pytest.raises(NotFinite, match="at step 1"):
         train(corpus, tmp_path / "run")
     assert not (tmp_path / "run" / "last.pt").exists()

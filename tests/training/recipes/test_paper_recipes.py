@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,13 @@ EPOCH = 100
 
 
 def rates(recipe: str, captioner: str, epochs: tuple[float, ...]) -> list[float]:
-    plan = find_paper_run(recipe, captioner).plan(32 * EPOCH)
+    plan = find_paper_run(recipe, captioner).recipe.in_steps(32 * EPOCH)
     steps = [round(epoch * EPOCH) for epoch in epochs]
     return [plan.rate(step, 30 * EPOCH, step / EPOCH) for step in steps]
 
 
 def test_g2l_warms_up_over_three_epochs_holds_and_drops_for_the_last_seven() -> None:
-    plan = find_paper_run("paper-msrvtt", "g2l").plan(32 * EPOCH)
+    plan = find_paper_run("paper-msrvtt", "g2l").recipe.in_steps(32 * EPOCH)
     assert plan.steps == 30 * EPOCH
     found = rates("paper-msrvtt", "g2l", (0, 1.5, 3, 22.99, 23, 29.99))
     assert found == pytest.approx([1e-7, (1e-7 + 1e-4) / 2, 1e-4, 1e-4, 1e-6, 1e-6])
@@ -73,14 +74,14 @@ def test_words_are_sampled_as_the_papers_say() -> None:
 
 
 def test_phases_are_as_long_as_their_epochs() -> None:
-    plan = find_paper_run("paper-msrvtt", "refocus").plan(32 * EPOCH - 5)
+    plan = find_paper_run("paper-msrvtt", "refocus").recipe.in_steps(32 * EPOCH - 5)
     assert (plan.steps, plan.phases["first_step"]) == (0, 5 * EPOCH)
     assert plan.phases["combined"] > 0
     assert plan.phases["frozen_key_frames"] > 0
     assert (plan.epoch_steps, plan.validate_every) == (EPOCH, EPOCH)
     stats = find_paper_run("paper-msvd", "stats")
-    assert stats.plan(32 * EPOCH).self_critical_steps == 10 * EPOCH
-    assert stats.plan(32 * EPOCH, self_critical=False).self_critical_steps == 0
+    assert stats.recipe.in_steps(32 * EPOCH).self_critical_steps == 10 * EPOCH
+    assert stats.recipe.without_rewards().in_steps(32 * EPOCH).self_critical_steps == 0
     assert stats.recipe.rewards.model_dump() == {"cider": 0, "bleu": 1, "meteor": 1, "rouge_l": 0}
 
 
@@ -105,7 +106,7 @@ def test_without_java_what_is_paid_for_by_meteor_is_told_at_once(
     with pytest.raises(NoReward, match="METEOR as a reward needs Java"):
         train_as_paper("stats", run, tmp_path, place)
     with pytest.raises(DataSetError):
-        train_as_paper("stats", run, tmp_path, place, self_critical=False)
+        train_as_paper("stats", replace(run, recipe=run.recipe.without_rewards()), tmp_path, place)
 
 
 def test_a_set_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_a_step_at_full_width_learns(captioner: str) -> None:
     torch.manual_seed(0)
     config = light(run.config(wanted))
     network = captioner_class(captioner)(config, Vocabulary([f"w{i}" for i in range(400)]))
-    plan = run.plan(32 * EPOCH)
+    plan = run.recipe.in_steps(32 * EPOCH)
     learner, inputs = build_learner(plan, network), VideoInputs.for_captioner(network)
     batches = inputs.collate([random_features(config, wanted)])
     batch = TrainingBatch(("a",), batches, pad_captions([[5, 6, 7, 8]], plan.max_length), None)

@@ -127,14 +127,13 @@ def shorten(run: PaperRun, root: Path) -> PaperRun:
     """The paper's phases in a few steps each, at a rate that shows in them; BLEU alone is paid for."""
     paid = run.recipe.rewards
     short = {"videos": BATCH, "learning_rate": 1e-2, "schedule": CONSTANT, "self_critical_rate": 1e-4}
-    recipe = run.recipe.model_copy(
-        update={**short, "rewards": RewardWeights(**{**paid.model_dump(), "meteor": 0.0})}
-    )
+    rewards = RewardWeights(**{**paid.model_dump(), "meteor": 0.0})
     captions = SetFolder(root, run.data_set, run.paper).load().in_split("train")
     epoch = -(-sum(len(video.captions) for video in captions) // BATCH)
-    steps = {**dict.fromkeys(run.epochs, 2), next(iter(run.epochs)): STEPS}
+    steps = {**dict.fromkeys(run.recipe.epochs, 2), next(iter(run.recipe.epochs)): STEPS}
     epochs = {phase: count / epoch for phase, count in steps.items()}
-    return replace(run, recipe=recipe, epochs=epochs, config=lambda streams: narrow(run.config(streams)))
+    recipe = run.recipe.model_copy(update={**short, "rewards": rewards, "epochs": epochs})
+    return replace(run, recipe=recipe, config=lambda streams: narrow(run.config(streams)))
 
 
 class PaperTrials:
@@ -205,11 +204,11 @@ def test_a_recipe_learns_on_its_set(trials: PaperTrials, recipe: str, captioner:
     best = trials.train(recipe, captioner)
     run = list_paper_runs()[recipe, captioner]
     assert [run.recipe.search] == CHOSEN_BY
-    found = losses(best.parent, next(iter(run.epochs)))
+    found = losses(best.parent, next(iter(run.recipe.epochs)))
     assert len(found) >= STEPS - 1
     assert np.mean(found[STEPS // 2 :]) < 0.95 * np.mean(found[:3]), found
     with (best.parent / "log.csv").open(newline="") as file:
-        assert {row["phase"] for row in csv.DictReader(file)} >= set(run.epochs)
+        assert {row["phase"] for row in csv.DictReader(file)} >= set(run.recipe.epochs)
     kept = load_checkpoint(best)
     assert kept.card.training["recipe"]["decoding"] == run.recipe.decoding.model_dump()
     assert kept.card.training["streams"] == run.streams

@@ -105,7 +105,7 @@ def hobincar(folder: Path, ids: Sequence[str]) -> Written:
         }
         for network, width, kind in (("ResNet101", 8, "picture"), ("3DResNext101", 7, "motion"))
     }
-    write_map(folder, streams, duration=12.0)
+    write_map(folder, streams)
     return written
 
 
@@ -165,7 +165,7 @@ class FeatureFormat:
 FORMATS: Mapping[str, FeatureFormat] = {
     "video_features": FeatureFormat("msvd", msvd, video_features, (2.56, 5.12)),
     "VATEX I3D": FeatureFormat("vatex", vatex, vatex_i3d, (1.28, 2.56, 3.84)),
-    "hobincar HDF5": FeatureFormat("msrvtt", msrvtt, hobincar, (3.0, 6.0, 9.0, 12.0)),
+    "hobincar HDF5": FeatureFormat("msrvtt", msrvtt, hobincar, (2.93, 5.86, 8.79, 11.72)),
     "ruotianluo HDF5": FeatureFormat("coco", karpathy, ruotianluo, (1.0,)),
     "npz": FeatureFormat("msrvtt", msrvtt, packed, (0.5, 1.0, 1.5)),
     "npy of one's own": FeatureFormat("folder", folder, plain, (2.0, 4.0, 6.0)),

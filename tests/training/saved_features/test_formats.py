@@ -202,7 +202,7 @@ def test_what_extract_writes_is_what_training_would_make(tmp_path: Path) -> None
     for place in range(2):
         write_video(data / f"film{place}.mp4", frames=20 + place, painter=quarters)
     write_json(data / "captions.json", {f"film{i}.mp4": ["a red square", "the red one"] for i in range(2)})
-    words = ["extract", str(data), "--extractor", "efficientnet-lite2", "--extraction-total", "8"]
+    words = ["extract", str(data), "--streams", "demo"]
     extracted = CliRunner().invoke(cli, [*words, "--out", str(tmp_path / "features")], prog_name=PROGRAM)
     assert extracted.exit_code == 0, extracted.output
     store = FeatureFolder(tmp_path / "features").open(DEMO_SET)
@@ -226,7 +226,8 @@ def test_a_papers_recipe_reads_them_too(tmp_path: Path, monkeypatch: pytest.Monk
     features.mkdir()
     FORMATS["video_features"].write(features, lay_captions(data, msvd))
     runs, key = list_paper_runs(), ("paper-msvd", "g2l")
-    once = replace(runs[key], epochs={"cross_entropy": 1})
+    recipe = runs[key].recipe.model_copy(update={"epochs": {"cross_entropy": 1}})
+    once = replace(runs[key], recipe=recipe)
     monkeypatch.setattr(paper_recipes, "list_paper_runs", lambda: {**runs, key: once})
     places = ("--recipe", "paper-msvd", "--data", data, "--features", features, "--out", tmp_path / "run")
     trained = call("train", "g2l", *places, "--threads", "1")

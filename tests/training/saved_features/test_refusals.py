@@ -262,11 +262,11 @@ FITTING = Windows(16, 16)
     [
         (
             lambda at: extract(at, CLIP.id, Windows(64, 16)),
-            "stack_size 64, .* asks for 16: .*-size 16",
+            "asks for others: i3d_rgb with stack_size 16, not 64: make all with reelword",
         ),
         (lambda at: extract(at, CLIP.id, FITTING, 7), "i3d_rgb_grid is 7 wide, and .* has it 2048 wide"),
         (lambda at: extract(extract(at, CLIP.id, FITTING), OTHER.id, Windows(16, 8)), "step_size: 8, not 16"),
-        (lambda at: at, "has no folder i3d_rgb: make it with reelword extract"),
+        (lambda at: at, "has no folder i3d_rgb: make all with reelword extract VIDEO… --streams stats"),
     ],
 )
 def test_features_of_extract_with_other_windows_are_refused(
@@ -276,10 +276,35 @@ def test_features_of_extract_with_other_windows_are_refused(
         look(FeatureFolder(lay(tmp_path)), CLIP, OTHER, streams=find_stream_set("stats"))
 
 
+def test_all_that_a_set_lacks_is_named_at_once(tmp_path: Path) -> None:
+    flow = find_stream_set("stats-flow")
+    with pytest.raises(FeaturesDoNotFit, match=r"no folder i3d_rgb, i3d_flow: .* --streams stats-flow --out"):
+        look(FeatureFolder(tmp_path), CLIP, streams=flow)
+    extract(tmp_path, CLIP.id, Windows(64, 64))
+    with pytest.raises(
+        FeaturesDoNotFit, match="with stack_size 16, not 64; i3d_rgb with step_size 16, not 64"
+    ):
+        look(FeatureFolder(tmp_path), CLIP, streams=find_stream_set("stats"))
+
+
+def test_a_video_lasts_as_its_annotations_say(tmp_path: Path) -> None:
+    folder = write(tmp_path, 3, 6, stride=None, spread=True, duration=None)
+    video = replace(CLIP, start=None, end=None, duration=6.0)
+    assert look(folder, video) == []
+    store = folder.open(folder.stream_set) if folder.stream_set else None
+    assert store is not None
+    assert store.load(video)["rgb"].end.tolist() == [2.0, 4.0, 6.0]
+    wrong = write(tmp_path, 3, 6, stride=None, spread=True, duration=1)
+    with pytest.raises(FeaturesDoNotFit, match=r"has duration 1, and by the annotations .* lasts 6 s"):
+        look(wrong, video)
+
+
 def test_frames_spread_over_a_video_are_not_windows_of_it(tmp_path: Path) -> None:
-    extract(tmp_path, CLIP.id, FITTING)
-    spread = replace(find_stream_set("stats"), spread=8)
-    with pytest.raises(FeaturesDoNotFit, match="extract with --extraction-total 8"):
+    extract(tmp_path, CLIP.id, Windows(1, 16))
+    stats = find_stream_set("stats")
+    inputs = tuple(replace(each, windows=WindowOptions()) for each in stats.inputs)
+    spread = replace(stats, spread=8, inputs=inputs)
+    with pytest.raises(FeaturesDoNotFit, match="i3d_rgb with extraction_total 8, not windows every 16"):
         look(FeatureFolder(tmp_path), streams=spread)
 
 

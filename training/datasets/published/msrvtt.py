@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from training.datasets.caption_set import CaptionSet, Notice, Split, VideoItem, assemble
 from training.datasets.data_set import DataSet, PaperProtocol, VocabularyRule, make_splits
@@ -47,6 +47,13 @@ class _MsrvttVideo(BaseModel):
     video_id: str
     split: Literal["train", "validate", "val", "test"]
     category: int | None = None
+    start: float | None = Field(None, alias="start time")
+    end: float | None = Field(None, alias="end time")
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds of the clip, whose times are those of the YouTube video that it was cut from."""
+        return None if self.start is None or self.end is None else round(self.end - self.start, 3)
 
 
 class _MsrvttSentence(BaseModel):
@@ -75,9 +82,16 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
             captions[sentence.video_id].append(sentence.caption)
     files = MediaFiles.find_below(root)
     chosen = _choose_splits([video for document in documents for video in document.videos], protocol.paper)
-    categories = {video.video_id: video.category for document in documents for video in document.videos}
+    listed = {video.video_id: video for document in documents for video in document.videos}
     entries = [
-        VideoItem(name, files.find(name), split, tuple(captions[name]), category=categories[name])
+        VideoItem(
+            name,
+            files.find(name),
+            split,
+            tuple(captions[name]),
+            category=listed[name].category,
+            duration=listed[name].duration,
+        )
         for name, split in chosen.items()
     ]
     return assemble(MSRVTT.name, entries, "{}.mp4".format, protocol.splits, paths, notices)

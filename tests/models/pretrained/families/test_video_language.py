@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,36 @@ def test_frames_in_any_number_up_to_what_was_said(name: str, folder: Path) -> No
     assert isinstance(captioner, VideoLanguageCaptioner)
     chosen = captioner._choose(VIDEOS[0])
     assert len(chosen) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("qwen2_5_vl", "text"),
+        ("internvl", "named"),
+        ("smolvlm", "without processor_config.json"),
+        ("internvl", "without processor_config.json"),
+    ],
+)
+def test_older_layouts_of_the_hub_caption_as_todays(name: str, form: str, folder: Path) -> None:
+    """Templates stood with the tokenizer, and settings of pictures and videos in files of their own."""
+    options = DecodingOptions(beam_size=2, max_length=6, attention=False)
+    whole = load_pretrained_captioner(folder).caption(VIDEOS[:1], options)[0][0]
+    if form == "without processor_config.json":
+        settings = json.loads((folder / "processor_config.json").read_text())
+        (folder / "processor_config.json").unlink()
+        (folder / "preprocessor_config.json").write_text(json.dumps(settings["image_processor"]))
+        (folder / "video_preprocessor_config.json").write_text(json.dumps(settings["video_processor"]))
+    else:
+        template = (folder / "chat_template.jinja").read_text()
+        (folder / "chat_template.jinja").unlink()
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+        named = [{"name": "tool_use", "template": "none"}, {"name": "default", "template": template}]
+        config["chat_template"] = template if form == "text" else named
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    older = load_pretrained_captioner(folder).caption(VIDEOS[:1], options)[0][0]
+    assert older.text == whole.text
+    assert older.score == pytest.approx(whole.score, abs=1e-5)
 
 
 def test_without_a_chat_template_it_is_refused(tmp_path: Path) -> None:
