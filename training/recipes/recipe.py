@@ -93,7 +93,7 @@ class LoraOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rank: int = Field(8, ge=1)
-    alpha: float = Field(16.0, gt=0)  #: what is added is alpha / rank of the product
+    alpha: int = Field(16, ge=1)  #: what is added is alpha / rank of the product
     #: The last parts of the names of the decoder's layers that get one.
     targets: tuple[str, ...] = QUERIES_AND_VALUES
 
