@@ -78,12 +78,21 @@ class Vocabulary:
         return cls([word for word, count in ranked[:size] if count >= min_count])
 
 
-def pad_captions(captions: Sequence[Sequence[int]], max_length: int | None = None) -> Tensor:
+def pad_captions(
+    captions: Sequence[Sequence[int]], max_length: int | None = None, *, keep_end: bool = False
+) -> Tensor:
     """Puts captions of different lengths into one tensor.
 
-    captions: R lists of ids without an end. max_length: tokens at most, the end counted; longer captions are
-    cut and have no end. Returns (R, L) ids, each caption ended by <eos> and padded by -1.
+    Args:
+        captions: R lists of ids without an end.
+        max_length: Tokens at most, the end counted.
+        keep_end: Whether a longer caption loses one word more and is ended; else it is cut without an end.
+
+    Returns:
+        (R, L) ids, each caption ended by <eos> and padded by -1.
     """
     rows = [[*ids, EOS][:max_length] for ids in captions]
+    if keep_end:
+        rows = [[*row[:-1], EOS] for row in rows]
     longest = max(len(row) for row in rows)
     return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])

@@ -31,6 +31,7 @@ COMMANDS = {
     "weights": ("weights", "List, get, add and verify the networks' published weights."),
     "train": ("training.train", "Train a captioner; best.safetensors, run.json and log.csv lie in --out."),
     "evaluate": ("training.evaluate", "Score a captioner: BLEU, METEOR, ROUGE-L and CIDEr-D with intervals."),
+    "score": ("training.score", "Score files of captions against references, without a captioner."),
     "plot": ("training.plot", "Draw loss and held-out CIDEr-D of training runs by step, in one picture."),
     "data": ("training.data", "Say what of a captioned set is there, and what is missing."),
     "completion": ("completion", 'Print what makes bash complete: eval "$(reelword completion)".'),

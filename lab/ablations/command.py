@@ -25,15 +25,22 @@ def ablate(
     steps: Annotated[int, typer.Option(min=1, help="Steps of every row that is trained.")] = 300,
     judged: Annotated[int, typer.Option(min=2, help="Held-out pictures that rows are judged by.")] = 400,
     table: Annotated[bool, typer.Option("--table", help="Print what --out holds, and run nothing.")] = False,
+    papers: Annotated[
+        bool, typer.Option("--papers", help="Print the commands of the papers' rows at their widths.")
+    ] = False,
     listed: Annotated[bool, typer.Option("--list", help="Print the rows, and run nothing.")] = False,
 ) -> None:
     """Train and read the papers' ablations, one row after another; --table prints what was found."""
     from extractors.engines.engine_choice import DeviceUnavailable, open_device
+    from lab.ablations.paper_rows import list_commands
     from lab.ablations.rows import UnknownRow, list_jobs
     from lab.ablations.runner import AblationRunner, NotThere, load_results, locate_result
     from lab.ablations.tables import format_table
     from training.optimization.run_folder import RunSettings
 
+    if papers:
+        typer.echo("\n".join(list_commands()))
+        return
     try:
         jobs = list_jobs(only, tuple(name for name in rows.split(",") if name))
         if listed:

@@ -23,7 +23,7 @@ from models.captioner import AnyCaptioner
 from models.checkpoint import load_checkpoint, save_checkpoint
 from models.decoding.written_captions import DecodedBatch, join
 from models.labels.labelled_captioner import LabelledCaptioner
-from training.evaluation.captioning import decode_clips
+from training.evaluation.captioning import decode_video, read_clip_list
 from training.evaluation.evaluated_captioner import EvaluatedCaptioner, load_evaluated_captioner
 
 if TYPE_CHECKING:
@@ -113,14 +113,14 @@ def collect(entry: EvaluatedCaptioner, clips: Path, marks: Mapping[tuple[str, st
 def _read_evidence(
     entry: EvaluatedCaptioner, clips: Path
 ) -> Iterator[tuple[tuple[str, str], tuple[float, ...]]]:
-    captioner: AnyCaptioner = entry.writer.checkpoint.captioner  # type: ignore[attr-defined]  # one alone
+    captioner: AnyCaptioner = entry.writer.checkpoint.captioner  # type: ignore[union-attr]  # one alone
     probes = [_with_confidence(captioner, probe) for probe in PROBES]
-    for name, frames in decode_clips(clips, entry.feature_source.request):
-        features = entry.feature_source.extract([frames])
+    for clip in read_clip_list(clips):
+        features = entry.feature_source.extract([decode_video(clip, entry.feature_source.request)])
         lead = captioner.inputs[0].name
         best = [DecodedBatch.by(probe, features, lead, entry.search).hypotheses[0][0] for probe in probes]
         text = join(captioner.vocabulary.decode(best[0].tokens))
-        yield (name, text), tuple(float(torch.tensor(each.confidence or 0.0).logit()) for each in best)
+        yield (clip.id, text), tuple(float(torch.tensor(each.confidence or 0.0).logit()) for each in best)
 
 
 def _with_confidence(captioner: AnyCaptioner, weights: tuple[float, ...]) -> AnyCaptioner:

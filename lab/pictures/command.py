@@ -2,6 +2,7 @@
 
 python -m lab train stats --data DATA            # the demo, from nothing
 python -m lab train semantic_embedding --data DATA
+python -m lab train semantic_embedding --data VATEX --data-set vatex    # as the challenge's paper has it
 """
 
 from __future__ import annotations
@@ -9,15 +10,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.cli.training.train import make_train
-from lab.pictures.picture_options import list_unread_by_embedding, list_unread_on_pictures
+from lab.pictures.picture_options import (
+    list_unread_by_embedding,
+    list_unread_by_embedding_of_videos,
+    list_unread_on_pictures,
+)
 from models.captioners.registry import find_captioner, find_stream_set
 from models.checkpoint import read_card
 from models.stream_set import DEMO
+from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
 from training.recipes.demo_recipes import read_recipes
 from training.recipes.recipe import Recipe
 from training.recipes.train_options import StartMissing, TrainOptions
 from training.sessions.session_choice import EMBEDDING
+
+#: What the paper feeds its embedding with, and all members of its fusion.
+FUSION_STREAMS = "fusion"
 
 
 def train_on_pictures(
@@ -26,6 +35,13 @@ def train_on_pictures(
     """Trains the embedding or a captioner on pictures, once no option is given that would not be read."""
     from lab.pictures.session import train_captioner, train_semantic_embedding
 
+    if name == EMBEDDING and options.data_set is not None:
+        from lab.pictures.video_embedding import train_embedding_on_videos
+
+        options.refuse(list_unread_by_embedding_of_videos(plan))
+        folder = SetFolder(data, options.data_set, options.paper)
+        set_name = options.streams or FUSION_STREAMS
+        return train_embedding_on_videos(plan, folder, find_stream_set(set_name), settings)
     if name == EMBEDDING:
         options.refuse(list_unread_by_embedding(plan))
     else:

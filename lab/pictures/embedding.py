@@ -8,24 +8,21 @@ beside a softmax over all negatives (van den Oord et al. 2018), which still lear
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lab.pictures.picture_batches import TrainingItem
-from lab.pictures.pseudo_video import sample_whole, stack_samples
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.inputs import order_inputs
 from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
-from training.batches.training_batch import TrainingBatch
+from training.batches.training_batch import CaptionedItem, TrainingBatch
 from training.optimization.learner import build_learner
 from training.optimization.processes import NotShared
 from training.optimization.trainer import Losses, Trainer
-from training.optimization.validation import Judgement
+from training.optimization.validation import Judgement, Validation
 
 #: Of the hinge on the hardest negatives, beside the softmax.
 HINGE_WEIGHT = 0.2
@@ -35,13 +32,13 @@ GROUP = 100
 RANKS = (1, 5, 10)
 
 
-def train_embedding(trainer: Trainer, embedding: SemanticEmbedding, held_out: Sequence[TrainingItem]) -> None:
+def train_embedding(trainer: Trainer, embedding: SemanticEmbedding) -> None:
     """Takes ``recipe.steps`` of the ranking losses; resumes from the run's folder where there is one.
 
     Args:
-        trainer: on batches of pseudo-videos.
+        trainer: on batches of pseudo-videos, or of videos; weights are kept by the recall of its held-out
+            items.
         embedding: with the weights to begin with.
-        held_out: items by whose recall weights are kept.
 
     Raises:
         NotShared: several processes train it, and its losses compare all videos of a batch.
@@ -50,7 +47,7 @@ def train_embedding(trainer: Trainer, embedding: SemanticEmbedding, held_out: Se
         raise NotShared(
             "The losses of the semantic embedding compare all videos of a batch, so one process trains it."
         )
-    recall = Recall(held_out, trainer.recipe.max_length)
+    recall = Recall(trainer.validation, trainer.recipe.max_length)
 
     def loss(network: SemanticEmbedding, batch: TrainingBatch, _: int) -> Losses:
         with trainer.autocast(network):  # without the GRU, which has no half precision on a CPU
@@ -83,9 +80,9 @@ def contrastive_loss(videos: Tensor, sentences: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Recall:
-    """Looks every caption of the items up among their videos. max_length: words of a caption."""
+    """Looks every caption of held-out items up among their videos. max_length: words of a caption."""
 
-    items: Sequence[TrainingItem]
+    held_out: Validation[CaptionedItem]
     max_length: int
 
     def measure(self, embedding: SemanticEmbedding) -> dict[str, float]:
@@ -96,7 +93,7 @@ class Recall:
         embedding.eval()
         with torch.inference_mode():
             relevance = (self._embed_sentences(embedding) @ self._embed_videos(embedding).T).cpu()
-        owner = torch.tensor([i for i, item in enumerate(self.items) for _ in item.captions])
+        owner = torch.tensor([i for i, item in enumerate(self.held_out.items) for _ in item.captions])
         true = relevance.gather(1, owner.unsqueeze(1))
         better = (relevance >= true).sum(1) - 1
         recalls = {f"recall_{rank}": 100 * float((better < rank).float().mean()) for rank in RANKS}
@@ -104,16 +101,13 @@ class Recall:
 
     def _embed_videos(self, embedding: SemanticEmbedding) -> Tensor:
         parts = []
-        for start in range(0, len(self.items), GROUP):
-            batches = stack_samples(
-                [sample_whole(item.pictures) for item in self.items[start : start + GROUP]]
-            )
-            batches = move_to(batches, find_device(embedding))
+        for start in range(0, len(self.held_out.items), self.held_out.group):
+            batches = move_to(self.held_out.load_group(start), find_device(embedding))
             parts.append(embedding.encode_batches(order_inputs(embedding, batches)))
         return torch.cat(parts)
 
     def _embed_sentences(self, embedding: SemanticEmbedding) -> Tensor:
-        captions = [embedding.vocabulary.encode(c) for item in self.items for c in item.captions]
+        captions = [embedding.vocabulary.encode(c) for item in self.held_out.items for c in item.captions]
         padded = (
             pad_captions(captions[start : start + GROUP], self.max_length)
             for start in range(0, len(captions), GROUP)

@@ -152,7 +152,7 @@ class PictureBatches(TrainingBatches[TrainingItem]):
         chosen, samples = list(self.part.of(chosen)), list(self.part.of(samples))
         drawn = list(self.part.of(drawn, self.captions))
         captions = [self.vocabulary.encode(item.captions[i]) for item, i in drawn]
-        targets = pad_captions(captions, self.max_length)
+        targets = pad_captions(captions, self.max_length, keep_end=self.keep_end)
         soft = None
         if self.soft is not None:
             soft = self.soft.take([(item.id, i) for item, i in drawn], targets.shape[1])

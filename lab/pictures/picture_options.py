@@ -12,11 +12,17 @@ def list_unread_by_embedding(recipe: Recipe) -> Unread:
     name = "semantic_embedding"
     return {
         "--teacher": explain_no_teacher(recipe.name),
-        "--data-set": f"{name} learns from pictures alone, not from a set of videos",
         "--paper": f"{name} learns from pictures alone, which have no paper's splits; leave it out",
         **_explain_no_features(name),
         **explain_no_reward(name),
     }
+
+
+def list_unread_by_embedding_of_videos(recipe: Recipe) -> Unread:
+    """Lists the options that training the embedding on a set of videos does not read."""
+    name = "semantic_embedding"
+    start = {"--start": f"{name} of a set of videos begins from nothing; leave it out"}
+    return {**start, "--teacher": explain_no_teacher(recipe.name), **explain_no_reward(name)}
 
 
 def list_unread_on_pictures(recipe: Recipe) -> Unread:

@@ -154,7 +154,7 @@ def train_semantic_embedding(
     settings.open_run(training.describe(embedding, start))
     if start is not None:
         embedding.load_state_dict(match_weights(load_embedding(start)[0], embedding, start))
-    train_embedding(training.make_trainer(), embedding, training.held_out)
+    train_embedding(training.make_trainer(), embedding)
     return training.run.best
 
 
@@ -210,6 +210,7 @@ class PictureTraining:
             videos=recipe.videos,
             captions=recipe.captions,
             max_length=recipe.max_length,
+            keep_end=recipe.keep_end,
             seed=recipe.seed,
             shots=Shots(recipe.lengths, recipe.distractors),
             dtype=training_precision(settings.device),

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from extractors.features import StreamSpec
 from lab.__main__ import lab
 from lab.ablations import runner
+from lab.ablations.paper_rows import list_commands
 from lab.ablations.rows import FAMILIES, SEEDS, UnknownRow, list_jobs
 from lab.ablations.runner import AblationRunner, NotThere, RowResult, build_recipe, load_results
 from lab.ablations.tables import compare_rows, format_table
@@ -24,6 +25,7 @@ from lab.pictures.picture_features import VIEWS
 from models.captioners.registry import find_captioner
 from tests.training.tiny_corpus import Averages, write_corpus
 from training.optimization.run_folder import RunSettings
+from training.recipes.paper_recipes import list_paper_runs
 
 HELD_OUT, CHOOSING = 8, 3
 #: Of each family what is trained, and what reads it afterwards.
@@ -156,3 +158,14 @@ def test_the_command_runs_what_is_not_there_yet(runs: AblationRunner, data: Path
     assert "global alone" in table.output
     refused = CliRunner().invoke(lab, ["ablate", "--rows", "g2l-global", "--out", str(tmp_path / "new")])
     assert "where are the pictures" in refused.output
+
+
+def test_the_papers_rows_are_listed_with_their_commands() -> None:
+    lines = list(list_commands())
+    place = lines.index("# stats, MSVD. Table 1: ST alone")
+    assert lines[place + 1 : place + 3] == [
+        "reelword train stats --recipe paper-msvd-st --data MSVD --out runs/paper-msvd-st-stats",
+        "reelword evaluate runs/paper-msvd-st-stats/best.safetensors --data MSVD --data-set msvd "
+        "--paper stats --split test",
+    ]
+    assert len(lines) == 3 * sum(bool(run.row) for run in list_paper_runs().values())

@@ -51,3 +51,5 @@ def test_captions_of_different_lengths_are_padded_behind_their_ends() -> None:
 
 def test_a_caption_that_is_cut_has_no_end() -> None:
     assert pad_captions([[3, 4, 5], [6, 7]], 3).tolist() == [[3, 4, 5], [6, 7, EOS]]
+    ended = pad_captions([[3, 4, 5], [6, 7], [8]], 3, keep_end=True)
+    assert ended.tolist() == [[3, 4, EOS], [6, 7, EOS], [8, EOS, -1]]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from models.inputs import Batch, StreamReader, order_inputs
@@ -92,12 +94,18 @@ class TrainingBatches(ABC, Generic[ItemT_co]):
     captions: int  #: drawn of each
     max_length: int  #: words of a caption, its end among them; longer ones are cut
     seed: int
+    keep_end: bool = field(default=False, kw_only=True)  #: whether what is cut is ended all the same
+    #: Whether an epoch is every caption once, each with its video, where one of each is drawn; else it is
+    #: every item once, with as many of its captions as are drawn.
+    every_caption: bool = field(default=False, kw_only=True)
     #: What is made of each batch, where several processes share them; what is drawn for an item does not
     #: depend on it.
     part: BatchPart = field(default=WHOLE_BATCH, kw_only=True)
 
     @property
     def steps_per_epoch(self) -> int:
+        if self._takes_pairs:
+            return -(-len(self._pairs) // self.videos)
         return max(1, len(self.items) // self.videos)
 
     @abstractmethod
@@ -107,6 +115,28 @@ class TrainingBatches(ABC, Generic[ItemT_co]):
     def with_captions(self, count: int) -> Self:
         """Returns the same order with so many captions an item."""
         return replace(self, captions=count)
+
+    @property
+    def _takes_pairs(self) -> bool:
+        return self.every_caption and self.captions == 1
+
+    @cached_property
+    def _pairs(self) -> NDArray[np.int64]:
+        """The places (captions, 2) of all items with those of their captions."""
+        return np.array([(i, k) for i, item in enumerate(self.items) for k in range(len(item.captions))])
+
+    def _choose_captions(self, step: int) -> list[tuple[ItemT_co, list[int]]]:
+        """Returns the items of batch ``step``, each with the places of its captions that are taken."""
+        if not self._takes_pairs:
+            chosen, rng = self._choose(step)
+            return [(item, self._draw_captions(item, rng)) for item in chosen]
+        epochs, places = np.divmod(step * self.videos + np.arange(self.videos), len(self._pairs))
+        orders = {
+            epoch: np.random.default_rng((self.seed, 3, epoch)).permutation(self._pairs)
+            for epoch in np.unique(epochs).tolist()
+        }
+        pairs = [orders[epoch][place] for epoch, place in zip(epochs.tolist(), places, strict=True)]
+        return [(self.items[i], [int(k)]) for i, k in pairs]
 
     def _choose(self, step: int) -> tuple[list[ItemT_co], np.random.Generator]:
         """Returns the items of batch ``step``, and the generator that decides all else of it."""

@@ -119,14 +119,13 @@ class VideoBatches(TrainingBatches[CaptionedVideo]):
 
     def at(self, step: int) -> TrainingBatch:
         """Makes batch ``step``. Raises FeaturesDamaged."""
-        chosen, rng = self._choose(step)
-        drawn = [(item, i) for item in chosen for i in self._draw_captions(item, rng)]
-        chosen, drawn = list(self.part.of(chosen)), list(self.part.of(drawn, self.captions))
+        taken = self.part.of(self._choose_captions(step))
+        chosen, drawn = [item for item, _ in taken], [(item, i) for item, places in taken for i in places]
         captions = [self.vocabulary.encode(item.captions[i]) for item, i in drawn]
         return TrainingBatch(
             ids=tuple(item.id for item in chosen),
             batches=self.inputs.load(chosen),
-            targets=pad_captions(captions, self.max_length),
+            targets=pad_captions(captions, self.max_length, keep_end=self.keep_end),
             places=tuple(i for _, i in drawn),
             true_steps=None,
         )

@@ -69,9 +69,7 @@ class FrameBatches(TrainingBatches[CaptionedVideo]):
 
     def at(self, step: int) -> FrameBatch:
         """Makes batch ``step``. Raises FeaturesDamaged."""
-        chosen, rng = self._choose(step)
-        drawn = [(item, self._draw_captions(item, rng)) for item in chosen]
-        drawn = list(self.part.of(drawn))
+        drawn = self.part.of(self._choose_captions(step))
         return FrameBatch(
             ids=tuple(item.id for item, _ in drawn),
             batches={},

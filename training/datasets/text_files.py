@@ -47,7 +47,11 @@ def read_json(path: Path, form: TypeAdapter[Form], hint: str) -> Form:
     Raises:
         AnnotationsDamaged: the file is no JSON or not of that form, with the place in it.
     """
-    text = read_text(path)
+    return parse_json(str(path), read_text(path), form, hint)
+
+
+def parse_json(name: str, text: str, form: TypeAdapter[Form], hint: str) -> Form:
+    """Parses JSON of a known form. name: of the file, or of the place in it. Raises AnnotationsDamaged."""
     try:
         return form.validate_json(text)
     except ValidationError as error:
@@ -55,7 +59,7 @@ def read_json(path: Path, form: TypeAdapter[Form], hint: str) -> Form:
         place = ".".join(str(part) for part in first["loc"] if "[" not in str(part))  # no name of a type
         at = f" at {place}" if place else ""
         raise AnnotationsDamaged(
-            f"{path} has another form than expected{at}: {first['msg']}.", hint
+            f"{name} has another form than expected{at}: {first['msg']}.", hint
         ) from error
 
 

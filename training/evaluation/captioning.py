@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from tqdm import tqdm
 
-from extractors.features import Frames, Stream
+from extractors.features import Features, Footage, Frames, Stream
 from extractors.media.decode import decode_here
-from extractors.media.request import DecodeRequest
+from extractors.media.errors import MediaError
+from extractors.media.request import DecodeRequest, cut_clip
 from extractors.windows import FRAMES, Sampling
-from models.combining.caption_writers import Writer
+from models.caption import Caption
+from models.combining.caption_writers import FusedWriter, Writer
 from models.decoding.decode import DecodingOptions
 from training.batches.archives import CorpusError, read_items, read_pictures
-from training.batches.video_batches import CaptionedVideo
+from training.batches.video_batches import CaptionedVideo, Notify
+from training.batches.video_features import FailedVideo, describe_failures
+from training.datasets.caption_set import VideoItem
+
+if TYPE_CHECKING:  # transformers takes seconds to import, and many have no such captioner
+    from models.pretrained.load import AnyPretrainedCaptioner
 
 GROUP = 32
 
@@ -40,19 +47,32 @@ class StreamExtractor(Protocol):
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]: ...
 
 
-class NoExtractor:
-    """Refuses pictures and clips, where captioners read saved features of a set's videos."""
+class NoStreams:
+    """Makes no stream, for captioners that look at frames alone, or at saved features."""
 
     def extract(self, videos: Sequence[Frames]) -> list[dict[str, Stream]]:
-        """Raises ValueError."""
-        raise ValueError(f"these {len(videos)} pictures or clips have no saved features")
+        """Returns nothing for each video."""
+        return [{} for _ in videos]
+
+
+@dataclass(frozen=True, eq=False)
+class FrameWriter:
+    """Writes with a pretrained captioner, which looks at frames and at no stream."""
+
+    captioner: AnyPretrainedCaptioner
+
+    def caption_frames(
+        self, frames: Sequence[Frames], _features: Sequence[Features], options: DecodingOptions
+    ) -> list[list[Caption]]:
+        """Writes captions of videos, best first. Raises OptionRefused, NotANumber."""
+        return self.captioner.caption(frames, options)
 
 
 @dataclass(frozen=True, eq=False)
 class CaptioningRun:
     """Captions sets with one writer."""
 
-    writer: Writer
+    writer: Writer | FrameWriter
     extractor: StreamExtractor
     options: DecodingOptions
     request: DecodeRequest | None = None  #: the frames of a clip, by default some spread over it
@@ -90,13 +110,26 @@ class CaptioningRun:
             CorpusError: the list has another form.
             MediaError: a clip cannot be read.
         """
+        clips = read_clip_list(captions)[:limit]
         request = self.request or DecodeRequest(Sampling(count=frames))
-        references = {e["file"]: e["captions"] for e in read_clip_list(captions)[:limit]}
-        decoded = decode_clips(captions, request, limit)
-        return CaptionedSet(self._caption_frames(decoded, len(references)), references)
+        decoded = ((clip.id, decode_video(clip, request)) for clip in clips)
+        return match(self._caption_frames(decoded, len(clips)), clips)
+
+    def caption_files(self, videos: Sequence[VideoItem], notify: Notify) -> CaptionedSet:
+        """Captions videos of a set from their files; features are made and not kept.
+
+        videos: with files. notify: is given a sentence for each of the first few that cannot be read.
+        """
+        failed: list[FailedVideo] = []
+        request = self.request or DecodeRequest()
+        written = self._caption_frames(decode_videos(videos, request, failed), len(videos))
+        for line in describe_failures(failed):
+            notify(line)
+        return match(written, videos)
 
     def caption_videos(self, videos: Sequence[CaptionedVideo]) -> CaptionedSet:
         """Captions videos of a captioned set, whose features are on the disk."""
+        assert not isinstance(self.writer, FrameWriter), "features are captioned, and it looks at frames"
         hypotheses: dict[str, str] = {}
         for start in tqdm(range(0, len(videos), GROUP), desc="captions", unit="group", disable=None):
             group = videos[start : start + GROUP]
@@ -109,7 +142,11 @@ class CaptioningRun:
         with tqdm(total=total, desc="captions", unit="video") as bar:
             while group := list(islice(videos, GROUP)):
                 features = self.extractor.extract([frames for _, frames in group])
-                best = self.writer.caption(features, self.options)
+                if isinstance(self.writer, FusedWriter | FrameWriter):
+                    frames = [each for _, each in group]
+                    best = self.writer.caption_frames(frames, features, self.options)
+                else:
+                    best = self.writer.caption(features, self.options)
                 hypotheses |= {
                     name: captions[0].text for (name, _), captions in zip(group, best, strict=True)
                 }
@@ -117,30 +154,43 @@ class CaptioningRun:
         return hypotheses
 
 
-def read_clip_list(captions: Path) -> list[dict[str, Any]]:
-    """Reads a list of {"file", "captions"}. Raises CorpusError where it has another form."""
+def match(hypotheses: dict[str, str], videos: Sequence[VideoItem]) -> CaptionedSet:
+    """Puts the references of those videos beside the captions that have one."""
+    return CaptionedSet(hypotheses, {v.id: list(v.captions) for v in videos if v.id in hypotheses})
+
+
+def read_clip_list(captions: Path) -> list[VideoItem]:
+    """Reads a list of {"file", "captions"}; the files lie beside it.
+
+    Raises CorpusError where it has another form.
+    """
     entries = json.loads(captions.read_text())
     if not isinstance(entries, list) or not all({"file", "captions"} <= entry.keys() for entry in entries):
         raise CorpusError(f'{captions} is no list of {{"file", "captions"}}')
-    return entries
+    return [
+        VideoItem(entry["file"], captions.parent / entry["file"], "test", tuple(entry["captions"]))
+        for entry in entries
+    ]
 
 
-def decode_clips(
-    captions: Path, request: DecodeRequest, limit: int | None = None
+def decode_video(video: VideoItem, request: DecodeRequest) -> Footage:
+    """Decodes a video's file, or the part of it that is meant. Raises MediaError."""
+    assert video.path is not None
+    if video.start is None or video.end is None:
+        return decode_here(video.path, request).footage
+    part = (video.start, video.end)
+    return cut_clip(decode_here(video.path, replace(request, part=part)).footage, *part)
+
+
+def decode_videos(
+    videos: Sequence[VideoItem], request: DecodeRequest, failed: list[FailedVideo]
 ) -> Iterator[tuple[str, Frames]]:
-    """Decodes the clips of a list that lies beside them, one after another: the file's name, and frames.
-
-    Args:
-        captions: the list.
-        request: which frames.
-        limit: only the first so many.
-
-    Raises:
-        CorpusError: the list has another form.
-        MediaError: a clip cannot be read.
-    """
-    for entry in read_clip_list(captions)[:limit]:
-        yield entry["file"], decode_here(captions.parent / entry["file"], request).footage
+    """Decodes videos one after another: id and frames; those that cannot be read are added to ``failed``."""
+    for video in videos:
+        try:
+            yield video.id, decode_video(video, request)
+        except MediaError as error:
+            failed.append(FailedVideo(video.id, error.code, str(error)))
 
 
 def stack_frames(pictures: list[NDArray[np.uint8]]) -> Frames:

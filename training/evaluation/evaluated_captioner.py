@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import ValidationError
 
 from extractors.errors import ReelwordError
 from extractors.extractor import is_derived
+from extractors.media.request import DecodeRequest
 from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import FRAMES, WindowOptions
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Card, Checkpoint, find_embedding, load_captioner, load_embedding
-from models.combining.caption_writers import AveragedWriter, FusedWriter, SingleWriter, Writer
+from models.combining.caption_writers import (
+    AveragedWriter,
+    FusedWriter,
+    FusionMember,
+    SingleWriter,
+    Writer,
+)
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
 from models.decoding.options import DecodingOptions, first_fault
 from models.feature_sources.feature_source import (
@@ -25,22 +33,20 @@ from models.feature_sources.feature_source import (
     StreamSource,
     build_feature_source,
 )
-from models.feature_sources.stream_checks import check_extractors, select_stream_set
+from models.feature_sources.stream_checks import StreamMismatch, check_extractors, select_stream_set
 from models.pretrained.installed import InstalledCaptioners
 from models.stream_set import StreamSet, combine_stream_sets
 from training.batches.loading import find_device
 from training.batches.video_features import FeatureStore
+from training.evaluation.captioning import FrameWriter
 from training.precision import CPU
 from training.saved_features.feature_folder import FeatureFolder
 
+if TYPE_CHECKING:  # transformers takes seconds to import, and many have no such captioner
+    from models.pretrained.load import AnyPretrainedCaptioner
+
 Branches = Literal["stats", "st", "ts"]
 COMBINED = (FusedWriter.kind, AveragedWriter.kind)
-
-
-class PretrainedNotScored(UnknownCaptioner, code="pretrained_not_scored"):
-    """An installed pretrained captioner: what is scored reads features, and it reads frames."""
-
-    hint = "Judge it by eye with python -m lab judge."
 
 
 class WrongSearch(ReelwordError, ValueError, code="wrong_search"):
@@ -53,9 +59,22 @@ class WrongSearch(ReelwordError, ValueError, code="wrong_search"):
 class EvaluatedCaptioner:
     """A writer of captions, and what it reads: made of frames by ``source``, or ``saved`` before."""
 
-    writer: Writer
-    source: StreamSource | None
+    writer: Writer | FrameWriter
+    source: StreamSource | None  #: None for one that looks at frames alone
     saved: FeatureStore | None = None
+
+    @property
+    def pretrained(self) -> Sequence[AnyPretrainedCaptioner]:
+        """Lists those of its captioners that look at frames."""
+        if isinstance(self.writer, FrameWriter):
+            return (self.writer.captioner,)
+        return tuple(self.writer.pretrained.values()) if isinstance(self.writer, FusedWriter) else ()
+
+    @property
+    def request(self) -> DecodeRequest:
+        """Joins the frames that its extractors and its pretrained captioners look at."""
+        of_streams = [] if self.source is None else [self.source.request]
+        return DecodeRequest.together([*of_streams, *(each.request for each in self.pretrained)])
 
     @property
     def feature_source(self) -> StreamSource:
@@ -93,6 +112,7 @@ def load_evaluated_captioner(
     device: torch.device = CPU,
     features: FeatureFolder | None = None,
     stills: bool = False,
+    embedding: Path | None = None,
 ) -> EvaluatedCaptioner:
     """Loads a captioner by name or checkpoint, or "fusion" or "ensemble" of ``members``.
 
@@ -105,20 +125,26 @@ def load_evaluated_captioner(
         device: that computes.
         features: of videos, that were made before; no extractor is loaded then.
         stills: whether pictures are captioned, of which motion is looked for in one frame at a time.
+        embedding: by which fusion chooses, by default that of the service.
 
     Raises:
         UnknownCaptioner, CheckpointError: a name is not known, or a file damaged.
-        PretrainedNotScored: a name is an installed pretrained captioner's.
+        PretrainedError: an installed pretrained captioner is damaged.
         UnknownStreamSet, StreamMismatch: ``streams`` is not known, or does not fit.
         WrongMembers, VocabulariesDiffer: these members cannot be combined.
         FeatureMapDamaged, FeaturesDoNotFit, UnknownStream: saved features are not what they read.
     """
     if name in COMBINED:
         loaded = {each: _load(each, device) for each in _choose_members(name, members)}
-        return _combine(name, loaded, frames, device, features, stills)
+        path = embedding or find_embedding()
+        return _combine(name, loaded, frames, device, features, stills, path)
     if members is not None:
         raise WrongMembers(f"{name} is one captioner; members are combined by {' or '.join(COMBINED)}")
     checkpoint = _load(name, device)
+    if not isinstance(checkpoint, Checkpoint):
+        if (streams, branches, features) != (None, None, None):
+            raise StreamMismatch(f"{name} looks at frames itself, and reads no streams")
+        return EvaluatedCaptioner(FrameWriter(checkpoint), None)
     if branches is not None:
         checkpoint = with_branches(checkpoint, branches)
     if features is not None:
@@ -148,15 +174,25 @@ def show_frames(streams: StreamSet, most: int) -> StreamSet:
     )
 
 
-def _load(name: str, device: torch.device) -> Checkpoint:
+def _load(name: str, device: torch.device) -> FusionMember:
+    """Loads a checkpoint, or an installed pretrained captioner."""
     try:
         return load_captioner(name, device)
-    except UnknownCaptioner as error:
-        installed = InstalledCaptioners(WeightsFolder.of(None).data / "captioners")
+    except UnknownCaptioner:
+        installed = list_installed()
         if name not in (card.name for card in installed.list()):
             raise
-        cause = f"{name} is a pretrained captioner, which reads frames; scored are those that read features"
-        raise PretrainedNotScored(f"{cause}. {PretrainedNotScored.hint}") from error
+    from models.pretrained.folder import read_pretrained_info
+    from models.pretrained.load import load_pretrained_captioner
+    from models.pretrained.opening import LoadSettings
+
+    info = read_pretrained_info(installed.path(name), name)
+    return load_pretrained_captioner(info, LoadSettings(device=str(device)))
+
+
+def list_installed() -> InstalledCaptioners:
+    """Returns the pretrained captioners of the data folder."""
+    return InstalledCaptioners(WeightsFolder.of(None).data / "captioners")
 
 
 def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
@@ -171,18 +207,22 @@ def _choose_members(kind: str, named: Sequence[str] | None) -> Sequence[str]:
 
 def _combine(
     kind: str,
-    members: dict[str, Checkpoint],
+    members: dict[str, FusionMember],
     frames: int,
     device: torch.device,
     features: FeatureFolder | None,
     stills: bool,
+    path: Path | None,
 ) -> EvaluatedCaptioner:
     select = partial(_select_streams, stills=stills) if features is None else features.select
-    sets: list[StreamSet] = [select(member.card) for member in members.values()]
+    checkpoints = {name: each for name, each in members.items() if isinstance(each, Checkpoint)}
+    pretrained = members.keys() - checkpoints.keys()
+    if pretrained and (kind == AveragedWriter.kind or features is not None):
+        raise WrongMembers(f"{min(pretrained)} looks at frames: fusion takes it, without --features")
+    sets: list[StreamSet] = [select(member.card) for member in checkpoints.values()]
     if kind == AveragedWriter.kind:
-        writer: Writer = AveragedWriter(members)
+        writer: Writer = AveragedWriter(checkpoints)
     else:
-        path = find_embedding()
         if path is None:
             raise WrongMembers(
                 "fusion needs the semantic embedding: `python -m lab train semantic_embedding`"
@@ -192,7 +232,7 @@ def _combine(
         sets.append(select(card))
     needed = list(dict.fromkeys(sets))
     if features is not None:
-        optional = frozenset[str]().union(*(each.captioner.optional_streams for each in members.values()))
+        optional = frozenset[str]().union(*(each.captioner.optional_streams for each in checkpoints.values()))
         return EvaluatedCaptioner(writer, None, features.open(combine_stream_sets(needed), optional))
     return EvaluatedCaptioner(writer, build_feature_source(needed, ExtractorPool(str(device)), frames))
 

@@ -14,13 +14,14 @@ from rich.text import Text
 from extractors.windows import FRAMES
 from models.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource, StreamSource
+from models.feature_sources.feature_source import CombinedFeatureSource, FeatureSource
+from models.pretrained.installed import write_card
 from training.batches.video_batches import CaptionedVideo, load_captioned_videos
 from training.batches.video_features import FeatureStore, VideoFeatures
-from training.datasets.caption_set import MISSING_VIDEO
+from training.datasets.caption_set import MISSING_VIDEO, VideoItem
 from training.datasets.registry import SetFolder
-from training.evaluation.captioning import CaptionedSet, CaptioningRun, NoExtractor
-from training.evaluation.evaluated_captioner import EvaluatedCaptioner
+from training.evaluation.captioning import CaptionedSet, CaptioningRun, NoStreams
+from training.evaluation.evaluated_captioner import EvaluatedCaptioner, list_installed
 from training.scores.bootstrap import Comparison
 from training.scores.metrics import ScoreReport, compare_with_shuffled, evaluate
 
@@ -99,28 +100,41 @@ def evaluate_captioner(
         CorpusError, DataSetError: the source is not what it should be.
         MediaError: a clip cannot be read.
     """
-    if entry.saved is None:
-        extraction = entry.feature_source
-        evaluator = CaptioningRun(entry.writer, extraction, options, extraction.request)
-    else:
-        evaluator = CaptioningRun(entry.writer, NoExtractor(), options)
-    if source.videos is not None:
-        features = entry.saved or entry.feature_source
-        captioned = evaluator.caption_videos(load_videos(source.videos, source.limit, features))
-    elif source.clips is not None:
-        captioned = evaluator.caption_clips(source.clips, source.frames, source.limit)
-    elif source.images is not None and source.captions is not None:
-        captioned = evaluator.caption_pictures(
-            source.images, source.captions, source.split or "val", source.limit
-        )
-    else:
-        raise ValueError("give images with captions, or clips")
+    captioned = _caption(entry, source, options)
     report = evaluate(captioned.hypotheses, captioned.references)
     return Evaluation(captioned, report, compare_with_shuffled(report.captions) if shuffled else None)
 
 
+def _caption(entry: EvaluatedCaptioner, source: EvaluationSource, options: DecodingOptions) -> CaptionedSet:
+    request = entry.request if entry.saved is None else None
+    evaluator = CaptioningRun(entry.writer, entry.source or NoStreams(), options, request)
+    if source.videos is not None:
+        features = entry.saved or entry.source
+        if entry.pretrained or features is None or isinstance(features, CombinedFeatureSource):
+            return evaluator.caption_files(list_videos(source.videos)[: source.limit], log.warning)
+        return evaluator.caption_videos(load_videos(source.videos, source.limit, features))
+    if source.clips is not None:
+        return evaluator.caption_clips(source.clips, source.frames, source.limit)
+    if source.images is not None and source.captions is not None:
+        split = source.split or "val"
+        return evaluator.caption_pictures(source.images, source.captions, split, source.limit)
+    raise ValueError("give images with captions, or clips")
+
+
+def list_videos(source: SetFolder, *, media: bool = True) -> tuple[VideoItem, ...]:
+    """Lists the videos of a set's folder that are evaluated, and warns of what the set lacks.
+
+    media: whether each has to have its file. Raises DataSetError.
+    """
+    captions = source.load()
+    for notice in captions.notices:
+        if media or notice.code != MISSING_VIDEO:
+            log.warning(notice.message)
+    return source.choose_evaluated(captions, media=media)
+
+
 def load_videos(
-    source: SetFolder, limit: int | None, feature_source: StreamSource | FeatureStore
+    source: SetFolder, limit: int | None, feature_source: FeatureSource | FeatureStore
 ) -> list[CaptionedVideo]:
     """Loads the videos to caption, with features: saved before, or made now where they are not there.
 
@@ -131,38 +145,35 @@ def load_videos(
 
     Raises:
         DataSetError: the set is not there, or not as it should be.
-        ValueError: the captioners are not fed by one stream set.
     """
-    if isinstance(feature_source, CombinedFeatureSource):
-        raise ValueError("videos of a set are described by one stream set, and these captioners need several")
-    media = isinstance(feature_source, FeatureSource)
-    captions = source.load()
-    for notice in captions.notices:
-        if media or notice.code != MISSING_VIDEO:
-            log.warning(notice.message)
-    videos = source.choose_evaluated(captions, media=media)[:limit]
-    store = (
-        VideoFeatures(feature_source, source.cache)
-        if isinstance(feature_source, FeatureSource)
-        else feature_source
-    )
-    return load_captioned_videos(str(source.root), videos, store, log.warning)
+    if isinstance(feature_source, FeatureSource):
+        store: FeatureStore = VideoFeatures(feature_source, source.cache)
+        videos = list_videos(source)
+    else:
+        store, videos = feature_source, list_videos(source, media=False)
+    return load_captioned_videos(str(source.root), videos[:limit], store, log.warning)
 
 
 def record_scores(captioner: str, name: str, report: ScoreReport) -> None:
-    """Writes scores into a checkpoint's card.
+    """Writes scores into the card of a checkpoint, or of an installed pretrained captioner.
 
     Args:
         captioner: its name or file.
         name: what the scores are called.
         report: has the scores.
     """
-    path = find_checkpoint(captioner)
-    checkpoint = load_checkpoint(path)
     document = report.to_json()
     scores = {metric: round(value, 2) for metric, value in document["metrics"].items() if value is not None}
     entry = scores | {"n": report.n}
     if interval := document["intervals"].get("cider"):
         entry["cider_interval"] = [round(value, 2) for value in interval]
+    installed = list_installed()
+    if captioner in (card.name for card in installed.list()):
+        its_card = installed.card(captioner)
+        kept = {**its_card.scores, name: entry}
+        write_card(installed.path(captioner), its_card.model_copy(update={"scores": kept}))
+        return
+    path = find_checkpoint(captioner)
+    checkpoint = load_checkpoint(path)
     card = replace(checkpoint.card, scores={**checkpoint.card.scores, name: entry})
     save_checkpoint(path, checkpoint.captioner, card)

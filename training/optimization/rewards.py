@@ -43,7 +43,7 @@ class Rewards:
         built: dict[str, Callable[[], Score]] = {
             "cider": lambda: CiderD(references, count_end=True).score,
             "bleu": lambda: self._score_texts(
-                lambda texts, said: compute_bleu(4, count_bleu(texts, said)) / 100
+                lambda texts, said: compute_smoothed_bleu(count_bleu(texts, said))
             ),
             "rouge_l": lambda: self._score_texts(compute_rouge_l),
             "meteor": lambda: self._score_texts(self._compute_meteor),
@@ -82,6 +82,17 @@ class Rewards:
     def _compute_meteor(self, texts: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
         assert self._meteor is not None
         return compute_meteor(self._meteor.count_matches(texts, references))
+
+
+def compute_smoothed_bleu(counts: Floats) -> Floats:
+    """Computes BLEU-4 (n,) in [0, 1] of captions by their counts (n, 10).
+
+    One is added to the counts of two words and more (Lin & Och 2004), as where sentences are scored alone: a
+    caption without four words in a row of a reference's would else earn nothing, however near it comes.
+    """
+    smoothed = counts.copy()
+    smoothed[:, [3, 4, 5, 7, 8, 9]] += 1
+    return compute_bleu(4, smoothed) / 100
 
 
 def check_rewards(weights: RewardWeights) -> None:

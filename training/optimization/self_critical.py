@@ -57,7 +57,7 @@ class SelfCritical:
         batch: TrainingBatch,
         generator: torch.Generator,
         precision: torch.dtype,
-        given: int | None = None,
+        rewarded: int | None = None,
     ) -> dict[str, Tensor]:
         """Computes policy gradient and cross-entropy, in one encoding of the videos.
 
@@ -66,14 +66,15 @@ class SelfCritical:
             batch: B videos with K captions each.
             generator: draws the samples.
             precision: what the networks compute in.
-            given: with MIXER, how many words of its first true caption each sample of a video goes on from;
-                then cross-entropy is that of those words, and both losses count whole. Else they are weighed.
+            rewarded: with MIXER, how many last words of its first true caption each sample of a video writes
+                itself; then cross-entropy is that of the words before, and both losses count whole. Else they
+                are weighed.
 
         Returns:
             "total", which is descended, and what is logged, each ().
         """
         samples = self.recipe.self_critical_samples
-        prefix, targets, weights = self._divide_losses(batch.targets, len(batch.ids), given)
+        prefix, targets, weights = self._divide_losses(batch.targets, len(batch.ids), rewarded)
         greedy = (
             self._reward_greedy(captioner, batch, precision) if self.recipe.baseline == "greedy" else None
         )
@@ -96,22 +97,24 @@ class SelfCritical:
         policy = -(advantage.view(-1, 1) * drawn.logprobs * drawn.mask).sum() / words.clamp(min=1)
         policy = share_mean(policy, words)
         supervised = likelihood.cross_entropy + self.recipe.auxiliary_weight * likelihood.auxiliary
-        supervised = share_mean(supervised, (targets >= 0).sum())
+        supervised = share_mean(supervised, (targets >= 0).sum() * (weights[1] > 0))
         parts = {"loss": likelihood.cross_entropy, "auxiliary": likelihood.auxiliary}
         return {"total": weights[0] * policy + weights[1] * supervised, **parts, "reward": reward.mean()}
 
     def _divide_losses(
-        self, targets: Tensor, videos: int, given: int | None
+        self, targets: Tensor, videos: int, rewarded: int | None
     ) -> tuple[Tensor | None, Tensor, tuple[float, float]]:
         """Returns what samples begin with, what is supervised, and the weights of both losses."""
-        if given is None:
+        if rewarded is None:
             weight = self.recipe.self_critical_weight
             return None, targets, (weight, 1 - weight)
-        first = targets.view(videos, -1, targets.shape[1])[:, 0, :given]
-        prefix = first.repeat_interleave(self.recipe.self_critical_samples, 0)
-        if given == 0:
-            return prefix, targets, (1.0, 0.0)
-        return prefix, targets[:, :given], (1.0, 1.0)
+        given = (targets >= 0).sum(1, keepdim=True) - rewarded
+        most = max(0, int(given.max()))
+        places = torch.arange(most, device=targets.device)
+        first_words = targets[:, :most].masked_fill(places >= given, -1)
+        prefix = first_words.view(videos, -1, most)[:, 0] if most else targets[:videos, :0]
+        prefix = prefix.repeat_interleave(self.recipe.self_critical_samples, 0)
+        return (prefix, first_words, (1.0, 1.0)) if most else (prefix, targets, (1.0, 0.0))
 
     @torch.no_grad()
     def _reward_greedy(self, captioner: AnyCaptioner, batch: TrainingBatch, precision: torch.dtype) -> Tensor:

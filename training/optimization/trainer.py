@@ -107,9 +107,9 @@ class Trainer:
         recipe, steps = self.recipe, self.recipe.self_critical_steps
 
         def loss(network: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
-            forced_words = recipe.words_given(self.epoch(step))
+            rewarded = recipe.words_rewarded(self.epoch(step))
             generator = self.make_generator(step, 2, find_device(network))
-            return reward.loss(network, batch, generator, self.precision, forced_words)
+            return reward.loss(network, batch, generator, self.precision, rewarded)
 
         def rate(step: int) -> float:
             moment = TrainingMoment(step / steps, self.epoch(step))

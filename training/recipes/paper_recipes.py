@@ -2,10 +2,10 @@
 
 ``--recipe paper-msvd`` and its like name a set; what is done with it depends on the captioner, whose
 captioner.toml has its paper's numbers. Where they give none: batches of 32 captions, Adam, gradients clipped
-at 5, 30 epochs of which the best by validation are kept, captions of at most 19 words, searched with a beam
-of 5 by log-probability over length ** 0.7, where a word may come twice; weights are chosen by the same
-search that ``evaluate`` makes at the end. An epoch is once through all captions, each batch having one of
-each of its videos.
+at 5, 30 epochs of which the best by validation are kept, captions of at most 19 words and an end (longer ones
+are cut and ended), searched with a beam of 5 by log-probability over length ** 0.7, where a word may come
+twice; weights are chosen by the same search that ``evaluate`` makes at the end. An epoch is every caption
+once, each with its video.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class PaperRun:
     streams: str
     data_set: str  #: set in training.datasets that it trains on
     paper: str  #: whose splits and words of the set
+    row: str = ""  #: of the paper's table with its scores, where it is not the paper's full model
 
 
 #: What the papers share or leave open. Lengths of pseudo-videos are not read: these are real ones.
@@ -41,6 +42,8 @@ PAPER = DEMO.model_copy(
         "videos": 32,
         "captions": 1,
         "max_length": 20,
+        "keep_end": True,
+        "every_caption": True,
         "optimizer": "adam",
         "betas": (0.9, 0.999),
         "schedule": CONSTANT,
@@ -75,6 +78,12 @@ class RunTable(BaseModel):
     config: Mapping[str, Any] = {}
     #: Members of the configuration that are None.
     without: tuple[str, ...] = ()
+    #: Numbers of the recipe that differ from the paper's usual ones.
+    recipe: Mapping[str, Any] = {}
+    #: Phase → how many epochs it has, where these differ from the paper's usual ones.
+    epochs: Mapping[str, float] | None = None
+    #: The row of the paper's table with its scores, where it is not the paper's full model.
+    row: str = ""
 
 
 class PaperTable(BaseModel):
@@ -107,9 +116,14 @@ def _list_runs(folder: CaptionerFolder, paper: PaperTable) -> Iterator[tuple[str
         for table in paper.runs:
             config = _make_config(RegisteredCaptioner(captioner, folder), table)
             for data_set in table.data_sets:
-                named = {"name": f"paper-{data_set}{table.suffix}", "epochs": paper.epochs}
-                recipe = Recipe.model_validate({**PAPER.model_dump(), **paper.recipe, **named})
-                yield captioner, PaperRun(recipe, config, paper.name, data_set, paper.name)
+                named = {
+                    "name": f"paper-{data_set}{table.suffix}",
+                    "epochs": table.epochs or paper.epochs,
+                }
+                recipe = Recipe.model_validate(
+                    {**PAPER.model_dump(), **paper.recipe, **table.recipe, **named}
+                )
+                yield captioner, PaperRun(recipe, config, paper.name, data_set, paper.name, table.row)
 
 
 def _make_config(captioner: RegisteredCaptioner, table: RunTable) -> Callable[[StreamSet], BaseModel]:

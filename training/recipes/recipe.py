@@ -107,7 +107,11 @@ class Recipe(BaseModel):
     vocabulary_size: int
     videos: int
     captions: int
-    max_length: int  #: words of a caption, of a pretrained captioner tokens; longer ones are cut
+    max_length: int  #: tokens of a caption, its end among them
+    keep_end: bool = True  #: whether a caption that is cut is ended all the same
+    #: Whether an epoch is every caption once, each with its video (for one caption a video of a batch); else
+    #: it is every video once, with captions that are drawn of its own.
+    every_caption: bool = False
     steps: int
     learning_rate: float
     warmup: int
@@ -157,7 +161,7 @@ class Recipe(BaseModel):
     #: What a sample's reward is compared with, the mean of the video's other samples, or the reward of the
     #: caption that is written greedily (Rennie et al. 2017).
     baseline: Literal["others", "greedy"] = "others"
-    #: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, from the end of a caption on, are
+    #: MIXER's Δ (Ranzato et al. 2016): every epoch so many words more, counted from each caption's end, are
     #: sampled and rewarded, those before are given and learned by cross-entropy. With 0 whole captions are
     #: sampled, and cross-entropy of whole captions has the rest of ``self_critical_weight``.
     mixer_words: int = Field(0, ge=0)
@@ -207,11 +211,9 @@ class Recipe(BaseModel):
             update |= {"phases": {**self.phases, **steps}, "epoch_steps": epoch_steps}
         return self.model_copy(update=update)
 
-    def words_given(self, epoch: float) -> int | None:
-        """Returns how many words of a true caption self-critical samples go on from (MIXER)."""
-        if not self.mixer_words:
-            return None
-        return max(0, self.max_length - self.mixer_words * (1 + int(epoch)))
+    def words_rewarded(self, epoch: float) -> int | None:
+        """Returns how many last words of a true caption, its end among them, samples replace (MIXER)."""
+        return self.mixer_words * (1 + int(epoch)) if self.mixer_words else None
 
     def teacher_forcing(self, epoch: float) -> float:
         """Returns the share of true words among those that the decoder is fed."""

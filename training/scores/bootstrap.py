@@ -57,7 +57,8 @@ class Comparison:
     name: str
     difference: float
     interval: tuple[float, float]
-    share: float  # of the resamples in which the first is better
+    share: float  #: of the resamples in which the first is better
+    p: float  #: of no difference, two-sided: twice the share of resamples on the other side of nothing
     n: int
 
 
@@ -104,11 +105,13 @@ def compare(
             for weights in _draw_resamples(first, resamples, seed)
         ]
     )
+    sides = (differences <= 0).sum(), (differences >= 0).sum()
     return Comparison(
         first.name,
         first.corpus - second.corpus,
         _compute_percentiles(differences, confidence),
         float((differences > 0).mean()),
+        min(1.0, 2 * (1 + float(min(sides))) / (1 + resamples)),  # never 0: the captions are a resample, too
         n,
     )
 

@@ -1,4 +1,4 @@
-"""Computes BLEU-1..4, METEOR, ROUGE-L and CIDEr-D of captions, as the COCO caption code does.
+"""Computes BLEU-1..4, METEOR, ROUGE-L, CIDEr-D and CIDEr of captions, as the COCO caption code does.
 
 BLEU's counts and ROUGE-L come from pycocoevalcap, METEOR from its jar, CIDEr-D from
 `training.scores.cider`, the similarity of sentence vectors from `training.scores.sentence_vectors`. Each
@@ -9,7 +9,7 @@ which the corpus score, the items' scores and the intervals follow.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -33,16 +33,27 @@ from training.scores.sentence_vectors import SentenceEncoder, compare_sentences
 from training.scores.tokenizer import tokenize
 
 COCO_METRICS: Final[tuple[str, ...]] = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rouge_l", "cider")
+#: CIDEr as its authors define it: neither clipped nor less for another length, which CIDEr-D adds.
+PLAIN_CIDER: Final = "plain_cider"
 SIMILARITY: Final = "similarity"  #: of sentence vectors
-METRICS: Final[tuple[str, ...]] = (*COCO_METRICS, SIMILARITY)
+#: What is computed unasked, of captions and references alone.
+METRICS: Final[tuple[str, ...]] = (*COCO_METRICS, PLAIN_CIDER, SIMILARITY)
+#: What pictures are needed for (training/scores/clip_score.py).
+CLIP_METRICS: Final = ("clip_score", "ref_clip_score")
 
-_TITLES: Final = dict(
-    zip(
-        METRICS,
-        ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D", "sentence vectors"),
-        strict=True,
-    )
-)
+TITLES: Final = {
+    "bleu1": "BLEU-1",
+    "bleu2": "BLEU-2",
+    "bleu3": "BLEU-3",
+    "bleu4": "BLEU-4",
+    "meteor": "METEOR",
+    "rouge_l": "ROUGE-L",
+    "cider": "CIDEr-D",
+    PLAIN_CIDER: "CIDEr",
+    SIMILARITY: "sentence vectors",
+    "clip_score": "CLIPScore",
+    "ref_clip_score": "RefCLIPScore",
+}
 #: Why CIDEr-D cannot be computed of one item, or of several with the same references.
 NO_CIDER: Final = "each n-gram is in the references of all items and weighs nothing"
 _OWN_RULES: Final = "Penn Treebank by rules of our own"
@@ -75,10 +86,10 @@ class ScoreReport:
 
     def to_json(self) -> dict[str, Any]:
         """Returns {"metrics": {name: score or null}, "intervals": {name: [low, high]}, "n", "notes"}."""
-        missing = {name: None for name in METRICS if name in self.notes}
+        missing = {name: None for name in TITLES if name in self.notes}
         scores = {name: metric.corpus for name, metric in self.metrics.items()} | missing
         return {
-            "metrics": {name: scores[name] for name in METRICS if name in scores},
+            "metrics": {name: scores[name] for name in TITLES if name in scores},
             "intervals": {name: list(limits) for name, limits in self.intervals.items()},
             "n": self.n,
             "notes": dict(self.notes),
@@ -87,13 +98,19 @@ class ScoreReport:
     def table(self) -> Table:
         """Makes a table of scores with their intervals."""
         table = Table("metric", "score", "95 % interval", title=f"{self.n} items")
-        for name in METRICS:
+        for name, title in TITLES.items():
             if metric := self.metrics.get(name):
                 low, high = self.intervals[name]
-                table.add_row(_TITLES[name], f"{metric.corpus:.1f}", f"{low:.1f} to {high:.1f}")
+                table.add_row(title, f"{metric.corpus:.1f}", f"{low:.1f} to {high:.1f}")
             elif name in self.notes:
-                table.add_row(_TITLES[name], self.notes[name], "")
+                table.add_row(title, self.notes[name], "")
         return table
+
+    def add(self, *metrics: Metric) -> ScoreReport:
+        """Returns the report with more metrics of the same items, each with its interval."""
+        named = {metric.name: metric for metric in metrics}
+        intervals = {name: compute_interval(metric) for name, metric in named.items()}
+        return replace(self, metrics={**self.metrics, **named}, intervals={**self.intervals, **intervals})
 
 
 def evaluate(
@@ -134,8 +151,8 @@ def evaluate(
     captions = tokenize_captions(hypotheses, references, java)
     notes["tokenizer"] = captions.tokenizer
     built = _compute_without_java(captions, metrics)
-    if "cider" in metrics and "cider" not in built:
-        notes["cider"] = f"not computed: {NO_CIDER}"
+    for name in {"cider", PLAIN_CIDER} & set(metrics) - set(built):
+        notes[name] = f"not computed: {NO_CIDER}"
     if "meteor" in metrics:
         try:
             built["meteor"] = _measure_meteor(captions, meteor, java)
@@ -227,11 +244,11 @@ def _compute_without_java(captions: TokenizedCaptions, metrics: Sequence[str]) -
     if "rouge_l" in metrics:
         scores = compute_rouge_l(captions.hypotheses, captions.references)
         built["rouge_l"] = mean_metric("rouge_l", 100 * scores)
-    if "cider" in metrics:
-        scorer = CiderD(_split_references(captions))
+    words = [text.split() for text in captions.hypotheses]
+    for name in {"cider", PLAIN_CIDER} & set(metrics):
+        scorer = CiderD(_split_references(captions), plain=name == PLAIN_CIDER)
         if scorer.is_computable:
-            words = [text.split() for text in captions.hypotheses]
-            built["cider"] = mean_metric("cider", 100 * scorer.score(captions.ids, words))
+            built[name] = mean_metric(name, 100 * scorer.score(captions.ids, words))
     return built
 
 

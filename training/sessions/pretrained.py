@@ -98,6 +98,7 @@ def _train(network: AdaptedCaptioner, saver: AdapterSaver, settings: RunSettings
         captions=recipe.captions,
         max_length=recipe.max_length,
         seed=recipe.seed,
+        every_caption=recipe.every_caption,
     )
     trainer = Trainer(
         recipe=recipe,

@@ -269,6 +269,8 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
         captions=recipe.captions,
         max_length=recipe.max_length,
         seed=recipe.seed,
+        keep_end=recipe.keep_end,
+        every_caption=recipe.every_caption,
         inputs=inputs,
     )
     trainer = Trainer(

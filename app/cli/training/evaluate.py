@@ -24,7 +24,7 @@ from app.cli.training.shared_options import (
 from models.decoding.options import DecodingOptions
 
 if TYPE_CHECKING:
-    from training.evaluation.report import EvaluationSource
+    from training.evaluation.report import Evaluation, EvaluationSource
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class EvaluatedItems:
     """Names what is captioned: pictures, clips, or a set."""
 
     images: Annotated[Path | None, typer.Option(help="Tar or folder of pictures or frames.")] = None
-    captions: Annotated[Path | None, typer.Option(help="Their captions: COCO's JSON form, or MSR-VTT's.")] = (
-        None
-    )
+    references: Annotated[
+        Path | None, typer.Option(help="Captions of --images: COCO's JSON form, or MSR-VTT's.")
+    ] = None
     clips: Annotated[
         Path | None, typer.Option(help='Video files: a JSON list of {"file", "captions"} beside them.')
     ] = None
@@ -54,15 +54,15 @@ class EvaluatedItems:
 
     def check(self, saved: SavedFeatureOptions) -> None:
         """Refuses items that do not go together or are not there. Raises BadParameter."""
-        if [self.images, self.clips, self.data].count(None) != 2 or (self.images and not self.captions):
-            raise typer.BadParameter("give one of: --images with --captions, --clips, --data")
+        if [self.images, self.clips, self.data].count(None) != 2 or (self.images and not self.references):
+            raise typer.BadParameter("give one of: --images with --references, --clips, --data")
         if saved.features is not None and self.data is None:
             raise typer.BadParameter("--features are of a set's videos: give the set as --data")
         if self.data is not None:
             check_folder("--data", self.data)
         for option, path in (
             ("--images", self.images),
-            ("--captions", self.captions),
+            ("--references", self.references),
             ("--clips", self.clips),
         ):
             if path is not None and not path.exists():
@@ -79,7 +79,7 @@ class EvaluatedItems:
             folder = SetFolder(self.data, self.data_set, self.paper, self.split, self.cache)
         frames = self.frames or FRAMES
         return EvaluationSource(
-            self.images, self.captions, self.split, self.clips, frames, self.limit, folder
+            self.images, self.references, self.split, self.clips, frames, self.limit, folder
         )
 
 
@@ -91,8 +91,28 @@ class ScoreOutput:
         False
     )
     show: Annotated[bool, typer.Option(help="Print every caption.")] = False
-    record: Annotated[str | None, typer.Option(help="Keep the scores in the checkpoint.")] = None
+    captions: Annotated[
+        Path | None, typer.Option(help="Write every caption into this file; reelword score reads it.")
+    ] = None
+    captions_form: Annotated[
+        Literal["coco", "vatex"], typer.Option(help="COCO's results, or VATEX' submission, of --captions.")
+    ] = "coco"
+    record: Annotated[str | None, typer.Option(help="Keep the scores in the captioner's card.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
+
+    def give(self, captioner: str, result: Evaluation) -> None:
+        """Prints the scores, and writes captions and the captioner's card where that is asked for."""
+        from training.evaluation.caption_files import write_results
+        from training.evaluation.report import record_scores
+
+        if self.captions is not None:
+            write_results(self.captions, result.captioned.hypotheses, self.captions_form)
+        if self.record is not None:
+            record_scores(captioner, self.record, result.report)
+        if self.as_json:
+            typer.echo(json.dumps(result.to_json()))
+        else:
+            result.print(self.show)
 
 
 def evaluate(
@@ -115,6 +135,9 @@ def evaluate(
     members: Annotated[
         str | None, typer.Option(help="fusion or ensemble only: who takes part, with commas between.")
     ] = None,
+    embedding: Annotated[
+        Path | None, typer.Option(help="fusion only: the embedding that chooses; default: the service's.")
+    ] = None,
     branches: Annotated[
         Literal["st", "ts"] | None, typer.Option(help="STaTS only: read one branch alone.")
     ] = None,
@@ -124,22 +147,17 @@ def evaluate(
     features = saved.open()
     from extractors.engines.engine_choice import open_device
     from training.evaluation.evaluated_captioner import load_evaluated_captioner
-    from training.evaluation.report import evaluate_captioner, record_scores
+    from training.evaluation.report import evaluate_captioner
 
     with name_option(_mendable()):
         names = None if members is None else members.split(",")
         source, opened = items.open(), open_device(device)
         stills = source.images is not None
         entry = load_evaluated_captioner(
-            captioner, names, streams, branches, source.frames, opened, features, stills
+            captioner, names, streams, branches, source.frames, opened, features, stills, embedding
         )
         result = evaluate_captioner(entry, source, entry.choose_search(search), output.shuffled)
-    if output.record is not None:
-        record_scores(captioner, output.record, result.report)
-    if output.as_json:
-        typer.echo(json.dumps(result.to_json()))
-    else:
-        result.print(output.show)
+    output.give(captioner, result)
 
 
 def _mendable() -> Mendable:

@@ -109,8 +109,8 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
     def phases(self) -> Sequence[PhaseSpec]:
         """Lists those of 3.4 and 4.2: either step drawn, step 1 alone, both by eq. 22, frozen key frames.
 
-        In the last the key frames of the best weights so far stay, and cross-entropy is descended on both
-        steps; the paper says "trained again" and not from where.
+        In the last the key frames of the best weights so far stay, and eqs. 17 and 18 are descended; it goes
+        on from those weights, since the paper says "trained again" and not from where.
         """
         both = PhaseSpec(choose_memory=_draw_step)
         if self.config.encoder != "vre":
@@ -124,7 +124,7 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
             replace(
                 gaining,
                 name="frozen_key_frames",
-                choose_memory=_draw_step,
+                loss=Refocus.both_losses,
                 prepare=Refocus.with_frozen_key_frames,
             ),
         )
@@ -222,9 +222,7 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
         """Computes L_All of eq. 22; what is remembered of a caption is R_e of eq. 20."""
         memory, targets = batch.memory, batch.targets
         assert isinstance(memory, RefocusMemory)
-        memories = (memory.first_step(), memory)
-        steps = [teacher_force(self, each, targets, batch.next_word) for each in memories]
-        step_1, step_2 = (-step.log_p.sum(1) for step in steps)
+        step_1, step_2 = self._force_steps(batch)
         words = (targets >= 0).sum()
         reward = (step_1 - step_2).detach()  # eq. 20
         encoding, last = memory.encoding, batch.remembered
@@ -233,6 +231,20 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
         total = (step_1.sum() + step_2.sum()) / words + self.config.beta * per_word * refocusing
         parts = {"loss": step_2.sum() / words, "step_1": step_1.sum() / words, "refocusing": refocusing}
         return PhaseLoss(total, {**parts, "reward": reward.mean()}, reward)
+
+    def both_losses(self, batch: PhaseBatch) -> PhaseLoss:
+        """Computes the sum of eqs. 17 and 18."""
+        words = (batch.targets >= 0).sum()
+        step_1, step_2 = (step.sum() / words for step in self._force_steps(batch))
+        return PhaseLoss(step_1 + step_2, {"loss": step_2, "step_1": step_1})
+
+    def _force_steps(self, batch: PhaseBatch) -> tuple[Tensor, Tensor]:
+        """Computes nats (R,) of the captions in either step."""
+        memory = batch.memory
+        assert isinstance(memory, RefocusMemory)
+        memories = (memory.first_step(), memory)
+        steps = [teacher_force(self, each, batch.targets, batch.next_word) for each in memories]
+        return -steps[0].log_p.sum(1), -steps[1].log_p.sum(1)
 
 
 def _draw_step(memory: RefocusMemory, generator: torch.Generator) -> RefocusMemory:

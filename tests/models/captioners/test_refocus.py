@@ -256,6 +256,15 @@ def test_rewards_teach_the_key_frame() -> None:
     assert share(500) > 0.9
 
 
+def test_with_frozen_key_frames_both_captions_are_learned() -> None:
+    captioner = tiny_refocus(CONFIGS["vre"]).eval()
+    memory, targets = captioner.encode(clips()), pad_captions([[4, 5, 6], [7, 8]] * 3, 8)
+    found = captioner.both_losses(PhaseBatch(memory, targets, lambda _, word: word, targets.float()))
+    both = [caption_loss(captioner, each, targets).cross_entropy for each in (memory.first_step(), memory)]
+    torch.testing.assert_close(found.total, both[0] + both[1])
+    torch.testing.assert_close(found.parts["loss"], both[1])
+
+
 def test_frozen_key_frames_stay_whatever_is_learned(tmp_path: Path) -> None:
     first = tiny_refocus(CONFIGS["vre"], seed=2)
     features = clips()

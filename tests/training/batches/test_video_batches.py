@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 import torch
 
 from models.captioner import AnyCaptioner
+from models.vocabulary import Vocabulary
 from tests.models.tiny import (
     tiny_dual_afr,
     tiny_g2l,
@@ -19,6 +22,7 @@ from tests.models.tiny import (
     tiny_vanilla,
     videos,
 )
+from training.batches.training_batch import BatchPart, TrainingBatch, TrainingBatches
 from training.batches.video_batches import VideoInputs
 
 MADE = (tiny_stats, tiny_g2l, tiny_refocus, tiny_dual_afr, tiny_vanilla, tiny_temporal, tiny_spatial)
@@ -48,3 +52,40 @@ def test_sound_may_be_missing() -> None:
     silent = [{"grid": video["grid"]} for video in videos()]
     batches = inputs.collate(silent)
     assert not batches[captioner.config.audio.name].frame_mask.any()
+
+
+@dataclass(frozen=True)
+class Captioned:
+    id: str
+    captions: tuple[tuple[str, ...], ...]
+
+
+class Chosen(TrainingBatches[Captioned]):
+    """Batches that say which captions they take."""
+
+    def at(self, step: int) -> TrainingBatch:
+        taken = self.part.of(self._choose_captions(step))
+        places = tuple(place for _, of_item in taken for place in of_item)
+        return TrainingBatch(tuple(item.id for item, _ in taken), {}, torch.zeros(0), None, None, places)
+
+    def pairs(self, *steps: int) -> list[tuple[str, int]]:
+        batches = [self.at(step) for step in steps]
+        return [pair for each in batches for pair in zip(each.ids, each.places, strict=True)]
+
+
+def test_an_epoch_is_every_caption_once() -> None:
+    """Eleven captions of three videos, four a batch: the third batch ends one epoch and begins the next."""
+    items = [Captioned(name, (("a",),) * count) for name, count in (("x", 1), ("y", 8), ("z", 2))]
+    batches = Chosen(items, Vocabulary(["a"]), 4, 1, 9, 7, every_caption=True)
+    assert batches.steps_per_epoch == 3
+    shown = batches.pairs(*range(11))
+    every = {(item.id, place) for item in items for place in range(len(item.captions))}
+    for epoch in range(4):
+        assert set(shown[11 * epoch : 11 * epoch + 11]) == every
+    assert shown[:11] != shown[11:22]
+    assert Counter(shown) == dict.fromkeys(every, 4)
+    assert shown == replace(batches).pairs(*range(11)), "a step follows from the seed and its number"
+    halves = [replace(batches, part=BatchPart(number, 2)).pairs(5) for number in (0, 1)]
+    assert [*halves[0], *halves[1]] == batches.pairs(5)
+    several = batches.with_captions(2).at(0)
+    assert (len(several.ids), len(several.places)) == (3, 6), "several of a video are drawn"

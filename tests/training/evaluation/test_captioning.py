@@ -11,22 +11,28 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from app.cli.captioners import try_captioner
+from app.cli.main import cli as app
 from extractors.catalog.tuned_pair import TunedPair
 from extractors.extractor import ExtractorOptions
 from extractors.features import Frames
+from extractors.media.decode import decode_here
 from models.checkpoint import WEIGHTS, load_captioner, load_checkpoint, save_checkpoint
 from models.combining.caption_writers import SingleWriter
 from models.combining.members import WrongMembers
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import StreamMismatch
-from models.pretrained.installed import CARD, ModelFacts, PretrainedCard
+from models.pretrained.installed import InstalledCaptioners
+from models.pretrained.load import AnyPretrainedCaptioner, load_pretrained_captioner
 from tests.media import write_video
+from tests.models.pretrained.tiny_folders import write_git
 from training.batches.archives import CorpusError
+from training.evaluation.caption_files import read_results
 from training.evaluation.captioning import CaptioningRun, stack_frames
 from training.evaluation.evaluated_captioner import (
-    PretrainedNotScored,
     WrongSearch,
     load_evaluated_captioner,
     with_branches,
@@ -80,6 +86,7 @@ def test_pictures_get_the_captions_that_users_would_get(folder: Path, evaluator:
         with Image.open(folder / f"{name}.jpg") as image:
             pixels = np.asarray(image.convert("RGB"))
         frames = Frames(pixels[None], np.zeros(1), 1.0)
+        assert isinstance(evaluator.writer, SingleWriter)
         [[best]] = evaluator.writer.caption(evaluator.extractor.extract([frames]), OPTIONS)
         assert found.hypotheses[f"photos/{name}"] == best.text
     assert "cat" in found.hypotheses["photos/cat"].split()
@@ -203,20 +210,56 @@ def test_members_that_cannot_be_meant_are_refused_by_name(members: str, sentence
         load_evaluated_captioner("ensemble", members.split(","))
 
 
-@pytest.mark.parametrize(("name", "members"), [("git-base", None), ("fusion", ["stats", "git-base"])])
-def test_a_pretrained_captioner_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str] | None
+@pytest.fixture
+def tiny_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnyPretrainedCaptioner:
+    """An installed pretrained captioner called tiny-git, loaded by itself."""
+    monkeypatch.setenv("REELWORD_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("training.scores.java._list_installed", list)
+    source = tmp_path / "tiny-git"
+    source.mkdir()
+    write_git(source)
+    InstalledCaptioners(tmp_path / "data" / "captioners").add(str(source), try_captioner)
+    return load_pretrained_captioner(source)
+
+
+def test_a_pretrained_captioner_is_scored_as_ours_are(
+    tmp_path: Path, tiny_git: AnyPretrainedCaptioner
 ) -> None:
-    monkeypatch.setenv("REELWORD_DATA", str(tmp_path))
-    folder = tmp_path / "captioners" / "git-base"
-    folder.mkdir(parents=True)
-    facts = ModelFacts(family="git", architecture="GitForCausalLM", parameters=1, memory=1)
-    card = PretrainedCard(
-        name="git-base", source="a/b", revision=None, added_at="2026-11-29", facts=facts, files={}
-    )
-    (folder / CARD).write_text(card.model_dump_json())
-    with pytest.raises(PretrainedNotScored, match=r"git-base is a pretrained captioner.*lab judge"):
-        load_evaluated_captioner(name, members)
+    """On clips of a list and on a set of videos: captions are those that it writes of a video alone."""
+    for name in ("a.mp4", "b.mp4"):
+        write_video(tmp_path / name, frames=20 if name == "a.mp4" else 9)
+    (tmp_path / "bad.mp4").write_bytes(b"no video")
+    texts = ["coloured squares", "squares"]
+    clips = write_json(tmp_path / "clips.json", [{"file": f"{n}.mp4", "captions": texts} for n in "ab"])
+    write_json(tmp_path / "captions.json", {"a.mp4": texts, "b.mp4": texts, "bad.mp4": texts})
+    options = DecodingOptions(attention=False)
+    wanted = {}
+    for name in ("a.mp4", "b.mp4"):
+        frames = decode_here(tmp_path / name, tiny_git.request).footage
+        wanted[name] = tiny_git.caption([frames], options)[0][0].text
+    out = tmp_path / "out.json"
+    for source in (["--clips", str(clips)], ["--data", str(tmp_path)]):
+        words = ["evaluate", "tiny-git", *source, "--captions", str(out), "--record", "squares", "--json"]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        assert read_results(out) == wanted
+    card = InstalledCaptioners(tmp_path / "data" / "captioners").card("tiny-git")
+    assert card.scores["squares"]["n"] == 2
+
+
+def test_a_fusion_has_pretrained_members_and_an_ensemble_none(
+    tmp_path: Path, tiny_git: AnyPretrainedCaptioner
+) -> None:
+    write_video(tmp_path / "a.mp4", frames=20)
+    clips = write_json(tmp_path / "clips.json", [{"file": "a.mp4", "captions": ["squares"]}])
+    entry = load_evaluated_captioner("fusion", ["stats", "tiny-git"])
+    assert [each.name for each in entry.pretrained] == ["tiny-git"]
+    result = evaluate_captioner(entry, EvaluationSource(clips=clips), OPTIONS)
+    assert result.captioned.hypotheses["a.mp4"]
+    with pytest.raises(WrongMembers, match="tiny-git looks at frames"):
+        load_evaluated_captioner("ensemble", ["stats", "tiny-git"])
+    with pytest.raises(StreamMismatch, match="tiny-git looks at frames itself"):
+        load_evaluated_captioner("tiny-git", streams="demo")
 
 
 def test_scores_are_kept_in_the_checkpoint_and_nothing_else_changes(

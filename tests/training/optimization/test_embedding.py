@@ -16,6 +16,7 @@ from lab.pictures.session import WHOLE_PICTURES, CheckpointWriter
 from lab.pictures.validation import PictureValidation
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import load_embedding
+from models.decoding.options import DecodingOptions
 from models.inputs import InputStream
 from models.stream_set import DEMO
 from models.vocabulary import Vocabulary
@@ -66,7 +67,7 @@ def test_recall_counts_captions_whose_video_is_found(tiny: Trainer) -> None:
     ]
     relevance = torch.tensor([[3.0, 2, 1], [2, 3, 1], [1, 2, 2], [2, 3, 1.0]])  # caption × video
     fixed = FixedEmbedding(Vocabulary(["w0", "w1", "w2", "w3"]), torch.eye(3), relevance)
-    found = Recall(items, 5).measure(fixed)
+    found = Recall(whole(items), 5).measure(fixed)
     assert found["recall_1"] == 25
     assert found["recall_5"] == found["recall_10"] == 100
     assert found["recall"] == pytest.approx(75)
@@ -76,6 +77,11 @@ def test_recall_counts_captions_whose_video_is_found(tiny: Trainer) -> None:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     folder = tmp_path_factory.mktemp("shapes")
     return trainer(folder, folder / "run", recipe=EMBEDDING_RECIPE)
+
+
+def whole(items: Sequence[TrainingItem]) -> PictureValidation:
+    """The items as they are."""
+    return PictureValidation(items, DecodingOptions())
 
 
 def held_out(tiny: Trainer) -> Sequence[TrainingItem]:
@@ -89,17 +95,17 @@ def test_shapes_are_found_by_what_is_said_of_them(tiny: Trainer) -> None:
     embedding = SemanticEmbedding(CONFIG, tiny.batches.vocabulary)
     assert isinstance(tiny.batches, PictureBatches)
     items = tiny.batches.items
-    before = Recall(items, 8).measure(embedding)
+    before = Recall(whole(items), 8).measure(embedding)
     inputs = PictureInputs(DEMO, ("grid",), (CachedNetwork(Averages(), 5),))
     checkpoints = CheckpointWriter(tiny.recipe, ("shapes/1",), inputs, tiny.run)
-    train_embedding(replace(tiny, save_best=checkpoints.save), embedding, held_out(tiny))
-    after = Recall(items, 8).measure(embedding)
+    train_embedding(replace(tiny, save_best=checkpoints.save), embedding)
+    after = Recall(whole(items), 8).measure(embedding)
     assert after["recall"] > before["recall"] + 20
     kept, card = load_embedding(tiny.run.best)
     assert card.captioner == "semantic_embedding"
     assert card.streams["grid"] == Averages.spec
     assert card.scores[WHOLE_PICTURES]["recall"] == pytest.approx(
-        Recall(held_out(tiny), 8).measure(kept)["recall"], abs=5
+        Recall(tiny.validation, 8).measure(kept)["recall"], abs=5
     )
 
 

@@ -86,7 +86,7 @@ def test_the_embedding_is_trained_by_one_process(monkeypatch: pytest.MonkeyPatch
         processes = Processes(0, 2)
 
     with pytest.raises(NotShared, match="compare all videos of a batch"):
-        train_embedding(Shared(), None, [])  # type: ignore[arg-type]
+        train_embedding(Shared(), None)  # type: ignore[arg-type]
 
 
 def test_several_processes_do_not_share_one_named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def test_the_phases_follow_each_other(whole: Path) -> None:
         *(("frozen_key_frames", step) for step in (2,)),
     ]
     steps = {row[0] for row in rows if row[header.index("step_1")]}
-    assert steps == {"combined"}
+    assert steps == {"combined", "frozen_key_frames"}
 
 
 class Interrupted(Exception):

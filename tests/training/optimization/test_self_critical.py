@@ -144,16 +144,30 @@ def test_a_temperature_sharpens_what_is_drawn_and_what_is_learned() -> None:
 
 
 def test_mixer_rewards_more_words_every_epoch() -> None:
-    recipe = DEMO.model_copy(update={"max_length": 17, "mixer_words": 5})
-    assert [recipe.words_given(epoch) for epoch in (0, 0.99, 1, 2, 3, 9)] == [12, 12, 7, 2, 0, 0]
-    assert DEMO.words_given(3) is None
+    recipe = DEMO.model_copy(update={"mixer_words": 5})
+    assert [recipe.words_rewarded(epoch) for epoch in (0, 0.99, 1, 2)] == [5, 5, 10, 15]
+    assert DEMO.words_rewarded(3) is None
+
+
+def test_mixer_counts_from_the_end_of_each_caption() -> None:
+    """Of a caption of two words and its end, and one of five, the last two tokens are rewarded."""
+    targets = pad_captions([[3, 4], [5, 6, 7, 3, 4]])
+    prefix, supervised, weights = reward_of(samples=2)._divide_losses(targets, 2, 2)
+    assert supervised.tolist() == [[3, -1, -1, -1], [5, 6, 7, 3]]
+    assert prefix is not None
+    assert prefix.tolist() == [[3, -1, -1, -1]] * 2 + [[5, 6, 7, 3]] * 2
+    assert list(weights) == [1, 1]
+    prefix, _, weights = reward_of(samples=2)._divide_losses(targets, 2, 6)
+    assert prefix is not None
+    assert prefix.shape == (4, 0)
+    assert list(weights) == [1, 0]
 
 
 def test_with_mixer_the_first_words_are_supervised_and_the_rest_is_rewarded() -> None:
     captioner, judge = Learning(), reward_of()
     nn.init.normal_(captioner.logits, generator=torch.Generator().manual_seed(8))
     plain = caption_loss(captioner, videos(0, 1), batch().targets[:, :2]).cross_entropy
-    found = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32, given=2)
+    found = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32, rewarded=2)
     prefix = batch().targets[:, :2].repeat_interleave(5, 0)
     drawn = sample(captioner, videos(0, 1), 5, 6, torch.Generator().manual_seed(2), prefix)
     assert torch.equal(drawn.tokens[:, :2], prefix)
@@ -164,13 +178,9 @@ def test_with_mixer_the_first_words_are_supervised_and_the_rest_is_rewarded() ->
     )
     policy = -(advantage * drawn.logprobs).sum() / drawn.mask.sum()
     torch.testing.assert_close(found["total"], policy + plain)
-    whole = judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32, given=6)
-    torch.testing.assert_close(
-        whole["total"], caption_loss(captioner, videos(0, 1), batch().targets).cross_entropy
-    )
     alone, plain_policy = (
-        judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32, given)["total"]
-        for given in (0, None)
+        judge.loss(captioner, batch(), torch.Generator().manual_seed(2), torch.float32, rewarded)["total"]
+        for rewarded in (4, None)
     )
     torch.testing.assert_close(alone, plain_policy)
 

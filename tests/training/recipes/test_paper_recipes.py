@@ -85,6 +85,30 @@ def test_phases_are_as_long_as_their_epochs() -> None:
     assert stats.recipe.rewards.model_dump() == {"cider": 0, "bleu": 1, "meteor": 1, "rouge_l": 0}
 
 
+def test_rows_of_the_papers_tables_differ_in_what_they_say() -> None:
+    """Each trained by itself, as the papers did it."""
+    rows = {recipe: run for (recipe, _), run in list_paper_runs().items() if run.row}
+    configs: dict[str, Any] = {name: run.config(find_stream_set(run.streams)) for name, run in rows.items()}
+    assert configs["paper-msvd-ts"].branches == "ts"
+    lstm, ranked = rows["paper-msrvtt-lstm"].recipe, rows["paper-msrvtt-ranked"].recipe
+    assert (lstm.auxiliary_weight, ranked.auxiliary_weight) == (0, 0.1)
+    assert configs["paper-msrvtt-lstm"] == configs["paper-msrvtt-ranked"]
+    assert configs["paper-msrvtt-1-frame"].key_frames == 1
+    assert [layer.name for layer in configs["paper-mvad-pool4"].layers] == ["c3d_pool4"]
+    plain = rows["paper-msrvtt-plain"].recipe.in_steps(32 * EPOCH)
+    assert (plain.steps, plain.phases, plain.self_critical_steps) == (60 * EPOCH, {}, 10 * EPOCH)
+    assert configs["paper-msrvtt-plain"].audio is None
+
+
+def test_captions_that_are_cut_are_ended_and_an_epoch_has_each_once() -> None:
+    """The demo's recipes stay as its checkpoints were trained."""
+    for run in list_paper_runs().values():
+        assert run.recipe.keep_end
+        assert run.recipe.every_caption
+    demo = {name: each for name, each in read_recipes().recipes.items() if name.startswith("demo")}
+    assert not any(each.every_caption or each.keep_end for each in demo.values())
+
+
 def test_a_set_that_a_paper_does_not_have_is_told() -> None:
     with pytest.raises(
         UnknownRecipe, match="g2l has no paper-vatex, which is for: vanilla, temporal, spatial"

@@ -359,6 +359,6 @@ def test_the_command_says_which_option_to_change(tmp_path: Path) -> None:
     assert "there is no folder nowhere" in run("train", "stats", *data, "--features", "nowhere")
     assert "--feature-map says what lies in --features" in run("train", "stats", *data, "--feature-map", "x")
     assert "python -m lab train" in run("train", "stats", "--data", str(tmp_path), *saved)
-    assert "give the set as --data" in run("evaluate", "stats", "--images", "x", "--captions", "y", *saved)
+    assert "give the set as --data" in run("evaluate", "stats", "--images", "x", "--references", "y", *saved)
     (tmp_path / "features.yaml").write_text("streams: [")
     assert "--features: " in run("train", "stats", *data, *saved)

@@ -49,6 +49,7 @@ def test_pairs_see_small_differences() -> None:
     low, high = result.interval
     assert 0.8 < low < result.difference < high < 1.2
     assert result.share == 1
+    assert result.p == pytest.approx(2 / 2001)
     assert (result.name, result.n) == ("rouge_l", 200)
     own_low, own_high = compute_interval(better)
     assert own_high - own_low > 10 * (high - low)
@@ -57,7 +58,7 @@ def test_pairs_see_small_differences() -> None:
 def test_equal_captions_do_not_differ() -> None:
     metric = mean_of(np.arange(9.0))
     result = compare(metric, metric)
-    assert (result.difference, result.interval, result.share) == (0, (0, 0), 0)
+    assert (result.difference, result.interval, result.share, result.p) == (0, (0, 0), 0, 1)
 
 
 def test_only_like_compares_with_like() -> None:

@@ -55,7 +55,10 @@ NO_REWARD = "has no self-critical steps; leave it out"
         ("g2l --recipe paper-msvd --self-critical", f"--self-critical: paper-msvd {NO_REWARD}"),
         ("g2l --recipe paper-msvd --no-self-critical", f"--no-self-critical: paper-msvd {NO_REWARD}"),
         ("semantic_embedding --teacher stats", f"--teacher: demo-embedding {NO_TEACHER}"),
-        ("semantic_embedding --data-set msvd", "--data-set: semantic_embedding learns from pictures alone"),
+        (
+            "semantic_embedding --data-set msvd --start a.safetensors",
+            "--start: semantic_embedding of a set of videos begins from nothing",
+        ),
         ("semantic_embedding --paper stats", "--paper: semantic_embedding learns from pictures alone"),
         ("semantic_embedding --no-self-critical", f"--no-self-critical: semantic_embedding {NO_REWARD}"),
         ("stats --recipe demo-longer", "demo-longer goes on from a captioner: give it as --start"),
@@ -100,7 +103,7 @@ def test_what_a_run_reads_is_not_refused() -> None:
     for unread, refused in (
         (list_unread_as_paper(find_paper_run("paper-msvd", "stats")), fixed),
         (list_unread_as_paper(find_paper_run("paper-msvd", "g2l")), {*fixed, "--self-critical"}),
-        (list_unread_by_embedding(recipes["demo-embedding"]), {*fixed - {"--start"}, *own}),
+        (list_unread_by_embedding(recipes["demo-embedding"]), {*fixed - {"--start", "--data-set"}, *own}),
         (list_unread_on_videos(demo, None), {"--teacher"}),
         (list_unread_on_videos(demo, ALL.start), {"--teacher", "--streams"}),
         (list_unread_on_pictures(taught), {"--paper", "--features"}),
