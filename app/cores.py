@@ -14,6 +14,12 @@ def core_count() -> int:
     return max(1, min([cores, *map(int, read_cpu_shares())]))
 
 
+def choose_threads(asked: int | None = None) -> int:
+    """Chooses how many threads compute: as many as asked, or as OMP_NUM_THREADS says, or one a core."""
+    setting = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return asked or (int(setting) if setting.isdecimal() else 0) or core_count()
+
+
 def read_cpu_shares(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> Iterator[float]:
     """Reads how many cores' time the control groups above this process allow, where they limit it.
 

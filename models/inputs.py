@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -29,35 +29,68 @@ class Batch(Memory):
     """Holds B videos of one stream. Padding is zero in ``values`` and False in both masks.
 
     Attributes:
-        values: float (B, T, N, C); a stream without regions has N = 1.
+        values: float (B, T, N, C); a stream without regions has N = 1. float16 until it is read.
         frame_mask: bool (B, T).
         region_mask: bool (B, T, N).
         times: (B, T, 2) seconds.
+        overlaps: Whether a row covers moments of the row before; None where only the times say it.
     """
 
     values: Tensor
     frame_mask: Tensor
     region_mask: Tensor
+    overlaps: bool | None = None
 
 
-def collate(streams: Sequence[Stream], device: torch.device) -> Batch:
-    """Pads streams to the longest one and the most regions. float16 values become float32."""
-    frames = max(len(stream) for stream in streams)
-    regions = max(_region_count(stream) for stream in streams)
-    width = streams[0].values.shape[-1]
-    values = torch.zeros(len(streams), frames, regions, width, device=device)
+@dataclass(frozen=True)
+class BatchLayout:
+    """Says how streams lie in a batch."""
+
+    #: whether values that are all float16 stay so, half the bytes to bring to a GPU, in memory that it reads
+    keeps_half: bool = False
+    frames: int = 0  #: T at least
+    regions: int = 0  #: N at least
+
+
+PLAIN_LAYOUT = BatchLayout()
+
+
+def collate(streams: Sequence[Stream], device: torch.device, layout: BatchLayout = PLAIN_LAYOUT) -> Batch:
+    """Pads streams to the longest one and the most regions.
+
+    Args:
+        streams: One a video.
+        device: Where the batch is to lie.
+        layout: Whether float16 values stay so, or become float32, and how large the batch is at least.
+    """
+    frames = max(layout.frames, *(len(stream) for stream in streams))
+    regions = max(layout.regions, *(count_regions(stream) for stream in streams))
+    half = layout.keeps_half and all(stream.values.dtype == torch.float16 for stream in streams)
+    # not zeros: nearly all of it is written below, and a pass over hundreds of megabytes is what takes time
+    values = torch.empty(
+        (len(streams), frames, regions, streams[0].values.shape[-1]),
+        dtype=torch.float16 if half else torch.float32,
+        device=device,
+        pin_memory=layout.keeps_half and torch.cuda.is_available(),
+    )
     mask = torch.zeros(len(streams), frames, regions, dtype=torch.bool, device=device)
     times = torch.zeros(len(streams), frames, 2, dtype=torch.float64)
+    overlaps = False
     for i, stream in enumerate(streams):
-        t, n = len(stream), _region_count(stream)
-        values[i, :t, :n] = stream.values.reshape(t, n, width).to(device, torch.float32)
-        mask[i, :t, :n] = _region_mask(stream, n).to(device)
+        t, n = len(stream), count_regions(stream)
+        there_is = _region_mask(stream, n)
+        mask[i, :t, :n] = there_is.to(device)
+        overlaps |= bool(np.any((stream.start[1:] < stream.end[:-1]) & there_is[1:].any(1).numpy()))
         times[i, :t, 0], times[i, :t, 1] = torch.from_numpy(stream.start), torch.from_numpy(stream.end)
-    values.mul_(mask.unsqueeze(-1))
-    return Batch(times=times.to(device), values=values, frame_mask=mask.any(2), region_mask=mask)
+        values[i, :t, :n] = stream.values.reshape(t, n, -1).to(device)
+        values[i, t:], values[i, :t, n:] = 0, 0
+        if stream.mask is not None:
+            values[i, :t, :n] *= mask[i, :t, :n].unsqueeze(-1)
+    return Batch(times.to(device), values, mask.any(2), mask, overlaps)
 
 
-def _region_count(stream: Stream) -> int:
+def count_regions(stream: Stream) -> int:
+    """Counts the cells or boxes of a row, 1 for a vector."""
     return math.prod(stream.values.shape[1:-1])
 
 
@@ -91,6 +124,7 @@ def collate_inputs(
     streams: Sequence[InputDescription],
     device: torch.device,
     optional: Collection[str] = (),
+    layout: BatchLayout = PLAIN_LAYOUT,
 ) -> list[Batch]:
     """Pads the streams of several videos, one batch a stream.
 
@@ -99,6 +133,7 @@ def collate_inputs(
         streams: Which of them, in the order of the answer.
         device: Where the batches are to lie.
         optional: Names of streams that a video may lack; its rows are masked then.
+        layout: Of each batch.
 
     Raises:
         KeyError: A video lacks a stream that is not optional.
@@ -109,7 +144,7 @@ def collate_inputs(
             return make_absent_stream(stream)
         return video[stream.name]
 
-    return [collate([of(video, stream) for video in features], device) for stream in streams]
+    return [collate([of(video, stream) for video in features], device, layout) for stream in streams]
 
 
 def make_absent_stream(stream: InputDescription) -> Stream:
@@ -126,8 +161,13 @@ class StreamReader(Protocol):
 
 
 def order_inputs(network: StreamReader, batches: Mapping[str, Batch]) -> list[Batch]:
-    """Puts batches into the order of ``network.encode_batches``: one a stream of its ``inputs``."""
-    return [batches[stream.name] for stream in network.inputs]
+    """Puts batches, in float32, into the order of ``network.encode_batches``: one a stream of ``inputs``."""
+    return [_widen(batches[stream.name]) for stream in network.inputs]
+
+
+def _widen(batch: Batch) -> Batch:
+    """Makes float32 of float16: sums over cells and frames would overflow in it."""
+    return replace(batch, values=batch.values.float()) if batch.values.dtype == torch.float16 else batch
 
 
 def average_regions(batch: Batch) -> Tensor:

@@ -9,7 +9,22 @@ from __future__ import annotations
 import torch
 from torch.amp import GradScaler
 
+from extractors.engines.engine import HALVES
+from training.recipes.train_options import PrecisionName
+
 CPU = torch.device("cpu")
+
+
+def set_precision(name: PrecisionName, device: torch.device = CPU) -> torch.dtype:
+    """Sets how a GPU multiplies what autocast leaves in float32: in TF32, unless ``name`` is "fp32".
+
+    Returns:
+        What autocast computes in; with "auto" what suits the device.
+    """
+    inner = "ieee" if name == "fp32" else "tf32"
+    torch.backends.cuda.matmul.fp32_precision = inner
+    torch.backends.cudnn.fp32_precision = inner
+    return training_precision(device) if name == "auto" else HALVES.get(name, torch.float32)
 
 
 def training_precision(device: torch.device = CPU) -> torch.dtype:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from app.cli.training.shared_options import Threads
+from app.cores import choose_threads
+
 
 def ablate(
     data: Annotated[
@@ -16,7 +19,7 @@ def ablate(
         Path, typer.Option(help="Where results are kept; what is finished there is not run again.")
     ] = Path("runs/ablations"),
     cache: Annotated[Path, typer.Option(help="Where features are kept between runs.")] = Path("data/cache"),
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    threads: Threads = None,
     device: Annotated[
         str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
     ] = "auto",
@@ -51,7 +54,7 @@ def ablate(
             return
         if data is None:
             raise typer.BadParameter("--data: where are the pictures? docs/training.md says which")
-        settings = RunSettings(out, cache, typer.echo, threads, open_device(device))
+        settings = RunSettings(out, cache, typer.echo, choose_threads(threads), open_device(device))
         runner = AblationRunner(data, settings, steps, judged)
         for place, job in enumerate(jobs, 1):
             if locate_result(out, job).exists():

@@ -46,7 +46,7 @@ from training.optimization.processes import ALONE, Processes
 from training.optimization.progress import BestScore
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import Trainer
-from training.precision import CPU, training_precision
+from training.precision import CPU, set_precision
 from training.recipes.changes import change_fields
 from training.recipes.recipe import Recipe
 from training.runs.run_record import RunDescription, TrainedData
@@ -213,7 +213,7 @@ class PictureTraining:
             keep_end=recipe.keep_end,
             seed=recipe.seed,
             shots=Shots(recipe.lengths, recipe.distractors),
-            dtype=training_precision(settings.device),
+            dtype=set_precision(settings.precision, settings.device),
             motion=frozenset(each.stream for each in inputs.streams.inputs if each.kind == "motion"),
         )
         if recipe.corpus is not None:

@@ -14,6 +14,20 @@ def write(file: Path, text: str) -> None:
     file.write_text(text)
 
 
+@pytest.mark.parametrize(("said", "asked", "count"), [("3", None, 3), ("3,2", 5, 5), ("4,2", None, 4)])
+def test_threads_are_those_that_are_asked_for_or_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, said: str, asked: int | None, count: int
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    assert cores.choose_threads(asked) == count
+
+
+def test_threads_are_as_many_as_cores_where_nothing_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "all")
+    monkeypatch.setattr(cores, "core_count", lambda: 7)
+    assert cores.choose_threads() == 7
+
+
 def shares(folder: Path, own: str) -> list[float]:
     write(folder / "own", own)
     return list(cores.read_cpu_shares(folder / "own", folder / "groups"))

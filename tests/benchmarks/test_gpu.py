@@ -67,10 +67,12 @@ def test_a_captioner_is_measured_in_both_precisions() -> None:
     steps = list(measure_training("vanilla", recipe, QUICK))
     assert [each.name for each in captions + steps] == [
         *("vanilla captions fp32", "vanilla captions bf16", "vanilla step fp32", "vanilla step bf16"),
+        "vanilla loop bf16",
     ]
     assert all(each.ours > 0 for each in captions + steps)
-    assert [each.peer for each in steps] == [None, steps[0].ours]
-    assert all("% of peak" in each.note for each in steps)
+    assert [each.peer for each in steps] == [None, steps[0].ours, steps[1].ours]
+    assert all("% of peak" in each.note for each in steps[:2])
+    assert "2 videos a step from files" in steps[2].note
 
 
 def test_a_network_is_compared_with_the_cpu(tmp_path: Path) -> None:

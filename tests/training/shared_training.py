@@ -82,6 +82,14 @@ def combined(tiny: Trainer) -> dict[str, Tensor]:
     return gradients(tiny, network, loss) | {"rewards": rewards.values}
 
 
+def judged(tiny: Trainer, network: Any) -> dict[str, Tensor]:
+    """Each held-out item's CIDEr-D, and their captions' loss, by groups of two items."""
+    tiny.validation.group = 2
+    judgement = tiny.validation.judge(network, torch.float32, processes=tiny.processes)
+    loss = torch.tensor(judgement.scores["validation_loss"])
+    return {"scores": torch.from_numpy(judgement.ciders), "loss": loss}
+
+
 def main(folder: Path, out: Path) -> None:
     torch.set_num_threads(1)
     optimization_trainer.REPORT_EVERY = 1
@@ -93,6 +101,7 @@ def main(folder: Path, out: Path) -> None:
         found = {
             "words": gradients(tiny, network, tiny.make_supervised_loss(network.phases[0])),
             "combined": combined(tiny),
+            "judged": judged(tiny, network),
         }
         network.zero_grad()
         tiny.train(network)

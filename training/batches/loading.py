@@ -47,42 +47,50 @@ def move_to(value: ValueT, device: torch.device) -> ValueT:
 
 
 class BatchLoader:
-    """Makes batches in a thread of its own, so that none is waited for, in the order of their steps.
+    """Makes batches in threads of their own, so that none is waited for, and hands them over in order.
 
-    On a GPU the thread copies each to pinned memory and from there to the device, on a stream beside the one
+    For a GPU a thread makes a batch in pinned memory and copies it to the device, on a stream beside the one
     that computes; a batch is handed over once its copy is ordered before what will read it.
 
     Args:
-        batches: makes the batch of a step.
+        batches: makes the batch of a step, from several threads at a time.
         device: where the batches are to lie.
-        ahead: how many are made before they are asked for.
+        ahead: how many are made before they are asked for; by default as suits the device.
+        prepare: from a batch and its step to what is handed over, on the CPU.
     """
 
     def __init__(
-        self, batches: TrainingBatches[CaptionedItem], device: torch.device = CPU, ahead: int = 1
+        self,
+        batches: TrainingBatches[CaptionedItem],
+        device: torch.device = CPU,
+        ahead: int | None = None,
+        prepare: Callable[[TrainingBatch, int], TrainingBatch] = lambda batch, _: batch,
     ) -> None:
-        self._batches, self._device, self._ahead = batches, device, ahead
+        self._batches, self._device, self._prepare = batches, device, prepare
+        # a GPU takes a batch in less time than a thread needs for one; a CPU needs its cores itself
+        self._ahead = ahead or (3 if device.type == "cuda" else 1)
         self._stream = (
             torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         )
 
     def load(self, first: int, last: int) -> Iterator[tuple[int, TrainingBatch]]:
         """Yields the steps from ``first`` to before ``last``, each with its batch on the device."""
-        with ThreadPoolExecutor(1) as thread:
+        with ThreadPoolExecutor(self._ahead) as threads:
             coming = {
-                step: thread.submit(self._make, step) for step in range(first, min(first + self._ahead, last))
+                step: threads.submit(self._make, step)
+                for step in range(first, min(first + self._ahead, last))
             }
             for step in range(first, last):
                 batch, copied = coming.pop(step).result()
                 if (following := step + self._ahead) < last:
-                    coming[following] = thread.submit(self._make, following)
+                    coming[following] = threads.submit(self._make, following)
                 yield step, self._hand_over(batch, copied)
 
     def _make(self, step: int) -> tuple[TrainingBatch, torch.cuda.Event | None]:
-        batch = self._batches.at(step)
+        batch = self._prepare(self._batches.at(step), step)
         if self._stream is None:
             return batch, None
-        pinned = map_tensors(batch, Tensor.pin_memory)
+        pinned = map_tensors(batch, lambda tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
         with torch.cuda.stream(self._stream):
             moved = move_to(pinned, self._device)
             copied = torch.cuda.Event()  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ from torch import Tensor
 from models.inputs import Batch, StreamReader, order_inputs
 from models.memory import TensorRows
 from models.vocabulary import Vocabulary
+from training.batches.forcing_plan import ForcingPlan
 
 
 class CaptionedItem(Protocol):
@@ -57,6 +58,7 @@ class TrainingBatch:
     true_steps: Tensor | None
     soft: TeacherTargets | None = None  #: a teacher's words in every place of the captions
     places: tuple[int, ...] = ()  #: for each target which of its video's captions it is
+    plan: ForcingPlan | None = None  #: of the targets; None where a loss makes its own
 
     def inputs_of(self, network: StreamReader) -> list[Batch]:
         """Returns what the ``encode_batches`` of a captioner or an embedding takes."""

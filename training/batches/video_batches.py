@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import torch
+from torch.nn.functional import pad
+from tqdm import tqdm
 
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.features import Features
-from extractors.video_features.feature_files import FeaturesDamaged
 from models.captioner import AnyCaptioner
-from models.inputs import Batch, InputStream, collate_inputs
+from models.inputs import PLAIN_LAYOUT, Batch, BatchLayout, InputStream, collate_inputs, count_regions
 from models.video_category import add_category
 from models.vocabulary import pad_captions, split_words
+from training.batches.loading import find_device
 from training.batches.training_batch import TrainingBatch, TrainingBatches
 from training.batches.video_features import FeatureStore, describe_failures
 from training.datasets.caption_set import VideoItem
 from training.datasets.errors import NothingToUse
+from training.precision import CPU
 
 #: Is given sentences that the user should know.
 Notify: TypeAlias = Callable[[str], None]
@@ -52,12 +54,7 @@ class CaptionedVideo:
 
     def load(self) -> Features:
         """Reads the features, and adds what the annotations say of the video. Raises FeaturesDamaged."""
-        features = self.features.load(self.video)
-        # at each reading: it costs little beside it, and a first reading of all would be long
-        for name, stream in features.items():
-            if not all(bool(bound.isfinite()) for bound in stream.values.aminmax()):
-                raise FeaturesDamaged(f"{name} of {self.id} has values that are infinite or no number.")
-        return add_category(features, self.video.category)
+        return add_category(self.features.load(self.video), self.video.category)
 
 
 def load_captioned_videos(
@@ -94,17 +91,37 @@ class VideoInputs:
 
     streams: tuple[InputStream, ...]
     optional: frozenset[str] = frozenset()  #: those that a video may lack
+    layout: BatchLayout = PLAIN_LAYOUT  #: of every stream's batch
+    #: of streams whose batches have all the same shape: rows of time and regions
+    shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def for_captioner(cls, captioner: AnyCaptioner) -> VideoInputs:
-        """Lists the captioner's inputs, each once."""
+        """Lists the captioner's inputs, each once; where it lies on a GPU, half precision goes there."""
         named = {each.name: InputStream(name=each.name, width=each.width) for each in captioner.inputs}
-        return cls(tuple(named.values()), captioner.optional_streams)
+        layout = BatchLayout(keeps_half=find_device(captioner).type == "cuda")
+        return cls(tuple(named.values()), captioner.optional_streams, layout)
+
+    def fix_shapes(self, videos: Iterable[CaptionedVideo]) -> VideoInputs:
+        """Returns the same inputs, all of whose batches are as long and wide as these videos need at most.
+
+        The features of all are read, and verified, at once. Raises FeaturesDamaged.
+        """
+        shapes: dict[str, tuple[int, int]] = {}
+        for video in tqdm(videos, desc="shapes", unit="video", disable=None):
+            for name, stream in video.load().items():
+                frames, regions = shapes.get(name, (0, 0))
+                shapes[name] = max(frames, len(stream)), max(regions, count_regions(stream))
+        return replace(self, shapes=shapes)
 
     def collate(self, features: Sequence[Features]) -> dict[str, Batch]:
         """Pads features of B videos to one batch a stream."""
-        collated = collate_inputs(features, self.streams, torch.device("cpu"), self.optional)
-        return {stream.name: batch for stream, batch in zip(self.streams, collated, strict=True)}
+        batches = {}
+        for stream in self.streams:
+            frames, regions = self.shapes.get(stream.name, (0, 0))
+            layout = replace(self.layout, frames=frames, regions=regions)
+            [batches[stream.name]] = collate_inputs(features, [stream], CPU, self.optional, layout)
+        return batches
 
     def load(self, videos: Sequence[CaptionedVideo]) -> Mapping[str, Batch]:
         """Reads whole videos as one batch a stream. Raises FeaturesDamaged."""
@@ -116,16 +133,19 @@ class VideoBatches(TrainingBatches[CaptionedVideo]):
     """Batches of whole videos."""
 
     inputs: VideoInputs
+    fixed_shapes: bool = False  #: whether captions are padded to ``max_length``, as ``inputs`` are then too
 
     def at(self, step: int) -> TrainingBatch:
         """Makes batch ``step``. Raises FeaturesDamaged."""
         taken = self.part.of(self._choose_captions(step))
         chosen, drawn = [item for item, _ in taken], [(item, i) for item, places in taken for i in places]
         captions = [self.vocabulary.encode(item.captions[i]) for item, i in drawn]
+        targets = pad_captions(captions, self.max_length, keep_end=self.keep_end)
+        longer = self.max_length - targets.shape[1] if self.fixed_shapes else 0
         return TrainingBatch(
             ids=tuple(item.id for item in chosen),
             batches=self.inputs.load(chosen),
-            targets=pad_captions(captions, self.max_length, keep_end=self.keep_end),
+            targets=pad(targets, (0, longer), value=-1),
             places=tuple(i for _, i in drawn),
             true_steps=None,
         )

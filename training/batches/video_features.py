@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from tqdm import tqdm
 
@@ -44,22 +43,40 @@ class FailedVideo:
     message: str
 
 
-class FeatureStore(Protocol):
-    """Keeps the features of videos."""
+class FeatureStore(ABC):
+    """Keeps the features of videos, and verifies those of each video once, when they are read first.
 
+    Verifying takes several times as long as reading, which a training does again in every epoch.
+    """
+
+    def __init__(self) -> None:
+        self._verified: set[str] = set()  # ids of videos
+
+    @abstractmethod
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:
         """Makes or finds the features of videos; returns those that have none, and why."""
-        ...
 
     def load(self, video: VideoItem) -> Features:
-        """Reads a video's features. Raises FeaturesDamaged."""
-        ...
+        """Reads a video's features, float16 as they were saved. Raises FeaturesDamaged."""
+        if video.id in self._verified:
+            return self._read(video, verify=False)
+        features = self._read(video, verify=True)
+        for name, stream in features.items():
+            if not all(bool(bound.isfinite()) for bound in stream.values.aminmax()):
+                raise FeaturesDamaged(f"{name} of {video.id} has values that are infinite or no number.")
+        self._verified.add(video.id)
+        return features
+
+    @abstractmethod
+    def _read(self, video: VideoItem, *, verify: bool) -> Features:
+        """Reads a video's features; compares digests, where there are any, if ``verify``."""
 
 
-class KeptVideos(ABC):
+class KeptVideos(FeatureStore):
     """Makes something of videos once, and keeps it below ``cache``. tag: what decides it, the video apart."""
 
     def __init__(self, tag: FeatureSpec, cache: Path) -> None:
+        super().__init__()
         self._form, self._tag = SafetensorsForm(), tag
         self.folder = cache / "videos" / f"{tag.extractor}-{tag.spec_hash}"
 
@@ -88,9 +105,8 @@ class KeptVideos(ABC):
             return False
         return header.tag == self._tag and header.source.bytes == video.path.stat().st_size
 
-    def load(self, video: VideoItem) -> Features:
-        """Reads a video's features. Raises FeaturesDamaged."""
-        return self._form.read(self.folder, _name_file(video)).streams
+    def _read(self, video: VideoItem, *, verify: bool) -> Features:
+        return self._form.read(self.folder, _name_file(video), verify=verify).streams
 
     @abstractmethod
     def _make(self, video: VideoItem, decoder: Decoder) -> SavedFeatures:

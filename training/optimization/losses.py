@@ -12,9 +12,10 @@ from torch import Tensor
 from models.captioner import AnyCaptioner
 from models.memory import Memory
 from models.training_phase import NextWord, PhaseBatch, PhaseSpec
-from models.vocabulary import UNK
+from training.batches.forcing_plan import ForcingPlan, plan_forcing
+from training.batches.loading import move_to
 from training.batches.training_batch import CaptionedItem, TeacherTargets, TrainingBatch
-from training.optimization.forced_steps import force_words
+from training.optimization.forced_steps import draw_words, force_words
 from training.optimization.processes import ALONE, Processes, share_mean
 from training.recipes.recipe import Recipe
 
@@ -64,8 +65,8 @@ def caption_loss(
     memory: Memory,
     targets: Tensor,
     *,
+    plan: ForcingPlan | None = None,
     smoothing: float = 0.0,
-    teacher_forcing: float = 1.0,
     generator: torch.Generator | None = None,
     true_steps: Tensor | None = None,
     soft: TeacherTargets | None = None,
@@ -77,16 +78,17 @@ def caption_loss(
         captioner: whose ``step`` is taken for every word.
         memory: B encoded videos.
         targets: (R, L) from ``pad_captions``, R = B × K, the K captions of a video side by side.
+        plan: of these targets, on the captioner's device; by default one that feeds true words alone, for
+            which a GPU is waited for.
         smoothing: the share of the target that all words have alike.
-        teacher_forcing: the probability that the true word is fed; else one that is drawn from the model's
-            own distribution (Bengio et al. 2015).
-        generator: draws those words.
+        generator: draws the words of its own that the plan feeds.
         true_steps: bool (B, T), the steps of each video that its captions are of.
         soft: a teacher's words in every place.
         soft_weight: the share of the cross-entropy that these take.
     """
-    forced = force_words(captioner, memory, targets, teacher_forcing, generator)
-    loss = _smooth(forced.log_probs, forced.take(targets), smoothing)
+    plan = plan or move_to(plan_forcing(targets.cpu(), memory.size), targets.device)
+    forced = force_words(captioner, memory, targets, plan, generator)
+    loss = _smooth(forced.log_probs, forced.take(targets.clamp(min=0)), smoothing)
     if soft is not None:
         counted_soft = TeacherTargets(
             forced.take(soft.words).unsqueeze(1), forced.take(soft.shares).unsqueeze(1)
@@ -94,14 +96,14 @@ def caption_loss(
         loss = (1 - soft_weight) * loss + soft_weight * counted_soft.loss(forced.log_probs, 0)
     auxiliary = shot = torch.zeros((), device=targets.device)
     captions = targets.shape[0] // memory.size
-    for attention, counted, of in forced.looks():
+    for attention, counted, of, weights in forced.looks():
         if attention.loss is not None:
-            auxiliary = auxiliary + attention.loss[counted].sum()
+            auxiliary = auxiliary + (attention.loss[counted] * weights).sum()
         if true_steps is not None:
-            truth = true_steps[of // captions]
-            shot = shot + _measure_missed_attention(attention.temporal[counted], truth).sum()
-    words = len(forced.captions)
-    return CaptionLoss(loss.sum() / words, auxiliary / words, shot / words)
+            missed = _measure_missed_attention(attention.temporal[counted], true_steps[of // captions])
+            shot = shot + (missed * weights).sum()
+    words = forced.weights.sum()
+    return CaptionLoss((loss * forced.weights).sum() / words, auxiliary / words, shot / words)
 
 
 def _smooth(log_probs: Tensor, target: Tensor, smoothing: float) -> Tensor:
@@ -121,23 +123,14 @@ def make_scheduled_sampling(ratio: float, generator: torch.Generator) -> NextWor
 
     ratio: the share of true words among them.
     """
-    return lambda log_probs, target: _draw_next_word(log_probs, target, ratio, generator)
 
+    def choose(log_probs: Tensor, target: Tensor) -> Tensor:
+        if ratio >= 1:
+            return target
+        is_drawn = torch.rand(target.shape, generator=generator, device=target.device) >= ratio
+        return torch.where(is_drawn, draw_words(log_probs.detach(), generator), target)
 
-def _draw_next_word(
-    log_probs: Tensor, target: Tensor, ratio: float, generator: torch.Generator | None
-) -> Tensor:
-    if ratio >= 1:
-        return target
-    is_drawn = torch.rand(target.shape, generator=generator, device=target.device) >= ratio
-    chosen = is_drawn.nonzero().squeeze(1)
-    if not len(chosen):
-        return target
-    probabilities = log_probs.detach()[chosen].exp()
-    probabilities[:, UNK] = 0
-    word = target.clone()
-    word[chosen] = torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
-    return word
+    return choose
 
 
 def supervised_loss(
@@ -155,9 +148,9 @@ def supervised_loss(
     Args:
         captioner: in training mode.
         memory: the batch's B encoded videos.
-        batch: has the captions.
+        batch: has the captions, and where words of its own are fed, the plan that says which.
         recipe: weights of the losses.
-        forcing: the share of true words that are fed.
+        forcing: the share of true words that a phase's own loss feeds.
         generator: draws the others.
         spec: the phase, by default the captioner's first.
         values: what the phase's own loss remembers of captions, and is changed by it.
@@ -180,8 +173,8 @@ def supervised_loss(
         captioner,
         memory,
         batch.targets,
+        plan=batch.plan,
         smoothing=recipe.smoothing,
-        teacher_forcing=forcing,
         generator=generator,
         true_steps=batch.true_steps,
         soft=batch.soft,

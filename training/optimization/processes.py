@@ -23,7 +23,7 @@ from extractors.engines.engine_choice import DeviceUnavailable, open_device
 from extractors.errors import ReelwordError
 from training.batches.training_batch import BatchPart, TrainingBatch
 
-#: The first process validates alone; the others wait for its next gradient.
+#: Of processes that wait for the first one, which alone makes features of all videos.
 PATIENCE = timedelta(hours=12)
 #: Of one process's draws and another's.
 SEEDS_APART = 2**40
@@ -45,7 +45,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that validates, logs and saves."""
+        """Whether this process is the one that logs and saves."""
         return self.rank == 0
 
     @property
@@ -93,9 +93,8 @@ class Processes:
         """
         if self.count == 1:
             return lambda batch, step: loss(network, batch, step)
-        return DistributedDataParallel(
-            _LossModule(network, loss), find_unused_parameters=True, broadcast_buffers=False
-        )
+        # static: which weights a phase has no gradient of is noted in its first step, not looked for in each
+        return DistributedDataParallel(_LossModule(network, loss), static_graph=True, broadcast_buffers=False)
 
 
 #: The one process of a training that is not shared.

@@ -20,6 +20,7 @@ from training.batches.training_batch import CaptionedItem
 from training.batches.video_batches import Notify
 from training.optimization.processes import ALONE, Processes
 from training.precision import CPU
+from training.recipes.train_options import PrecisionName
 from training.runs.run_record import RunDescription, RunSession, claim_folder
 from training.runs.tracking import Tracker, TrackerName, open_tracker
 from training.saved_features.feature_folder import FeatureFolder
@@ -146,6 +147,7 @@ class RunSettings:
     processes: Processes = ALONE  #: that train together; the first one alone notifies
     #: Those of videos that were made before, in the place of features that are made now.
     features: FeatureFolder | None = None
+    precision: PrecisionName = "auto"  #: what networks compute in
     log_every: int | None = None  #: as of TrainingRun, as the next two
     save_every: float = 300.0
     keep: int = 1

@@ -19,6 +19,7 @@ from tqdm import tqdm
 from models.captioner import AnyCaptioner, Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
+from training.batches.forcing_plan import plan_forcing
 from training.batches.loading import BatchLoader, find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches
 from training.optimization.learner import (
@@ -87,7 +88,7 @@ class Trainer:
     precision: torch.dtype
     #: On the same as pseudo-videos of several shots, where such are trained on.
     shots_validation: Validation[CaptionedItem] | None = None
-    #: That train together, each with its part of the batches; the first one validates, logs and saves.
+    #: That train together, each with its part of the batches; the first one logs and saves.
     processes: Processes = ALONE
 
     def train(self, captioner: AnyCaptioner, keep_start: bool = False) -> None:
@@ -151,8 +152,10 @@ class Trainer:
         Where CIDEr-D cannot be computed of them, it is how likely their captions are.
         """
         choose = spec.judge_memory or keep_memory
-        meteor = self.recipe.needs_meteor
-        judged = self.validation.judge(captioner, self.precision, choose, meteor=meteor)
+        meteor = self.recipe.needs_meteor and self.processes.is_first
+        judged = self.validation.judge(
+            captioner, self.precision, choose, meteor=meteor, processes=self.processes
+        )
         scores = dict(judged.scores)
         if self.recipe.select == "loss" or "cider" not in scores:
             scores[LIKELIHOOD] = -scores["validation_loss"]
@@ -160,7 +163,11 @@ class Trainer:
             scores["sum"] = sum(scores.get(name, 0.0) for name in SUMMED)
         if spec.metric == "shots_cider" and "cider" in scores:
             shots = self.shots_validation
-            of_shots = judged if shots is None else shots.judge(captioner, self.precision, choose)
+            of_shots = (
+                judged
+                if shots is None
+                else shots.judge(captioner, self.precision, choose, processes=self.processes)
+            )
             scores["shots_cider"] = of_shots.scores["cider"]
         return replace(judged, scores=scores)
 
@@ -266,11 +273,17 @@ class Trainer:
         videos = min(phase.batches.videos, len(phase.batches.items)) // part.count
         count = min(self.recipe.accumulate, max(1, videos))
         loaders = [
-            BatchLoader(replace(phase.batches, part=part.divide(number, count)), device)
+            BatchLoader(replace(phase.batches, part=part.divide(number, count)), device, prepare=self._plan)
             for number in range(count)
         ]
         for parts in zip(*(loader.load(first, phase.steps) for loader in loaders), strict=True):
             yield parts[0][0], [batch for _, batch in parts]
+
+    def _plan(self, batch: TrainingBatch, step: int) -> TrainingBatch:
+        """Adds the plan by which the words of the batch's captions are forced, where the loss is theirs."""
+        share, generator = self.recipe.teacher_forcing(self.epoch(step)), self.make_generator(step, 4)
+        fixed = self.recipe.fixed_shapes
+        return replace(batch, plan=plan_forcing(batch.targets, len(batch.ids), share, generator, fixed=fixed))
 
     def _resume(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> PhaseProgress:
         """Returns how far the run is in a phase; one that is over takes no step.
@@ -344,17 +357,17 @@ class Trainer:
     ) -> None:
         """Scores the averaged weights, keeps them if they are the best, and saves the state.
 
-        Only the first process does, and only it needs to know how good they are. Raises NotFinite before
-        anything is saved, Stopped.
+        All processes judge, each by its part of the items; the first one alone keeps and saves, and it alone
+        needs to know how good they are. Raises NotFinite before anything is saved, Stopped.
         """
-        if not self.processes.is_first:
-            progress.judged = progress.step
-            return
         averaged = learner.averaged
         if not all(bool(weights.isfinite().all()) for weights in averaged.state_dict().values()):
             raise NotFinite(f"Weights are no longer finite at step {progress.step} of {phase.name}.")
         with signals.interrupting():
             judged = phase.judge(averaged)
+        if not self.processes.is_first:
+            progress.judged = progress.step
+            return
         place, metric = {"phase": phase.name, "step": progress.step}, self._metric_of(phase)
         self.run.log({**place, **judged.scores})
         if judged.captions:

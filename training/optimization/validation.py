@@ -18,6 +18,7 @@ from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
 from training.batches.training_batch import ItemT_co
 from training.batches.video_batches import CaptionedVideo, VideoInputs
+from training.optimization.processes import ALONE, Processes
 from training.precision import autocast
 from training.scores.bootstrap import Floats
 from training.scores.cider import CiderD
@@ -66,6 +67,7 @@ class Validation(ABC, Generic[ItemT_co]):
         choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
         *,
         meteor: bool = False,
+        processes: Processes = ALONE,
     ) -> Judgement:
         """Captions all items, and reads their first captions.
 
@@ -74,36 +76,39 @@ class Validation(ABC, Generic[ItemT_co]):
             precision: what it computes in.
             choose_memory: the memory that is written from, where a captioner has several.
             meteor: whether METEOR is computed too.
+            processes: that share the items, and all learn what comes of it.
 
         Raises:
             JavaError: METEOR does not run.
         """
         captioner.eval()
-        captions, losses = self._write(captioner, precision, choose_memory)
-        scores = {"validation_loss": float(torch.cat(losses).mean()), **self._score_texts(captions, meteor)}
+        groups = self._write_groups(captioner, precision, choose_memory, processes)
+        by_group = {start: (texts, loss.double().cpu()) for start, texts, loss in groups}
+        joined = {start: group for part in processes.gather(by_group) for start, group in part.items()}
+        captions = [words for start in sorted(joined) for words in joined[start][0]]
+        loss = torch.cat([joined[start][1] for start in sorted(joined)]).mean()
+        scores = {"validation_loss": float(loss), **self._score_texts(captions, meteor)}
         ciders = 100 * self.scorer.score([item.id for item in self.items], captions)
         if self.scorer.is_computable:
             scores["cider"] = float(ciders.mean())
         return Judgement(scores, tuple(" ".join(words) for words in captions), ciders)
 
-    def _write(
+    def _write_groups(
         self,
         captioner: Captioner[MemoryT, StateT],
         precision: torch.dtype,
         choose_memory: Callable[[MemoryT], MemoryT],
-    ) -> tuple[list[list[str]], list[Tensor]]:
-        """Writes a caption of each item, and computes nats of the words of the items' first captions."""
-        captions: list[list[str]] = []
-        losses: list[Tensor] = []
-        for items, memory in self._encode_groups(captioner, precision):
+        processes: Processes,
+    ) -> Iterator[tuple[int, list[list[str]], Tensor]]:
+        """Yields where each group of this process begins, its captions, and nats of its true words."""
+        for start, items, memory in self._encode_groups(captioner, precision, processes):
             chosen = choose_memory(memory)
             with torch.inference_mode(), autocast(precision, find_device(captioner)):
                 written = decode(captioner, chosen, self.options)
-                captions += [captioner.vocabulary.decode(best.tokens) for best, *_ in written]
+                texts = [captioner.vocabulary.decode(best.tokens) for best, *_ in written]
                 first = [captioner.vocabulary.encode(item.captions[0]) for item in items]
                 forced = teacher_force(captioner, chosen, pad_captions(first).to(find_device(captioner)))
-            losses.append(-forced.log_p[forced.valid].double())
-        return captions, losses
+            yield start, texts, -forced.log_p[forced.valid]
 
     def _score_texts(self, captions: Sequence[Sequence[str]], meteor: bool) -> dict[str, float]:
         """Computes BLEU-4 and ROUGE-L × 100 of the items' captions, and METEOR where it is asked for."""
@@ -121,14 +126,15 @@ class Validation(ABC, Generic[ItemT_co]):
         return scores
 
     def _encode_groups(
-        self, captioner: Captioner[MemoryT, StateT], precision: torch.dtype
-    ) -> Iterator[tuple[Sequence[ItemT_co], MemoryT]]:
-        device = find_device(captioner)
-        for start in range(0, len(self.items), self.group):
+        self, captioner: Captioner[MemoryT, StateT], precision: torch.dtype, processes: Processes
+    ) -> Iterator[tuple[int, Sequence[ItemT_co], MemoryT]]:
+        """Yields where each group of this process begins, its items, and their memory."""
+        device, every = find_device(captioner), self.group * processes.count
+        for start in range(self.group * processes.rank, len(self.items), every):
             batches = move_to(self.load_group(start), device)
             with torch.inference_mode(), autocast(precision, device):
                 memory = captioner.encode_batches(order_inputs(captioner, batches))
-            yield self.items[start : start + self.group], memory
+            yield start, self.items[start : start + self.group], memory
 
 
 class VideoValidation(Validation[CaptionedVideo]):

@@ -168,6 +168,9 @@ class Recipe(BaseModel):
     #: The search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
     decoding: DecodingOptions = DecodingOptions()
     lora: LoraOptions = LoraOptions()  #: of the adapters of a pretrained captioner
+    #: Whether all batches of videos have the shapes of the longest video and caption, so that each step makes
+    #: the same calls and can be captured; it computes the padding too.
+    fixed_shapes: bool = False
     seed: int = 2020
 
     @property

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from extractors.errors import ReelwordError
 from training.recipes.changes import parse_changes
 
+#: What networks compute in; "tf32" is float32 whose products a GPU computes with ten bits of mantissa.
+PrecisionName = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 #: Option → why it is not read.
 Unread = dict[str, str]
 

@@ -1,29 +1,43 @@
-"""Reads arrays of other people's files: ``.npy``, ``.npz`` and HDF5, and turns their axes."""
+"""Reads arrays of other people's files: ``.npy``, ``.npz``, ``.pt`` and HDF5, and turns their axes."""
 
 from __future__ import annotations
 
 import math
 import os
+import pickle
 import threading
 import zipfile
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from extractors.errors import name_missing_packages
 from extractors.video_features.feature_files import FeaturesDamaged
 
-#: HDF5 files that stay open: opening one takes longer than reading a video's rows.
+#: Files that stay open: opening one takes longer than reading a video's rows.
 OPEN_FILES = 16
 #: Ways that files fail to be what their names say.
 DAMAGED = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile)
 
 
+@dataclass(frozen=True)
+class ArrayPlace:
+    """Says where the array of one video lies."""
+
+    file: Path
+    key: str | None = None  #: of a ``.npz``, ``.pt`` or HDF5 file that holds several
+    row: int | None = None  #: of the first axis, in an array of all videos
+
+
 class ArrayFiles:
-    """Reads arrays by file and key. Each process opens HDF5 files of its own."""
+    """Reads arrays by their places. Each process opens files of its own."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[int, Path], Any] = OrderedDict()
@@ -33,85 +47,92 @@ class ArrayFiles:
         """Leaves open files behind where the reader is sent to another process."""
         return ArrayFiles, ()
 
-    def shape(self, file: Path, key: str | None) -> tuple[int, ...]:
+    def shape(self, place: ArrayPlace) -> tuple[int, ...]:
         """Reads an array's shape alone.
 
         Raises FileNotFoundError where the file or the key is not there, FeaturesDamaged.
         """
-        if file.suffix == ".npy":
-            return self._load(file, "r").shape
-        if file.suffix == ".npz":
-            return self.read(file, key).shape
-        with self._lock:
-            return tuple(self._find(file, key).shape)
+        with self._lock, _name_damage(place.file):
+            shape = tuple(self._find(place).shape)
+        if place.row is None:
+            return shape
+        if place.row >= shape[0]:
+            raise FeaturesDamaged(f"{place.file} has {shape[0]} rows, and its list of ids is longer.")
+        return shape[1:]
 
-    def read(self, file: Path, key: str | None) -> NDArray[Any]:
-        """Reads an array.
+    def read(self, place: ArrayPlace) -> NDArray[Any]:
+        """Reads an array, which may be written to.
 
         Raises FileNotFoundError where the file or the key is not there, FeaturesDamaged.
         """
-        if file.suffix == ".npy":
-            return self._load(file, None)
-        if file.suffix == ".npz":
-            return self._read_npz(file, key)
-        with self._lock:
-            data_set = self._find(file, key)
-            try:
-                return np.asarray(data_set[()])
-            except DAMAGED as error:
-                raise FeaturesDamaged(f"{key} of {file} cannot be read ({error}).") from error
+        which: Any = () if place.row is None else place.row
+        with _name_damage(place.file):
+            with self._lock:
+                array = self._find(place)
+                if not isinstance(array, np.ndarray):  # of HDF5, whose file another thread might close
+                    return np.asarray(array[which])
+            return np.array(array[which])  # a map of the file, copied while others read
 
-    def _load(self, file: Path, mode: Any) -> NDArray[Any]:
-        try:
-            loaded: NDArray[Any] = np.load(file, mmap_mode=mode)
-        except FileNotFoundError:
-            raise
-        except DAMAGED as error:
-            raise FeaturesDamaged(f"{file} cannot be read ({error}).") from error
-        return loaded
-
-    def _read_npz(self, file: Path, key: str | None) -> NDArray[Any]:
-        try:
-            with np.load(file) as arrays:
-                name = key or next(iter(arrays.files))
-                if name not in arrays.files:
-                    raise FileNotFoundError(f"{file} has no {name}")
-                array: NDArray[Any] = arrays[name]
-        except FileNotFoundError:
-            raise
-        except DAMAGED as error:
-            raise FeaturesDamaged(f"{file} cannot be read ({error}).") from error
+    def _find(self, place: ArrayPlace) -> Any:
+        opened = self._open_once(place.file)
+        if isinstance(opened, np.ndarray):
+            return opened
+        key = next(iter(opened)) if place.key is None and place.file.suffix == ".npz" else place.key
+        array = opened.get(key) if key else None
+        if not hasattr(array, "shape"):
+            raise FileNotFoundError(f"{place.file} has no data set {key!r}")
         return array
 
-    def _find(self, file: Path, key: str | None) -> Any:
-        """Finds a data set of an HDF5 file."""
-        import h5py
-
-        opened = self._open_hdf5(file)
-        data_set = opened.get(key) if key else None
-        if not isinstance(data_set, h5py.Dataset):
-            raise FileNotFoundError(f"{file} has no data set {key!r}")
-        return data_set
-
-    def _open_hdf5(self, file: Path) -> Any:
+    def _open_once(self, file: Path) -> Any:
         place = (os.getpid(), file)
         if place not in self._open:
-            self._open[place] = _open_hdf5(file)
+            self._open[place] = _open_file(file)
             if len(self._open) > OPEN_FILES:
-                self._open.popitem(last=False)[1].close()
+                _, oldest = self._open.popitem(last=False)
+                if not isinstance(oldest, np.ndarray | dict):
+                    oldest.close()
         self._open.move_to_end(place)
         return self._open[place]
 
 
-def _open_hdf5(file: Path) -> Any:
-    with name_missing_packages():
-        import h5py
+@contextmanager
+def _name_damage(file: Path) -> Iterator[None]:
+    """Raises FeaturesDamaged for what a damaged file, or one of another form, raises."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except pickle.UnpicklingError as error:  # torch's own sentences tell how to run what a file may hold
+        raise FeaturesDamaged(f"{file} cannot be read: it holds other things than tensors.") from error
+    except DAMAGED as error:
+        forms = "there are .npy, .npz, .pt and HDF5"
+        raise FeaturesDamaged(f"{file} cannot be read ({error}); {forms}.") from error
+
+
+def _open_file(file: Path) -> Any:
+    """Opens a file: an array, mapped into memory, or several by key."""
     if not file.is_file():
         raise FileNotFoundError(f"there is no {file}")
-    try:
-        return h5py.File(file, "r")
-    except DAMAGED as error:
-        raise FeaturesDamaged(f"{file} cannot be read as HDF5 ({error}).") from error
+    if file.suffix in (".npy", ".npz"):
+        return np.load(file, mmap_mode="r")
+    if file.suffix in (".pt", ".pth"):
+        loaded = torch.load(file, "cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+        return (
+            {str(key): _as_array(each) for key, each in loaded.items()}
+            if isinstance(loaded, Mapping)
+            else _as_array(loaded)
+        )
+    with name_missing_packages():
+        import h5py
+    return h5py.File(file, "r")
+
+
+def _as_array(value: Any) -> Any:
+    """Turns a tensor into an array, bfloat16, which NumPy lacks, as float32; leaves what is none."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    fixed = value.detach()
+    return (fixed.float() if fixed.dtype == torch.bfloat16 else fixed).numpy()
 
 
 def choose_axes(dimensions: int, *, regions: bool) -> str | None:

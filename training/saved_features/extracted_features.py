@@ -19,7 +19,7 @@ from extractors.video_features.feature_files import (
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
 from extractors.windows import WindowOptions, Windows
 from models.stream_set import StreamSet
-from training.batches.video_features import FailedVideo
+from training.batches.video_features import FailedVideo, FeatureStore
 from training.datasets.caption_set import VideoItem
 from training.saved_features.feature_map import FeaturesDoNotFit, check_width, list_failed, strip_suffix
 
@@ -50,10 +50,10 @@ class ExtractorFolder:
         self._check_source(header, name, video)
         return header
 
-    def load(self, video: VideoItem) -> dict[str, Stream]:
+    def load(self, video: VideoItem, *, verify: bool = True) -> dict[str, Stream]:
         """Reads a video's streams. Raises FileNotFoundError, FeaturesDamaged."""
         name = self._find(video)
-        return dict(self._forms[name].read(self.folder, name).streams)
+        return dict(self._forms[name].read(self.folder, name, verify=verify).streams)
 
     def _find(self, video: VideoItem) -> str:
         """Finds the features of a video by its id, or by the file's name where one file alone has it."""
@@ -94,7 +94,7 @@ class ExtractorFolder:
             )
 
 
-class ExtractedFeatures:
+class ExtractedFeatures(FeatureStore):
     """Reads a stream set's features of videos below the ``--out`` of ``extract``.
 
     Args:
@@ -107,6 +107,7 @@ class ExtractedFeatures:
     """
 
     def __init__(self, root: Path, wanted: StreamSet, optional: frozenset[str] = frozenset()) -> None:
+        super().__init__()
         self._wanted, self._optional = wanted, optional
         self._command = f"reelword extract VIDEO… --streams {wanted.name} --out {root}"
         folders = {name: _find_folder(root, name) for name in wanted.extractors}
@@ -123,12 +124,11 @@ class ExtractedFeatures:
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
         return list_failed(videos, self._check_all)
 
-    def load(self, video: VideoItem) -> Features:
-        """Reads a video's streams. Raises FeaturesDamaged."""
+    def _read(self, video: VideoItem, *, verify: bool) -> Features:
         streams: dict[str, Stream] = {}
         for folder in self._folders:
             try:
-                streams |= folder.load(video)
+                streams |= folder.load(video, verify=verify)
             except FileNotFoundError as error:
                 if not self._is_optional(folder):
                     raise FeaturesDamaged(f"features of {video.id} are gone: {error}") from error

@@ -52,8 +52,11 @@ class MappedStream(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    file: Pattern  #: pattern below the map's folder; ``.npy``, ``.npz`` or HDF5.
-    key: Pattern | None = None  #: pattern of the array in a ``.npz`` or HDF5 file.
+    file: Pattern  #: pattern below the map's folder; ``.npy``, ``.npz``, ``.pt`` or HDF5.
+    key: Pattern | None = None  #: pattern of the array in a ``.npz``, ``.pt`` or HDF5 file.
+    #: for an array of all videos, a file beside the map with the video of each place of its first axis: a
+    #: line each, or a JSON list.
+    ids: str | None = None
     width: int = Field(ge=1)  #: channels C
     #: what the array's axes are: T time, N regions, H and W of a grid, C channels, 1 an axis of one. By
     #: default C, TC or 1TC; with regions NC, TNC or THWC.
@@ -212,6 +215,14 @@ def read_names(path: Path) -> dict[str, str]:
     if wrong := [pair for pair in pairs if len(pair) != 2]:
         raise FeatureMapDamaged(f'{path} has the line {wrong[0][0]!r}, not "<id> <name>".')
     return {ours.strip(): theirs for ours, theirs in pairs}
+
+
+def read_ids(path: Path) -> dict[str, int]:
+    """Reads which place of an array of all videos is whose. Raises FeatureMapDamaged."""
+    listed = _read_document(path) if path.suffix == ".json" else _read_text(path).split("\n")
+    if not isinstance(listed, list):
+        raise FeatureMapDamaged(f"{path} is no list of ids.")
+    return {str(name).strip(): place for place, name in enumerate(listed)}
 
 
 def _read_document(path: Path) -> Any:

@@ -14,9 +14,15 @@ from extractors.decoder.decoder import Decoder
 from extractors.features import Features, Stream, StreamSpec
 from extractors.video_features.feature_files import FeaturesDamaged
 from models.stream_set import SAVED, StreamInput, StreamSet
-from training.batches.video_features import FailedVideo
+from training.batches.video_features import FailedVideo, FeatureStore
 from training.datasets.caption_set import VideoItem
-from training.saved_features.array_files import ArrayFiles, arrange, arranged_shape, choose_axes
+from training.saved_features.array_files import (
+    ArrayFiles,
+    ArrayPlace,
+    arrange,
+    arranged_shape,
+    choose_axes,
+)
 from training.saved_features.feature_map import (
     LATE,
     FeatureMap,
@@ -25,13 +31,14 @@ from training.saved_features.feature_map import (
     check_width,
     fill_pattern,
     list_failed,
+    read_ids,
     read_names,
 )
 
 Times = NDArray[np.float64]
 
 
-class MappedFeatures:
+class MappedFeatures(FeatureStore):
     """Reads the features of a set's videos.
 
     Args:
@@ -43,7 +50,7 @@ class MappedFeatures:
 
     Raises:
         FeaturesDoNotFit: The map lacks a stream, or has it in another width or on another clock.
-        FeatureMapDamaged: The file with the videos' names cannot be read.
+        FeatureMapDamaged: A file with the videos' names or ids cannot be read.
     """
 
     def __init__(
@@ -54,9 +61,13 @@ class MappedFeatures:
         wanted: StreamSet,
         optional: frozenset[str] = frozenset(),
     ) -> None:
+        super().__init__()
         self._folder, self._map, self._optional = folder, found, optional
         self._streams = {name: _require(path, found, name, wanted) for name in wanted.streams}
         self._names: Mapping[str, str] = {} if found.names is None else read_names(path.parent / found.names)
+        self._places = {
+            each.ids: read_ids(path.parent / each.ids) for each in self._streams.values() if each.ids
+        }
         self._files = ArrayFiles()
         self._steps = {each.stream: each.windows.step_size for each in wanted.inputs}
         if wanted.name != SAVED:
@@ -68,12 +79,11 @@ class MappedFeatures:
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:  # noqa: ARG002
         return list_failed(videos, self._check_all)
 
-    def load(self, video: VideoItem) -> Features:
-        """Reads a video's streams, without those that it may lack and lacks. Raises FeaturesDamaged."""
+    def _read(self, video: VideoItem, *, verify: bool) -> Features:  # noqa: ARG002 - others write no digests
         streams = {}
         for name, stream in self._streams.items():
             try:
-                streams[name] = self._read(video, name, stream)
+                streams[name] = self._read_stream(video, name, stream)
             except FileNotFoundError as error:
                 if name not in self._optional:
                     raise FeaturesDamaged(f"features of {video.id} are gone: {error}") from error
@@ -85,13 +95,15 @@ class MappedFeatures:
 
     def _check(self, video: VideoItem, name: str, stream: MappedStream) -> None:
         """Checks one array by its shape, and the times that follow from it."""
-        file, key = self._place(video, stream)
         try:
-            shape = self._files.shape(file, key)
+            place = self._place(video, stream)
+            shape, file = self._files.shape(place), place.file
         except FileNotFoundError:
             if name in self._optional:
                 return
             raise
+        if 0 in shape:  # as video_features writes it of a clip that is shorter than its stack
+            raise FeaturesDamaged(f"{file} is empty: it has no row.")
         arranged = arranged_shape(shape, _axes(file, shape, name, stream))
         if arranged is None:
             raise _misshapen(file, shape, name, stream)
@@ -100,27 +112,32 @@ class MappedFeatures:
             raise FeaturesDoNotFit(
                 f"{file} has {arranged[1]} cells a step, and the map says count: {stream.count} for {name}."
             )
-        if arranged[0] == 0:
-            raise FeaturesDamaged(f"{file} has no row.")
         start, end = self._times(video, name, stream, arranged[0])
         _check_times(name, start, end, self._map.duration_of(video), video.id)
         step = self._steps[name]
         if stream.timestamps is not None and step is not None:
             _check_stride(name, end, self._frame_rate(video, stream), step)
 
-    def _read(self, video: VideoItem, name: str, stream: MappedStream) -> Stream:
-        file, key = self._place(video, stream)
-        array = self._files.read(file, key)
-        values = arrange(array, _axes(file, array.shape, name, stream))
+    def _read_stream(self, video: VideoItem, name: str, stream: MappedStream) -> Stream:
+        place = self._place(video, stream)
+        array = self._files.read(place)
+        values = arrange(array, _axes(place.file, array.shape, name, stream))
         if values.dtype not in (np.float16, np.float32):
             values = values.astype(np.float32)
         start, end = self._times(video, name, stream, len(values))
-        tensor = torch.from_numpy(np.array(values))  # a copy of its own, in order
+        tensor = torch.from_numpy(np.ascontiguousarray(values))
         return Stream(tensor, start, end, _describe_spec(name, stream, self._map))
 
-    def _place(self, video: VideoItem, stream: MappedStream) -> tuple[Path, str | None]:
+    def _place(self, video: VideoItem, stream: MappedStream) -> ArrayPlace:
+        """Finds a video's array. Raises FileNotFoundError where a list of ids lacks the video."""
         key = None if stream.key is None else fill_pattern(stream.key, video, self._names)
-        return self._folder / fill_pattern(stream.file, video, self._names), key
+        file = self._folder / fill_pattern(stream.file, video, self._names)
+        if stream.ids is None:
+            return ArrayPlace(file, key)
+        row = self._places[stream.ids].get(self._names.get(video.id, video.id))
+        if row is None:
+            raise FileNotFoundError(f"{stream.ids} does not list {video.id}")
+        return ArrayPlace(file, key, row)
 
     def _times(self, video: VideoItem, name: str, stream: MappedStream, rows: int) -> tuple[Times, Times]:
         """Computes when each row begins and ends, in seconds."""
@@ -152,7 +169,7 @@ class MappedFeatures:
     ) -> tuple[Times, Times]:
         assert stream.timestamps is not None
         file = self._folder / fill_pattern(stream.timestamps, video, self._names)
-        end = np.asarray(self._files.read(file, None), np.float64).reshape(-1) / 1000
+        end = np.asarray(self._files.read(ArrayPlace(file)), np.float64).reshape(-1) / 1000
         if len(end) != rows:
             raise FeaturesDoNotFit(f"{file} has {len(end)} times, and {name} of {video.id} has {rows} rows.")
         if stream.window is None:
@@ -163,7 +180,7 @@ class MappedFeatures:
         frame_rate: Any = stream.frame_rate or self._map.frame_rate
         if isinstance(frame_rate, str):
             file = self._folder / fill_pattern(frame_rate, video, self._names)
-            frame_rate = float(np.asarray(self._files.read(file, None)).reshape(-1)[0])
+            frame_rate = float(np.asarray(self._files.read(ArrayPlace(file))).reshape(-1)[0])
         if frame_rate is None or not frame_rate > 0:
             raise FeaturesDoNotFit(f"the map gives {video.id} no frame_rate above zero.")
         return float(frame_rate)

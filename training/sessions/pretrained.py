@@ -7,7 +7,7 @@ it is judged by.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from training.batches.video_frames import FRAMES, FrameBatch, FrameBatches, Vide
 from training.datasets.caption_set import CaptionSet
 from training.optimization.adapted_captioner import AdaptedCaptioner
 from training.optimization.learner import TrainedNetwork, build_learner
-from training.optimization.processes import share_mean
+from training.optimization.processes import Processes, share_mean
 from training.optimization.progress import BestScore
 from training.optimization.run_folder import RunSettings
 from training.optimization.trainer import Losses, Phase, Trainer
@@ -135,23 +135,21 @@ class FrameValidation(VideoValidation):
     def __init__(self, items: Sequence[CaptionedVideo], options: DecodingOptions) -> None:
         super().__init__(items, options, VideoInputs(()))
 
-    def _write(
+    def _write_groups(
         self,
         captioner: Any,
         precision: torch.dtype,  # noqa: ARG002 - it serves in float32
         choose_memory: Any,  # noqa: ARG002 - it has none
-    ) -> tuple[list[list[str]], list[Tensor]]:
-        captions: list[list[str]] = []
-        losses: list[Tensor] = []
-        reader = captioner.captioner
-        for start in range(0, len(self.items), self.group):
+        processes: Processes,
+    ) -> Iterator[tuple[int, list[list[str]], Tensor]]:
+        reader, every = captioner.captioner, self.group * processes.count
+        for start in range(self.group * processes.rank, len(self.items), every):
             items = self.items[start : start + self.group]
             videos = reader.encode([load_frames(item) for item in items])
             written = reader.caption(videos, self.options)
-            captions += [split_words(best.text, fold_accents=True) for best, *_ in written]
             likely = reader.score_texts(videos, [item.video.captions[:1] for item in items])
-            losses.append(-torch.tensor(likely, dtype=torch.float64).flatten())
-        return captions, losses
+            texts = [split_words(best.text, fold_accents=True) for best, *_ in written]
+            yield start, texts, -torch.tensor(likely).flatten()
 
 
 @dataclass(frozen=True, eq=False)

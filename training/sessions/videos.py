@@ -36,7 +36,7 @@ from training.optimization.rewards import check_rewards
 from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import Trainer, list_phase_names
 from training.optimization.validation import VideoValidation
-from training.precision import training_precision
+from training.precision import set_precision
 from training.recipes.changes import FieldRefused, UnknownField, change_fields
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe, RewardWeights
@@ -271,7 +271,8 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
         seed=recipe.seed,
         keep_end=recipe.keep_end,
         every_caption=recipe.every_caption,
-        inputs=inputs,
+        inputs=inputs.fix_shapes(split.train) if recipe.fixed_shapes else inputs,
+        fixed_shapes=recipe.fixed_shapes,
     )
     trainer = Trainer(
         recipe=recipe,
@@ -279,7 +280,7 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
         validation=validation,
         run=run,
         save_best=_make_saver(start, split, description, run),
-        precision=training_precision(settings.device),
+        precision=set_precision(settings.precision, settings.device),
         processes=settings.processes,
     )
     trainer.train(captioner, keep_start=True)

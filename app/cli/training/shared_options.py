@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from extractors.errors import ReelwordError
+from training.recipes.train_options import PrecisionName
 
 if TYPE_CHECKING:
     from training.saved_features.feature_folder import FeatureFolder
@@ -22,6 +23,10 @@ DataSetName = Annotated[
 ]
 Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
 Cache = Annotated[Path, typer.Option(help="Where features are kept between runs.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="CPU threads; default: OMP_NUM_THREADS, or as many as there are cores."),
+]
 Device = Annotated[
     str, typer.Option(help="What computes: auto takes a GPU where there is one; cpu, cuda, cuda:1 …")
 ]
@@ -58,8 +63,12 @@ class RunOptions:
     """Says where a run computes and what it writes down: nothing that changes what it learns."""
 
     cache: Cache = Path("data/cache")
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2
+    threads: Threads = None
     device: Device = "auto"
+    precision: Annotated[
+        PrecisionName,
+        typer.Option(help="What networks compute in; auto: bf16 where the device has it, and TF32."),
+    ] = "auto"
     save_every: Annotated[
         float, typer.Option(min=0.0, help="Minutes after which the state is saved between validations.")
     ] = 5.0

@@ -19,6 +19,7 @@ from app.cli.training.shared_options import (
     check_folder,
     name_option,
 )
+from app.cores import choose_threads
 from app.terminal import complain
 from training.recipes.train_options import NeedsVideo, StartMissing, TrainOptions, UnreadOption
 
@@ -107,7 +108,7 @@ def open_training(
                 out=Path("runs"),
                 cache=run.cache,
                 notify=typer.echo if processes.is_first else _say_nothing,
-                threads=run.threads,
+                threads=choose_threads(run.threads),
                 device=device,
                 processes=processes,
                 features=features,
@@ -115,6 +116,7 @@ def open_training(
                 save_every=60 * run.save_every,
                 keep=run.keep,
                 track=run.track,
+                precision=run.precision,
             )
 
             def train(folder: Path, seed: int | None, changes: Sequence[str] = ()) -> Path:

@@ -55,8 +55,10 @@ def split_into_steps(batch: Batch, side: int) -> Batch:
     without a gap and no frame counts twice. Maps of single frames are left as they are.
     """
     steps = batch.values.shape[2] // side**2
-    overlapping = (batch.times[:, 1:, 0] < batch.times[:, :-1, 1]) & batch.frame_mask[:, 1:]
-    every = 2 if bool(overlapping.any()) else 1
+    overlaps = batch.overlaps
+    if overlaps is None:
+        overlaps = bool(((batch.times[:, 1:, 0] < batch.times[:, :-1, 1]) & batch.frame_mask[:, 1:]).any())
+    every = 2 if overlaps else 1
     if steps == every == 1:
         return batch
     videos, windows, _, width = batch.values[:, ::every].shape

@@ -136,7 +136,9 @@ class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
         by_name = dict(zip((s.name for s in self.config.streams), batches, strict=True))
         layers = [split_into_steps(by_name[layer.name], layer.side) for layer in self.config.layers]
         slots = torch.stack([self._slots(i, batch) for i, batch in enumerate(layers)]).amax(0)
-        count = int(slots.max())
+        # of the batch's rows, however many are masked: to ask a GPU for the most slots would wait for it
+        pools = [layer.pool[0] for layer in self.config.layers]
+        count = max(-(-each.values.shape[1] // pool) for each, pool in zip(layers, pools, strict=True))
         mask = torch.arange(count, device=slots.device) < slots.unsqueeze(1)
         aligned = [
             align(_repeat_last(batch, slots, layer.pool[0], count))
@@ -257,10 +259,8 @@ def _repeat_last(batch: Batch, slots: Tensor, ratio: int, count: int) -> Tensor:
 
     The zeros are what the convolution pads by as well, so that padding a batch changes nothing.
     """
-    if ratio * count == batch.values.shape[1] and bool(batch.frame_mask.all()):
-        return batch.values
     places = torch.arange(ratio * count, device=slots.device)
     last = (batch.frame_mask.sum(1, keepdim=True) - 1).clamp(min=0)
-    rows = torch.minimum(places, last)[:, :, None, None].expand(-1, -1, *batch.values.shape[2:])
+    videos = torch.arange(len(last), device=slots.device).unsqueeze(1)
     inside = places < ratio * slots.unsqueeze(1)
-    return batch.values.gather(1, rows) * inside[:, :, None, None]
+    return batch.values[videos, torch.minimum(places, last)] * inside[:, :, None, None]

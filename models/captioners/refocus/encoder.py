@@ -38,28 +38,34 @@ class KBiGRU(nn.Module):
         self.leftward, self.rightward = nn.GRUCell(width, hidden), nn.GRUCell(width, hidden)
         self.W_c = nn.Linear(2 * hidden, hidden)
 
-    def forward(self, frames: Tensor, mask: Tensor, key: Tensor) -> Tensor:
+    def forward(self, frames: Tensor, mask: Tensor, key: Tensor, most: int) -> Tensor:
         """Encodes videos from their key frames outwards.
 
         Args:
             frames: (B, K, d).
             mask: bool (B, K), the frames that there are.
             key: (B,), where to start.
+            most: How many frames at most lie before or behind any of these.
 
         Returns:
             (B, H).
         """
         last = (mask.sum(1) - 1).clamp(min=0)
-        left = self._run(self.leftward, frames, key, -1, key)
-        right = self._run(self.rightward, frames, key, 1, last - key)
+        left = self._run(self.leftward, frames, key, -1, key, most)
+        right = self._run(self.rightward, frames, key, 1, last - key, most)
         combined: Tensor = torch.tanh(self.W_c(torch.cat([left, right], 1)))
         return combined
 
-    def _run(self, gru: nn.GRUCell, frames: Tensor, key: Tensor, way: int, steps: Tensor) -> Tensor:
-        """Runs from the key frame ``steps`` (B,) further; a video that has arrived keeps its state."""
+    def _run(
+        self, gru: nn.GRUCell, frames: Tensor, key: Tensor, way: int, steps: Tensor, most: int
+    ) -> Tensor:
+        """Runs from the key frame ``steps`` (B,) further; a video that has arrived keeps its state.
+
+        In training ``most`` steps are taken: to ask a GPU how many there are would wait for it.
+        """
         h = frames.new_zeros(frames.shape[0], gru.hidden_size)
         videos = torch.arange(frames.shape[0], device=frames.device)
-        for i in range(int(steps.max()) + 1):
+        for i in range((most if self.training else int(steps.max())) + 1):
             going = i <= steps
             at = (key + way * i).clamp(0, frames.shape[1] - 1)
             h = torch.where(going.unsqueeze(1), gru(frames[videos, at], h), h)
@@ -94,15 +100,15 @@ class VideoRefocusingEncoder(nn.Module):
         Returns:
             Both encodings, the scores of eq. 8 and the key frames.
         """
-        middle = mask.sum(1) // 2
-        h_1 = self.kbigru(frames, mask, middle)
+        middle, most = mask.sum(1) // 2, frames.shape[1] - 1
+        h_1 = self.kbigru(frames, mask, middle, frames.shape[1] // 2)
         o_1 = torch.tanh(self.W_a(torch.cat([h_1, audio], 1)))
         if not self.twice:
             return VideoEncoding(times, o_1, o_1, torch.zeros_like(frames[..., 0]), middle, middle)
         scores = self.refocusing.score(o_1, self.refocusing.make_keys(frames)).float()  # eq. 8
         if key is None:
             key = scores.masked_fill(~mask, -torch.inf).argmax(1)  # eqs. 9-11
-        h_2 = self.kbigru(frames, mask, key)
+        h_2 = self.kbigru(frames, mask, key, most)
         both = torch.tanh(self.W_m(torch.cat([h_1, h_2], 1)))
         o_2 = torch.tanh(self.W_a(torch.cat([both, audio], 1)))
         return VideoEncoding(times, o_1, o_2, scores, middle, key)

@@ -118,7 +118,9 @@ class RankedAttention(nn.Module):
         mean = (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
         if self.pooling == "mean":
             return self.mean(mean), None
-        w = self._last_output(x, mask)
+        # on a GPU autocast would take float16 here, in which the gradients of the ranking loss vanish
+        with torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False):
+            w = self._last_output(x.float(), mask)
         pooled = self.ranked(w) if self.pooling == "ranked" else self.ranked(w) + self.mean(mean)
         return pooled, self._loss(w, x, mask) if self.training else None
 

@@ -157,7 +157,7 @@ class Transformer(RecurrentCaptioner[TransformerMemory, TransformerState]):
     def advance(
         self, state: TransformerState, embedded: Tensor, memory: TransformerMemory
     ) -> tuple[Tensor, TransformerState, StepAttention | None]:
-        x = embedded + self._place_word(state.keys.shape[2]).to(embedded)
+        x = embedded + self._place_word(state.keys.shape[2], embedded.device).to(embedded)
         kept, weights = [], memory.mask.new_zeros(0)
         for number, layer in enumerate(self._decoder_layers()):
             x, keys, values = layer.attend_words(x, state.keys[:, number], state.values[:, number])
@@ -167,11 +167,11 @@ class Transformer(RecurrentCaptioner[TransformerMemory, TransformerState]):
         keys, values = (torch.stack(each, 1) for each in zip(*kept, strict=True))
         return self.last_norm(x), TransformerState(keys, values), _attend_lead(weights, memory.lead)
 
-    def _place_word(self, place: int) -> Tensor:
-        """Makes what tells the word at ``place`` of a caption from others: (width,)."""
+    def _place_word(self, place: int, device: torch.device | None = None) -> Tensor:
+        """Makes what tells the word at ``place`` of a caption from others: (width,), on the device."""
         half = self.config.width // 2
-        rates = 10000.0 ** (-torch.arange(half) / half)
-        return make_waves(torch.tensor(float(place)), rates)
+        rates = 10000.0 ** (-torch.arange(half, device=device) / half)
+        return make_waves(torch.full((), float(place), device=device), rates)
 
     def _decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]

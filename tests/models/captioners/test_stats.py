@@ -276,3 +276,29 @@ def test_frames_without_regions_leave_the_ranked_state_alone() -> None:
             if mask[row, frame]:
                 h, c = ranked.lstm(x[row : row + 1, frame], (h, c))
         torch.testing.assert_close(found[row], h[0])
+
+
+def ranking_gradients(precision: torch.dtype) -> tuple[float, dict[str, torch.Tensor]]:
+    """The loss of captions and of the ranking, and the gradients of the weights that rank."""
+    wide = STaTSConfig(streams=(GRID,), embedded=96, words=64, attention=48, hidden=96, query=96, dropout=0.0)
+    torch.manual_seed(0)
+    captioner = STaTS(wide, Vocabulary([f"w{i}" for i in range(40)])).train()
+    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        memory = captioner.encode(videos((9, 12, 7)))
+        loss = caption_loss(captioner, memory, pad_captions([[4, 9, 4], [12, 3], [5, 6, 7]], 9))
+        total = loss.cross_entropy + loss.auxiliary
+    total.backward()
+    named = captioner.named_parameters()
+    ranked = {name: each.grad for name, each in named if "lstm" in name and each.grad is not None}
+    return float(total.detach()), ranked
+
+
+def test_in_bf16_it_learns_to_rank_as_in_fp32() -> None:
+    """The loss is within a hundredth, and every gradient of the LSTM within a twentieth of its length."""
+    exact, gradients = ranking_gradients(torch.float32)
+    rounded, others = ranking_gradients(torch.bfloat16)
+    assert rounded == pytest.approx(exact, rel=0.01)
+    assert len(gradients) == 4
+    for name, gradient in gradients.items():
+        assert others[name].dtype == torch.float32
+        assert float((others[name] - gradient).norm() / gradient.norm()) < 0.05, name

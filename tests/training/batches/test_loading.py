@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from models.inputs import Batch
 from models.vocabulary import Vocabulary
 from training.batches.loading import BatchLoader, find_device, map_tensors, move_to
 from training.batches.training_batch import CaptionedItem, TeacherTargets, TrainingBatch, TrainingBatches
-from training.precision import CPU, autocast, training_precision
+from training.precision import CPU, autocast, set_precision, training_precision
 
 META = torch.device("meta")
 
@@ -44,6 +45,13 @@ def test_batches_come_in_order_and_none_behind_the_last_is_made(ahead: int) -> N
     ]
     assert found == [(step, float(step)) for step in range(2, 7)]
     assert list(BatchLoader(counted(), ahead=ahead).load(4, 4)) == []
+
+
+def test_what_is_prepared_is_handed_over() -> None:
+    def name(each: TrainingBatch, step: int) -> TrainingBatch:
+        return replace(each, ids=(str(step),))
+
+    assert [each.ids for _, each in BatchLoader(counted(), prepare=name).load(2, 4)] == [("2",), ("3",)]
 
 
 def test_what_fails_is_raised_where_the_batch_is_asked_for() -> None:
@@ -80,6 +88,22 @@ def test_a_gpu_computes_in_bf16_where_it_can_and_else_in_fp16(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     assert training_precision(torch.device("cuda:1")) is precision
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "products"),
+    [("fp32", torch.float32, "ieee"), ("tf32", torch.float32, "tf32"), ("bf16", torch.bfloat16, "tf32")],
+)
+def test_a_precision_is_set_by_its_name(name: Any, precision: torch.dtype, products: str) -> None:
+    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [each.fp32_precision for each in backends]
+    try:
+        assert set_precision(name) is precision
+        assert [each.fp32_precision for each in backends] == [products, products]
+        assert set_precision("auto") is training_precision()
+    finally:
+        for backend, value in zip(backends, before, strict=True):
+            backend.fp32_precision = value
 
 
 def test_a_cpu_casts_nothing_in_fp32() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from extractors.features import Features
 from models.captioner import AnyCaptioner
+from models.inputs import BatchLayout
 from models.vocabulary import Vocabulary
 from tests.models.tiny import (
     tiny_dual_afr,
@@ -52,6 +54,53 @@ def test_sound_may_be_missing() -> None:
     silent = [{"grid": video["grid"]} for video in videos()]
     batches = inputs.collate(silent)
     assert not batches[captioner.config.audio.name].frame_mask.any()
+
+
+def halved(video: Features) -> Features:
+    return {name: replace(stream, values=stream.values.half()) for name, stream in video.items()}
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_half_precision_that_is_kept_is_read_as_if_it_had_not_been(make: Callable[[], Any]) -> None:
+    captioner, features = make(), [halved(video) for video in videos()]
+    inputs = VideoInputs.for_captioner(captioner)
+    plain = TrainingBatch((), inputs.collate(features), torch.empty(0), None)
+    kept = replace(plain, batches=replace(inputs, layout=BatchLayout(keeps_half=True)).collate(features))
+    for name, batch in kept.batches.items():
+        assert batch.values.dtype == torch.float16
+        assert torch.equal(batch.values.float(), plain.batches[name].values)
+        assert torch.equal(batch.region_mask, plain.batches[name].region_mask)
+    for one, other in zip(plain.inputs_of(captioner), kept.inputs_of(captioner), strict=True):
+        assert torch.equal(one.values, other.values)
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_batches_of_fixed_shapes_give_the_same_words(make: Callable[[], Any]) -> None:
+    captioner, features = make(), videos()
+    inputs = VideoInputs.for_captioner(captioner)
+    fixed = inputs.fix_shapes([Loaded(video) for video in features])  # type: ignore[misc]
+    short = inputs.collate(features[:1])
+    long = fixed.collate(features[:1])
+    everything = inputs.collate(features)
+    for name, batch in long.items():
+        assert batch.values.shape[1:] == everything[name].values.shape[1:]
+        assert batch.values.shape[1] > short[name].values.shape[1]
+    words = []
+    for batches in (short, long):
+        with torch.no_grad():
+            memory = captioner.encode_batches([batches[each.name] for each in captioner.inputs])
+            words.append(first_words(captioner, memory))
+    torch.testing.assert_close(words[0], words[1])
+
+
+class Loaded:
+    """A video whose features are at hand."""
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+
+    def load(self) -> Features:
+        return self._features
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from models.vocabulary import EOS, UNK, pad_captions
 from tests.models.tiny import tiny_stats
 from tests.models.tiny import videos as tiny_videos
 from tests.models.toy_captioners import RandomToy, videos
+from training.batches.forcing_plan import plan_forcing
 from training.optimization.losses import caption_loss
 from training.recipes.recipe import compute_forcing_ratio
 
@@ -114,7 +115,8 @@ def inputs(toy: RandomToy, teacher_forcing: float, seed: int, rows: int = 400) -
     toy.step = spying  # type: ignore[method-assign]
     generator = torch.Generator().manual_seed(seed)
     targets = pad_captions([[B, C]] * rows, 9)
-    caption_loss(toy, videos(1), targets, teacher_forcing=teacher_forcing, generator=generator)
+    plan = plan_forcing(targets, 1, teacher_forcing, generator)
+    caption_loss(toy, videos(1), targets, plan=plan, generator=generator)
     return given[1]
 
 

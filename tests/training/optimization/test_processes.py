@@ -40,6 +40,13 @@ def saved(run: Path, name: str) -> Any:
     return torch.load(run / name, weights_only=True)
 
 
+def test_two_processes_share_the_held_out_items_and_score_them_as_one(runs: tuple[Path, Path]) -> None:
+    one, two = (saved(run, "gradients.pt")["judged"] for run in runs)
+    assert len(one["scores"]) == 4
+    assert torch.equal(one["scores"], two["scores"])
+    assert torch.equal(one["loss"], two["loss"])
+
+
 @pytest.mark.parametrize("loss", ["words", "combined"])
 def test_two_processes_have_the_gradient_of_the_whole_batch(runs: tuple[Path, Path], loss: str) -> None:
     """Five videos, so that one has two and the other three, with captions of other lengths."""

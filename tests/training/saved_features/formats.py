@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
+import torch
 import yaml
 from numpy.typing import NDArray
 
@@ -152,6 +153,33 @@ def plain(folder: Path, ids: Sequence[str]) -> Written:
     return written
 
 
+def joined(folder: Path, ids: Sequence[str]) -> Written:
+    """One array of all videos with a list of their ids, and tensors of ``torch.save``: one alone, several."""
+    pooled = draw(1, len(ids), 2, 6)
+    np.save(folder / "all.npy", pooled)
+    (folder / "ids.txt").write_text("".join(f"{name}\n" for name in ids))
+    single = {name: draw(10 + place, 2, 6).astype(np.float16) for place, name in enumerate(ids)}
+    several = {name: torch.from_numpy(draw(20 + place, 2, 4)).bfloat16() for place, name in enumerate(ids)}
+    for name, array in single.items():
+        torch.save(torch.from_numpy(array), folder / f"{name}.pt")
+    torch.save(several, folder / "several.pth")
+    common = {"width": 6, "fps": 2}
+    streams = {
+        "pooled": {"file": "all.npy", "ids": "ids.txt", **common},
+        "single": {"file": "{id}.pt", **common},
+        "several": {"file": "several.pth", "key": "{id}", **common, "width": 4},
+    }
+    write_map(folder, streams)
+    return {
+        name: {
+            "pooled": pooled[place],
+            "single": single[name].astype(np.float32),
+            "several": several[name].float().numpy(),
+        }
+        for place, name in enumerate(ids)
+    }
+
+
 @dataclass(frozen=True)
 class FeatureFormat:
     """A set, what writes its features, and when its first video's rows end."""
@@ -168,5 +196,6 @@ FORMATS: Mapping[str, FeatureFormat] = {
     "hobincar HDF5": FeatureFormat("msrvtt", msrvtt, hobincar, (2.93, 5.86, 8.79, 11.72)),
     "ruotianluo HDF5": FeatureFormat("coco", karpathy, ruotianluo, (1.0,)),
     "npz": FeatureFormat("msrvtt", msrvtt, packed, (0.5, 1.0, 1.5)),
+    "torch, and one array of all": FeatureFormat("msrvtt", msrvtt, joined, (0.5, 1.0)),
     "npy of one's own": FeatureFormat("folder", folder, plain, (2.0, 4.0, 6.0)),
 }

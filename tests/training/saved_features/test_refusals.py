@@ -33,7 +33,7 @@ from models.stream_set import StreamInput, StreamSet
 from training.batches.video_batches import CaptionedVideo
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
-from training.saved_features.array_files import OPEN_FILES, ArrayFiles
+from training.saved_features.array_files import OPEN_FILES, ArrayFiles, ArrayPlace
 from training.saved_features.feature_folder import FeatureFolder
 from training.saved_features.feature_map import (
     FeatureMap,
@@ -159,6 +159,17 @@ def test_values_that_are_no_numbers_are_named_when_they_are_read(tmp_path: Path,
         load(folder)
 
 
+def test_features_are_verified_when_they_are_read_first_and_not_at_every_step(tmp_path: Path) -> None:
+    folder = write(tmp_path, 3, 6)
+    assert folder.stream_set is not None
+    video = CaptionedVideo.from_video(CLIP, folder.open(folder.stream_set))
+    assert video.load()
+    np.save(tmp_path / f"{CLIP.id}.npy", np.full((3, 6), np.inf, np.float32))
+    assert video.load()
+    with pytest.raises(FeaturesDamaged):
+        load(folder)
+
+
 @pytest.mark.parametrize("last", [0.0, np.nan])
 def test_times_that_fall_back_are_refused(tmp_path: Path, last: float) -> None:
     folder = write(tmp_path, 3, 6, stride=None, timestamps="{id}_ms.npy")
@@ -176,9 +187,11 @@ def test_videos_without_whole_features_are_told_one_by_one(tmp_path: Path) -> No
         (tmp_path / f"{OTHER.id}.npy").write_bytes(content)
         [damaged] = look(folder, CLIP, OTHER)
         assert damaged.code == "features_damaged"
-    np.save(tmp_path / f"{OTHER.id}.npy", np.ones((0, 6), np.float32))
-    [empty] = look(folder, CLIP, OTHER)
-    assert "has no row" in empty.message
+    for shape in ((0, 6), (0,)):
+        np.save(tmp_path / f"{OTHER.id}.npy", np.ones(shape, np.float32))
+        [empty] = look(folder, OTHER, CLIP)
+        assert (empty.id, empty.code) == (OTHER.id, "features_damaged")
+        assert "has no row" in empty.message
     store = folder.open(asked(step_size=32))
     with pytest.raises(FeaturesDamaged, match="features of gone are gone"):
         store.load(replace(CLIP, id="gone"))
@@ -228,13 +241,28 @@ def test_only_so_many_hdf5_files_stay_open(tmp_path: Path) -> None:
             file.create_dataset("rgb", data=np.full((2, 3), place))
     for _ in range(2):
         for place in range(OPEN_FILES + 2):
-            assert files.read(tmp_path / f"{place}.h5", "rgb")[0, 0] == place
-    assert pickle.loads(pickle.dumps(files)).shape(tmp_path / "0.h5", "rgb") == (2, 3)
+            assert files.read(ArrayPlace(tmp_path / f"{place}.h5", "rgb"))[0, 0] == place
+    assert pickle.loads(pickle.dumps(files)).shape(ArrayPlace(tmp_path / "0.h5", "rgb")) == (2, 3)
     with pytest.raises(FileNotFoundError, match="has no data set 'flow'"):
-        files.shape(tmp_path / "0.h5", "flow")
-    (tmp_path / "cut.h5").write_bytes((tmp_path / "0.h5").read_bytes()[:100])
-    with pytest.raises(FeaturesDamaged, match="cannot be read as HDF5"):
-        files.read(tmp_path / "cut.h5", "rgb")
+        files.shape(ArrayPlace(tmp_path / "0.h5", "flow"))
+    forms = r"\(.*; there are .npy, .npz, .pt and HDF5"
+    for name, said in (("cut.h5", forms), ("other.pkl", forms), ("cut.pt", "it holds other things than")):
+        (tmp_path / name).write_bytes((tmp_path / "0.h5").read_bytes()[:100])
+        with pytest.raises(FeaturesDamaged, match=f"{name} cannot be read:? {said}"):
+            files.read(ArrayPlace(tmp_path / name, "rgb"))
+
+
+def test_lists_of_ids_have_to_fit_their_array(tmp_path: Path) -> None:
+    folder = write(tmp_path, 1, 3, 6, of="all", file="all.npy", ids="ids.json")
+    (tmp_path / "ids.json").write_text(f'["{CLIP.id}", "{OTHER.id}"]')
+    [lost] = look(folder, CLIP, OTHER)
+    assert lost.id == OTHER.id
+    assert "has 1 rows, and its list of ids is longer" in lost.message
+    [missing] = look(folder, CLIP, replace(OTHER, id="third"))
+    assert (missing.code, "ids.json does not list third" in missing.message) == ("features_missing", True)
+    (tmp_path / "ids.json").write_text("{}")
+    with pytest.raises(FeatureMapDamaged, match="is no list of ids"):
+        look(folder)
 
 
 SPEC = StreamSpec("i3d", "a" * 64, "none")
