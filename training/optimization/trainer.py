@@ -253,7 +253,7 @@ class Trainer:
             if progress.step % every == 0:  # reading a loss waits for the GPU, so not at every step
                 self._report(phase, progress, means.take(), time.monotonic() - began, bar)
             if validates:
-                check_loss(phase.name, progress.step, float(losses["total"]))
+                check_loss(float(losses["total"]), f"step {progress.step} of {phase.name}")
                 self._validate(phase, learner, progress, signals)
             elif time.monotonic() - saved > self.run.save_every:
                 self._save(phase, learner, progress)
@@ -339,7 +339,7 @@ class Trainer:
         seconds: float,
         bar: tqdm[NoReturn],
     ) -> None:
-        check_loss(phase.name, progress.step, means.pop("total"))
+        check_loss(means.pop("total"), f"step {progress.step} of {phase.name}")
         if not self.processes.is_first:
             return
         rate = phase.rate(progress.step - 1)
@@ -371,12 +371,12 @@ class Trainer:
         place, metric = {"phase": phase.name, "step": progress.step}, self._metric_of(phase)
         self.run.log({**place, **judged.scores})
         if judged.captions:
-            self.run.write_samples(place, self.validation.items, judged.captions)
+            self.run.write_samples(place, list(zip(self.validation.items, judged.captions, strict=True)))
         score = judged.scores[metric]
         best = BestScore(metric, score, f"{phase.name} step {progress.step}", judged.scores)
         if self.run.keep > 1:
             best = replace(best, file=f"top/{phase.name}-{progress.step:06}.safetensors")
-            progress.kept = self.run.keep_among_best(progress.kept, best.file, score)
+            progress.kept = self.run.keep_best({**progress.kept, best.file: score})
             if best.file in progress.kept:
                 self.save_best(averaged, best)
         if progress.judge(score):

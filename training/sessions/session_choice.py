@@ -64,7 +64,7 @@ def train(
         UnknownField, FieldRefused, RecipeFileDamaged: what is changed of a recipe cannot be.
         Exception: what the session raises.
     """
-    base, numbers, config = read_changes(name, recipe, seed, options)
+    base, numbers, config = _read_changes(name, recipe, seed, options)
     settings = replace(settings, config=config)
     if base in list_paper_names():
         run = find_paper_run(base, name)
@@ -90,22 +90,13 @@ def train(
     return on_pictures(name, plan, data, options, settings)
 
 
-def read_changes(
+def _read_changes(
     name: str, recipe: str | None, seed: int | None, options: TrainOptions
 ) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
     """Reads what is changed: by a recipe's file first, then by options.
 
-    Args:
-        name: of the captioner, or EMBEDDING.
-        recipe: the name of a recipe or its file, None for the demo's.
-        seed: another one than the recipe's.
-        options: that may change fields.
-
-    Returns:
-        The recipe's name, its changed fields, and those of the configuration.
-
-    Raises:
-        UnknownField, FieldRefused, RecipeFileDamaged: they cannot be changed so.
+    Returns the recipe's name, None for the demo's, its changed fields, and those of the configuration. Raises
+    UnknownField, FieldRefused, RecipeFileDamaged.
     """
     config_class: type[BaseModel] = BaseModel  # pretrained ones have none of ours
     if name in EMBEDDINGS:

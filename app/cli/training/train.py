@@ -153,21 +153,14 @@ def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]
     ) -> None:
         """Trains a captioner; writes best.safetensors, run.json, log.csv and last.pt into --out."""
         with open_training(captioner, data, recipe, options, saved, run, on_pictures) as (notify, train_run):
-            folder = out or name_run(captioner, recipe, seed, options)
+            folder = out or _name_run(captioner, recipe, seed, options)
             notify(f"best checkpoint: {train_run(folder, seed, ())}")
 
     return train
 
 
-def name_run(captioner: str, recipe: str | None, seed: int | None, options: TrainOptions) -> Path:
-    """Names a run's folder.
-
-    Args:
-        captioner: what is trained.
-        recipe: the name of a recipe or its file.
-        seed: another one than the recipe's.
-        options: of which a digest ends the name.
-    """
+def _name_run(captioner: str, recipe: str | None, seed: int | None, options: TrainOptions) -> Path:
+    """Names a run's folder by its recipe, with a digest of what else was typed."""
     typed = options.model_dump_json(exclude_none=True)
     parts = [captioner, Path(recipe or "demo").stem, "" if seed is None else f"seed{seed}"]
     parts += [] if typed == "{}" else [hashlib.sha256(typed.encode()).hexdigest()[:6]]
