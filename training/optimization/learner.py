@@ -21,8 +21,8 @@ from training.precision import make_scaler
 from training.recipes.recipe import Recipe
 
 #: What can be trained and saved as a checkpoint.
-TrainedNetwork: TypeAlias = AnyCaptioner | SemanticEmbedding | AdaptedCaptioner
-NetworkT = TypeVar("NetworkT", bound=TrainedNetwork)
+TrainedNetwork: TypeAlias = AnyCaptioner | SemanticEmbedding
+NetworkT = TypeVar("NetworkT", bound=TrainedNetwork | AdaptedCaptioner)
 
 
 @dataclass(frozen=True, eq=False)

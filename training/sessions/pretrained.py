@@ -31,7 +31,7 @@ from training.batches.video_batches import CaptionedVideo, VideoInputs, load_cap
 from training.batches.video_frames import FRAMES, FrameBatch, FrameBatches, VideoFrames, load_frames
 from training.datasets.caption_set import CaptionSet
 from training.optimization.adapted_captioner import AdaptedCaptioner
-from training.optimization.learner import TrainedNetwork, build_learner
+from training.optimization.learner import build_learner
 from training.optimization.processes import Processes, share_mean
 from training.optimization.progress import BestScore
 from training.optimization.run_folder import RunSettings
@@ -174,9 +174,8 @@ class AdapterSaver:
             start_sha256=self.base.weights_sha256,
         )
 
-    def save(self, network: TrainedNetwork, best: BestScore) -> None:
-        """Writes the weights of an ``AdaptedCaptioner``, and their card for machines and for people."""
-        assert isinstance(network, AdaptedCaptioner)
+    def save(self, network: AdaptedCaptioner, best: BestScore) -> None:
+        """Writes the adapters, and their card for machines and for people."""
         if best.file != BestScore.file:  # one of several that are kept, which adapters are not
             return
         network.save(self.folder)

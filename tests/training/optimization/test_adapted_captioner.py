@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -97,7 +98,7 @@ def test_adapters_learn_to_name_what_is_pasted(family: str, tmp_path: Path) -> N
 
 def test_the_loss_is_that_of_the_model_s_own_labels(tmp_path: Path) -> None:
     """What transformers computes of GIT's captions when it is given them as labels."""
-    captioner = load(write_git(tmp_path / "git", frames=FRAMES))
+    captioner: Any = load(write_git(tmp_path / "git", frames=FRAMES))
     videos, texts = two_videos()
     rows = [captioner.tokenizer(text, add_special_tokens=False)["input_ids"] for (text,) in texts]
     longest = max(map(len, rows))

@@ -30,7 +30,7 @@ from training.batches.video_frames import FrameBatches
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
 from training.recipes.demo_recipes import FINETUNE_LORA
-from training.recipes.recipe import LoraOptions
+from training.recipes.recipe import LoraOptions, Recipe
 from training.sessions.pretrained import AlreadyAdapted, finetune_pretrained
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstalledCapti
     return installed
 
 
-def run(out: Path, recipe: object = RECIPE, clips: Path = Path()) -> Path:
+def run(out: Path, recipe: Recipe = RECIPE, clips: Path = Path()) -> Path:
     settings = RunSettings(out, out.parent / "cache", lambda _: None, threads=1)
     return finetune_pretrained("tiny", recipe, SetFolder(clips).load(), settings)
 
