@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi_offline import FastAPIOffline
+from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -80,6 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=_lifespan,
         favicon_url="data:,",
         max_body_size=BODY_BYTES,
+        generate_unique_id_function=lambda route: to_camel(route.name),  # which a generated client calls
     )
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
@@ -118,7 +120,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     """
     document = FastAPI.openapi(app)
     schemas = document["components"]["schemas"]
-    schemas.setdefault("Problem", Problem.model_json_schema(ref_template="#/components/schemas/{model}"))
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update({**problem.pop("$defs"), "Problem": problem})
     document["components"]["securitySchemes"] = SECURITY
     document["security"] = [{name: []} for name in SECURITY] + [{}]
     return document
@@ -183,6 +186,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_methods_of(request))
+        if request.method == "OPTIONS":
+            return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)
     return _answer(request, document, headers)
 
 

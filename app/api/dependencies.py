@@ -65,7 +65,8 @@ class ApiDependencies:
     tracing: Tracing
     keys: KeyRing
     rates: Rates
-    root: str = ""  #: path that addresses of this request's answer begin with
+    root: str = ""  #: path that this request's own addresses begin with
+    base: str = ""  #: address that those in its answer begin with: scheme, host and ``root``
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -168,7 +169,7 @@ class Caller:
 
 def service_of(request: Request) -> ApiDependencies:
     service: ApiDependencies = request.app.state.service
-    return replace(service, root=request.scope["root_path"])
+    return replace(service, root=request.scope["root_path"], base=str(request.base_url).rstrip("/"))
 
 
 ServiceDep = Annotated[ApiDependencies, Depends(service_of)]

@@ -32,6 +32,19 @@ class Cause(BaseModel):
         return cls(code=trouble.code, message=trouble.message, hint=trouble.hint)
 
 
+class Mistake(BaseModel):
+    """One wrong field of a request."""
+
+    pointer: str = Field(description="Where it is, as a JSON pointer.", examples=["#/beam_size"])
+    detail: str = Field(description="What is wrong with it, in a sentence.")
+    code: str
+    known: list[str] | None = Field(None, description="The accepted values, where they can be listed.")
+
+    @classmethod
+    def of(cls, error: refusals.RequestError) -> Self:
+        return cls(pointer=f"#/{error.field}", detail=str(error), code=error.code, known=error.known)
+
+
 class Problem(BaseModel):
     """The body of every answer that is not a success."""
 
@@ -43,12 +56,14 @@ class Problem(BaseModel):
     code: str = Field(description="Stable name of the problem; docs/api.md lists all.")
     hint: str = Field(description="What to do about it, in a sentence.")
     known: list[str] | None = Field(None, description="The accepted values, where they can be listed.")
+    errors: list[Mistake] | None = Field(None, description="Each wrong field of the request.")
     causes: list[Cause] | None = Field(None, description="Of `not_ready`: everything that is wrong.")
 
 
 def describe(error: ServiceError, path: str) -> Problem:
     """Makes the problem document of an error met while answering ``path``."""
     causes = error.causes if isinstance(error, refusals.NotReady) else ()
+    mistakes = error.mistakes if isinstance(error, refusals.RequestError) else ()
     return Problem(
         type=type_of(error.code),
         title=error.title,
@@ -58,6 +73,7 @@ def describe(error: ServiceError, path: str) -> Problem:
         code=error.code,
         hint=error.hint,
         known=error.known,
+        errors=[Mistake.of(each) for each in mistakes] or None,
         causes=[Cause.of(trouble) for trouble in causes] or None,
     )
 

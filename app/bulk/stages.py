@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from app.bulk.rows import SCHEMA, DoneVideos, caption_row, failure_row
 from app.documents.job import Answer
 from app.errors import EngineCrashed, EngineFault, JobFailure, UploadMissing
-from app.extract.addresses import fetch_limits, local_copy, stamp_of
+from app.extract.addresses import local_copy, stamp_of
+from app.fetching.fetch import FetchLimits
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, ignore_progress, load_engine, media_answer
 from app.settings import Settings
@@ -53,7 +54,7 @@ class DecodeVideo:
     ) -> None:
         self._decoder = Decoder(settings.decoder)
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
-        self._fetch_limits = fetch_limits(settings)
+        self._fetch_limits = FetchLimits.of(settings)
         self._request, self._options, self._run, self._done = request, options, run, done
 
     def __call__(self, row: Row) -> list[Row]:

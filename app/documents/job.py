@@ -159,8 +159,10 @@ class JobUrls(Document):
     """Names what to ask next: ``cancel`` with DELETE, ``recaption`` with POST, the others with GET."""
 
     self: str
-    attention: str | None = Field(description="Null where there is none, nor will be.")
+    web: str = Field(description="The job's place on the page, for people.")
+    attention: str | None = Field(description="Null where there is none, or none yet.")
     attention_png: str | None = Field(description="The same as a picture; null where there is none.")
+    captions_vtt: str | None = Field(description="Subtitles; null where there are none yet.")
     video: str | None = Field(
         description="The file that was sent; null where it is not kept, or not there yet."
     )
@@ -212,7 +214,7 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None, r
         job: as it stands.
         blobs: where the parts of its answer lie that outgrow Redis.
         position: where it stands in the queue; its document has no place without.
-        root: path that its addresses begin with.
+        root: address that those in it begin with, or a path.
 
     Raises:
         RecordUnreadable: this version cannot read its answer.
@@ -231,15 +233,18 @@ def urls_of(job: Job, blobs: Blobs, root: str) -> JobUrls:
     Args:
         job: as it stands.
         blobs: asked for its video where nothing else says that it is there.
-        root: what the addresses begin with.
+        root: address that they begin with, or a path.
     """
     path = f"{root}/jobs/{job.id}"
     is_kept = job.state not in WITHOUT_VIDEO
-    has_attention = is_kept and job.options.attention and not job.submission.validate_only
+    is_captioned = job.state == "succeeded" and not job.submission.validate_only
+    has_attention = is_captioned and job.options.attention
     return JobUrls(
         self=path,
+        web=f"{root.removesuffix('/v1')}/f/{job.id}",
         attention=f"{path}/attention" if has_attention else None,
         attention_png=f"{path}/attention.png" if has_attention else None,
+        captions_vtt=f"{path}/captions.vtt" if is_captioned else None,
         video=f"{path}/video" if _has_video(job, blobs) else None,
         events=f"{path}/events",
         recaption=f"{path}/recaption" if is_kept else None,

@@ -8,20 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import filterfalse
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import anyio
 
 from app.errors import UsageError
 from app.extract.inputs import InputVideo, find_videos
-from app.fetching.addresses import AllowedHosts
 from app.fetching.fetch import FetchLimits, fetch
-from app.settings import Settings
 from extractors.media.containers.container import VIDEO_SUFFIXES
-
-if TYPE_CHECKING:
-    from app.extract.storage import Location
 
 LIST_SUFFIXES = (".txt", ".lst", ".list")
 WEB = ("http://", "https://")
@@ -87,18 +81,10 @@ def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
         if video.startswith(WEB):
             anyio.run(fetch, video, path, limits)
         else:
-            _open(video).copy_to(path)
+            from app.extract.storage import open_location  # whose packages not everyone has
+
+            open_location(video).copy_to(path)
         yield path
-
-
-def fetch_limits(settings: Settings) -> FetchLimits:
-    """Returns what a video of the web may cost."""
-    return FetchLimits(
-        settings.max_upload_bytes,
-        settings.url_seconds,
-        settings.min_free_bytes,
-        hosts=AllowedHosts(settings.url_host_names),
-    )
 
 
 def stamp_of(video: str) -> str | None:
@@ -112,7 +98,9 @@ def stamp_of(video: str) -> str | None:
         if "://" not in video:
             status = os.stat(video)
             return f"{status.st_size} {status.st_mtime_ns}"
-        entry = _open(video).look()
+        from app.extract.storage import open_location
+
+        entry = open_location(video).look()
     except (OSError, UsageError):
         return None
     return f"{entry.size} {entry.mtime_ns}" if entry.is_file else None
@@ -130,7 +118,9 @@ def _read_list(path: Path) -> list[str]:
 
 
 def _list_remote(source: str) -> list[str]:
-    place = _open(source)
+    from app.extract.storage import open_location
+
+    place = open_location(source)
     try:
         paths = [place.path] if place.look().is_file else list(filterfalse(_is_hidden, place.list_files()))
     except (OSError, ValueError) as error:
@@ -143,13 +133,6 @@ def _list_remote(source: str) -> list[str]:
 
 def _is_list(source: str) -> bool:
     return Path(source).suffix.lower() in LIST_SUFFIXES
-
-
-def _open(address: str) -> Location:
-    """Opens an address; what that takes is no part of what everybody has. Raises UsageError, ImportError."""
-    from app.extract.storage import open_location
-
-    return open_location(address)
 
 
 def _is_hidden(path: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from app.extract.addresses import fetch_limits, local_copy
+from app.extract.addresses import local_copy
 from app.extract.inputs import InputVideo
 from app.extract.plan import (
     CannotWrite,
@@ -23,6 +23,7 @@ from app.extract.plan import (
     ExtractorFault,
     choose_format,
 )
+from app.fetching.fetch import FetchLimits
 from app.terminal import printable
 from extractors.decoder.decoder import Decoder
 from extractors.engines.engine_choice import choose_device
@@ -66,7 +67,7 @@ class VideoExtraction:
 
     def __init__(self, plan: ExtractionPlan) -> None:
         self._plan, self._form = plan, choose_format(plan.form)
-        self._fetch_limits = fetch_limits(plan.settings)
+        self._fetch_limits = FetchLimits.of(plan.settings)
         torch.set_num_threads(plan.settings.threads)
         self._extractors = {name: self._load_extractor(name) for name in plan.extractors}
         self._tags = make_tags(self._extractors)

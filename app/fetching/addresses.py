@@ -74,6 +74,14 @@ class AllowedHosts:
         is_named = _plain(host) in self._names or any(address in network for network in self._networks)
         return is_named or is_public(address)
 
+    def refuses_literally(self, url: str) -> bool:
+        """Returns whether the host of an address is a number that may not be asked; no name is resolved."""
+        host = httpx.URL(url).host
+        try:
+            return not self.allows(host, ip_address(host))
+        except ValueError:
+            return _plain(host) == "localhost" and not self.allows(host, ip_address("127.0.0.1"))
+
     def resolve(self, host: str, port: int) -> Sequence[IpAddress]:
         """Lists the addresses of a host, numbers in any spelling included.
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
+from typing import Self
 
 import anyio
 import httpx
@@ -29,6 +30,7 @@ from app.errors import (
 )
 from app.fetching.addresses import AllowedHosts, read_web_address
 from app.fetching.guarded_client import HostRefused, guarded_client
+from app.settings import Settings
 
 REDIRECTS = 5
 TRIES = 3
@@ -49,6 +51,12 @@ class FetchLimits:
     min_free: int = 0  #: bytes of the disk that stay free
     stall_seconds: float = STALL_SECONDS  #: that a server may send nothing
     hosts: AllowedHosts = field(default_factory=AllowedHosts)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Returns those of any video."""
+        hosts = AllowedHosts(settings.url_host_names)
+        return cls(settings.max_upload_bytes, settings.url_seconds, settings.min_free_bytes, hosts=hosts)
 
 
 def _ignore(_share: float) -> None:

@@ -66,7 +66,10 @@ def live_api(settings: Settings) -> Iterator[LiveApi]:
 
 
 def send(
-    api: LiveApi, data: bytes = b"a video", headers: dict[str, str] | None = None, **options: Any
+    api: LiveApi,
+    data: bytes = b"a video",
+    headers: dict[str, str] | list[tuple[str, str]] | None = None,
+    **options: Any,
 ) -> Any:
     fields = {name: str(value) for name, value in options.items()}
     return api.client.post("/caption", files={"video": ("clip.mp4", data)}, data=fields, headers=headers)

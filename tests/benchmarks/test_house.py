@@ -36,6 +36,7 @@ EXPLAINED_ELSEWHERE = {
     "app.worker.reading.film_segments.describe_and_caption",
     "app.cli.training.train.train",
     "app.cli.training.evaluate.evaluate",
+    "app.cli.training.score.score",
     "app.cli.training.data.check",
     "extractors.video_features.feature_files.write",
     "extractors.video_features.npy_hdf5.write",

@@ -118,7 +118,13 @@ def match_references(
 
 
 def write_results(path: Path, captions: Mapping[str, str], form: CaptionsForm = "coco") -> None:
-    """Writes id → caption as COCO's results or VATEX' submission; COCO's numbers stay numbers."""
+    """Writes captions as COCO's results or VATEX' submission.
+
+    Args:
+        path: the file.
+        captions: id → caption; ids that are numbers are written as such into COCO's results.
+        form: one of the two.
+    """
     rows = [{"image_id": _as_number(name), "caption": text} for name, text in captions.items()]
     document = dict(captions) if form == "vatex" else rows
     with atomic_write(path) as unfinished:

@@ -64,7 +64,17 @@ class FrameWriter:
     def caption_frames(
         self, frames: Sequence[Frames], _features: Sequence[Features], options: DecodingOptions
     ) -> list[list[Caption]]:
-        """Writes captions of videos, best first. Raises OptionRefused, NotANumber."""
+        """Writes captions of videos, best first, as ``FusedWriter.caption_frames`` does.
+
+        Args:
+            frames: of each video.
+            _features: none.
+            options: how captions are searched.
+
+        Raises:
+            OptionRefused: an option that pretrained captioners do not have.
+            NotANumber: the model's probabilities are not numbers.
+        """
         return self.captioner.caption(frames, options)
 
 
@@ -185,7 +195,13 @@ def decode_video(video: VideoItem, request: DecodeRequest) -> Footage:
 def decode_videos(
     videos: Sequence[VideoItem], request: DecodeRequest, failed: list[FailedVideo]
 ) -> Iterator[tuple[str, Frames]]:
-    """Decodes videos one after another: id and frames; those that cannot be read are added to ``failed``."""
+    """Decodes videos one after another: id and frames.
+
+    Args:
+        videos: with files.
+        request: which frames.
+        failed: gets those that cannot be read.
+    """
     for video in videos:
         try:
             yield video.id, decode_video(video, request)

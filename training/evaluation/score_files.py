@@ -34,7 +34,7 @@ _Looks: TypeAlias = tuple[ClipEncoder, Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class ClipSource:
-    """What CLIPScore is computed from."""
+    """Names the CLIP and the videos that CLIPScore is computed from."""
 
     folder: Path  #: of a CLIP in the Hugging Face format
     videos: Path  #: the folder, or one above those, of files that are named by the items' ids

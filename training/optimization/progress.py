@@ -1,11 +1,9 @@
 """Remembers how far a phase of training got, how good its weights are, and what its steps reported."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -46,7 +44,7 @@ class PhaseProgress:
     kept: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def restore(cls, state: Mapping[str, Any]) -> PhaseProgress:
+    def restore(cls, state: Mapping[str, Any]) -> Self:
         """Reads it from a saved state."""
         step = int(state["step"])
         return cls(
@@ -96,16 +94,7 @@ class StepMeans:
         return dict(zip(names, means, strict=True))
 
 
-def check_loss(phase: str, step: int, loss: float) -> None:
-    """Checks a loss.
-
-    Args:
-        phase: its name.
-        step: by which it was computed, for the error.
-        loss: of one step, or the mean of several.
-
-    Raises:
-        NotFinite: it is infinite, or no number.
-    """
+def check_loss(loss: float, place: str) -> None:
+    """Checks a loss; place: where it was computed, for the error. Raises NotFinite."""
     if not math.isfinite(loss):
-        raise NotFinite(f"The loss of {phase} is {loss} at step {step}.")
+        raise NotFinite(f"The loss is {loss} at {place}.")

@@ -74,32 +74,18 @@ class TrainingRun:
             numbers = {name: value for name, value in row.items() if isinstance(value, float)}
             self.tracker(row["phase"], row["step"], numbers)
 
-    def write_samples(
-        self, place: Mapping[str, Any], items: Sequence[CaptionedItem], captions: Sequence[str]
-    ) -> None:
-        """Appends captions of a few items, always the same ones, to samples.jsonl.
-
-        Args:
-            place: phase and step.
-            items: that were captioned.
-            captions: one an item.
-        """
+    def write_samples(self, place: Mapping[str, Any], captioned: Sequence[tuple[CaptionedItem, str]]) -> None:
+        """Appends captions of a few items, always the same ones, to samples.jsonl; place: phase and step."""
         lines = [
             {**place, "id": item.id, "caption": caption, "people": " ".join(item.captions[0])}
-            for item, caption in list(zip(items, captions, strict=True))[:: max(1, len(items) // SAMPLES)]
+            for item, caption in captioned[:: max(1, len(captioned) // SAMPLES)]
         ]
         with (self.folder / "samples.jsonl").open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:SAMPLES])
 
-    def keep_among_best(self, kept: Mapping[str, float], name: str, score: float) -> dict[str, float]:
-        """Chooses the best ``keep`` checkpoints, and removes the others.
-
-        Args:
-            kept: scores by the files that are there.
-            name: of one more file, which may not be written yet.
-            score: its score.
-        """
-        ranked = sorted({**kept, name: score}.items(), key=itemgetter(1), reverse=True)
+    def keep_best(self, scores: Mapping[str, float]) -> dict[str, float]:
+        """Returns the best ``keep`` of checkpoints' scores by file, and removes the other files."""
+        ranked = sorted(scores.items(), key=itemgetter(1), reverse=True)
         for dropped, _ in ranked[self.keep :]:
             (self.folder / dropped).unlink(missing_ok=True)
         return dict(ranked[: self.keep])

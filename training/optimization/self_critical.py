@@ -108,10 +108,10 @@ class SelfCritical:
         if rewarded is None:
             weight = self.recipe.self_critical_weight
             return None, targets, (weight, 1 - weight)
-        given = (targets >= 0).sum(1, keepdim=True) - rewarded
-        most = max(0, int(given.max()))
+        counts = (targets >= 0).sum(1, keepdim=True) - rewarded
+        most = max(0, int(counts.max()))
         places = torch.arange(most, device=targets.device)
-        first_words = targets[:, :most].masked_fill(places >= given, -1)
+        first_words = targets[:, :most].masked_fill(places >= counts, -1)
         prefix = first_words.view(videos, -1, most)[:, 0] if most else targets[:videos, :0]
         prefix = prefix.repeat_interleave(self.recipe.self_critical_samples, 0)
         return (prefix, first_words, (1.0, 1.0)) if most else (prefix, targets, (1.0, 0.0))

@@ -6,8 +6,6 @@ A file of ``--recipe mine.toml`` has the same names, those of the configuration 
 with ``extends`` the recipe that it changes.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ The same command goes on; one that would train something else is refused, with w
 with which versions a run went on is recorded, and compared with nothing: a run may move to another machine.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform
@@ -18,7 +16,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -57,7 +55,7 @@ class TrainedData(BaseModel):
     sha256: str  #: of the ids and captions of both
 
     @classmethod
-    def of(cls, name: str, train: Sequence[CaptionedItem], held_out: Sequence[CaptionedItem]) -> TrainedData:
+    def of(cls, name: str, train: Sequence[CaptionedItem], held_out: Sequence[CaptionedItem]) -> Self:
         """Describes items, in their order."""
         listed = [[[item.id, item.captions] for item in items] for items in (train, held_out)]
         digest = hashlib.sha256(json.dumps(listed).encode()).hexdigest()
@@ -90,7 +88,7 @@ class RunDescription(BaseModel):
         stream_set: str,
         streams: Mapping[str, StreamSpec],
         **further: Any,
-    ) -> RunDescription:
+    ) -> Self:
         """Describes the training of a network.
 
         Args:
@@ -133,7 +131,7 @@ class RunSession(BaseModel):
     commit: str | None  #: of the checkout that ran
 
     @classmethod
-    def begin(cls, device: str, processes: int) -> RunSession:
+    def begin(cls, device: str, processes: int) -> Self:
         """Describes the process that runs."""
         return cls(
             command=shlex.join(sys.argv),

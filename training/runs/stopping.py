@@ -1,7 +1,5 @@
 """Ends a training where its state is whole, when SIGINT or SIGTERM comes: from a terminal, or a cluster."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

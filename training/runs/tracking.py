@@ -1,7 +1,5 @@
 """Sends the numbers of a run's log to what shows them while it trains: TensorBoard, or Weights & Biases."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 @dataclass(frozen=True)
 class Diversity:
-    """How varied the captions of a set are; shares are in per cent."""
+    """Holds counts of different words and captions of a set; shares are in per cent."""
 
     distinct_1: float  #: different words of all words
     distinct_2: float  #: different pairs of neighbouring words of all pairs

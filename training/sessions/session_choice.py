@@ -17,7 +17,7 @@ from models.captioners.registry import EMBEDDINGS, captioner_class, find_caption
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
 from training.recipes.changes import change_fields, read_recipe_file, sort_changes
-from training.recipes.demo_recipes import FINETUNE, find_recipe, read_recipes
+from training.recipes.demo_recipes import FINETUNE, FINETUNE_LORA, find_recipe, read_recipes
 from training.recipes.paper_recipes import PaperRun, find_paper_run, list_paper_names
 from training.recipes.recipe import Recipe
 from training.recipes.train_options import StartMissing, TrainOptions, Unread
@@ -25,6 +25,8 @@ from training.sessions.videos import choose_stream_set, finetune, train_as_paper
 
 #: Trained like a captioner: the embedding that picks among captions.
 EMBEDDING = "semantic_embedding"
+#: Options that training adapters does not read.
+NOT_OF_ADAPTERS = ("--start", "--teacher", "--streams", "--features")
 #: Trains what has that name by a recipe on the pictures in a folder, as the demo's captioners are.
 PictureSession: TypeAlias = Callable[[str, Recipe, Path, TrainOptions, RunSettings], Path]
 
@@ -62,7 +64,7 @@ def train(
         UnknownField, FieldRefused, RecipeFileDamaged: what is changed of a recipe cannot be.
         Exception: what the session raises.
     """
-    base, numbers, config = read_changes(name, recipe, seed, options)
+    base, numbers, config = _read_changes(name, recipe, seed, options)
     settings = replace(settings, config=config)
     if base in list_paper_names():
         run = find_paper_run(base, name)
@@ -71,6 +73,13 @@ def train(
             name, replace(run, recipe=_change(run.recipe, numbers, options)), data, settings, options.streams
         )
     plan = _change(find_recipe(base, name), numbers, options)
+    if plan.name == FINETUNE_LORA.name:
+        why = f"{plan.name} begins at the captioner itself, and reads frames; leave it out"
+        options.refuse({**dict.fromkeys(NOT_OF_ADAPTERS, why), **explain_no_reward(plan.name)})
+        from training.sessions.pretrained import finetune_pretrained  # transformers takes seconds
+
+        captions = SetFolder(data, options.data_set, options.paper).load()
+        return finetune_pretrained(name, plan, captions, settings)
     is_on_videos = plan.name == FINETUNE.name or options.data_set is not None
     if is_on_videos and name != EMBEDDING:
         return _train_on_videos(name, plan, data, options, settings)
@@ -81,22 +90,13 @@ def train(
     return on_pictures(name, plan, data, options, settings)
 
 
-def read_changes(
+def _read_changes(
     name: str, recipe: str | None, seed: int | None, options: TrainOptions
 ) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
     """Reads what is changed: by a recipe's file first, then by options.
 
-    Args:
-        name: of the captioner, or EMBEDDING.
-        recipe: the name of a recipe or its file, None for the demo's.
-        seed: another one than the recipe's.
-        options: that may change fields.
-
-    Returns:
-        The recipe's name, its changed fields, and those of the configuration.
-
-    Raises:
-        UnknownField, FieldRefused, RecipeFileDamaged: they cannot be changed so.
+    Returns the recipe's name, None for the demo's, its changed fields, and those of the configuration. Raises
+    UnknownField, FieldRefused, RecipeFileDamaged.
     """
     config_class: type[BaseModel] = BaseModel  # pretrained ones have none of ours
     if name in EMBEDDINGS:

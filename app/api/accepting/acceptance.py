@@ -12,7 +12,8 @@ from app.api.accepting.repeated_request import RepeatedRequest
 from app.api.dependencies import ApiDependencies, Caller
 from app.api.receiving.fields import CaptionRequest
 from app.api.receiving.upload import Upload, displayable
-from app.errors import QueueUnavailable
+from app.errors import QueueUnavailable, UrlNotAllowed
+from app.fetching.addresses import AllowedHosts
 from app.jobs.blobs import BlobMissingError
 from app.jobs.idempotency import Reservation, fingerprint_of
 from app.jobs.job import Job, Priority, Submission
@@ -171,9 +172,12 @@ def check_priority(caller: Caller, priority: Priority) -> None:
 
 
 def check_submission(service: ApiDependencies, submission: Submission) -> None:
-    """Checks a job's fields beside its options. Raises UrlNotSupported, WebhooksOff."""
-    if submission.source_url is not None and service.settings.urls == "off":
-        raise refusals.UrlNotSupported("The request has a url.")
+    """Checks a job's fields beside its options. Raises UrlNotSupported, UrlNotAllowed, WebhooksOff."""
+    if submission.source_url is not None:
+        if service.settings.urls == "off":
+            raise refusals.UrlNotSupported("The request has a url.")
+        if AllowedHosts(service.settings.url_host_names).refuses_literally(submission.source_url):
+            raise UrlNotAllowed("The address lies in a network that videos are not fetched from.")
     if submission.webhook is not None and service.webhooks.sender is None:
         raise refusals.WebhooksOff("The request has a webhook.")
 

@@ -2,6 +2,7 @@
 
 A proxy may serve the service below a path of its own, ``/reel``, and pass that path on or strip it. From here
 on a request's path begins with it in either case, as ASGI has it, and ``root_path`` says how long it is.
+``/v1`` is such a path too: each route is below it as well, and the addresses in its answers stay there.
 """
 
 from typing import Any
@@ -14,6 +15,7 @@ from app.setting_types import ROOT_PATTERN
 from app.settings import Settings
 
 PREFIX = "x-forwarded-prefix"
+VERSION = "/v1"
 
 
 class ForwardedHeaders(ProxyHeadersMiddleware):
@@ -42,6 +44,8 @@ def _below(root: str, scope: Scope) -> Scope:
     path: str = scope["path"]
     if not f"{path}/".startswith(f"{root}/"):
         path = root + path
+    if path.startswith(f"{root}{VERSION}/"):
+        root += VERSION
     return {**scope, "root_path": root, "path": path if path != root else f"{root}/"}
 
 

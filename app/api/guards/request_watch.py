@@ -1,15 +1,17 @@
-"""Watches each request and its answer: counts, times, audits and spans them, sends browsers what they may do
-with the answer, and answers HEAD.
+"""Watches each request and its answer: names, counts, times, audits and spans them, sends browsers what they
+may do with the answer, and answers HEAD.
 
 It stands before what may refuse a request (ASGI middleware), so that it sees refusals, too. The
 event ``audit`` is one line for each request that writes or is refused.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -43,6 +45,7 @@ HTTPS_ONLY = "max-age=31536000"  #: a browser that came by https uses nothing el
 REFUSALS = (401, 403, 429)
 REFUSED_NAME = "host_not_allowed"
 LONGEST_PATH = 200
+REQUEST_NAME = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 #: Asked for every few seconds by monitors, about no job: they would bury the other traces.
 NOT_TRACED = ("/livez", "/readyz", "/metrics")
 
@@ -77,17 +80,18 @@ class WatchRequests:
             await self.app(scope, receive, send)
             return
         scope = {**scope, "headers": _join_lists(scope["headers"])}
-        scope.setdefault("state", {})  # made here, so that all that come after write into the same one
+        # made here, so that all that come after write into the same one
+        request = scope.setdefault("state", {})["request"] = _name_request(scope)
         is_head, answer, began = scope["method"] == "HEAD", _Answer(), time.perf_counter()
         inner = {**scope, "method": "GET", "without_body": True} if is_head else scope
 
         async def watch(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _protect(MutableHeaders(scope=message), scope)
-                answer.status, answer.location = (
-                    message["status"],
-                    Headers(raw=message["headers"]).get("location"),
-                )
+                headers = MutableHeaders(scope=message)
+                _protect(headers, scope)
+                headers["X-Request-Id"] = request
+                headers["Server-Timing"] = f"app;dur={1000 * (time.perf_counter() - began):.1f}"
+                answer.status, answer.location = message["status"], headers.get("location")
             elif is_head and message["type"] == "http.response.body":
                 message = {**message, "body": b""}
             await send(message)
@@ -115,6 +119,12 @@ class WatchRequests:
                 yield
             finally:
                 _describe(notes, method, scope, answer.status)
+
+
+def _name_request(scope: Scope) -> str:
+    """Takes the name that a client, or a proxy, gave a request; else makes one."""
+    name = Headers(scope=scope).get("x-request-id", "")
+    return name if REQUEST_NAME.fullmatch(name) else uuid4().hex
 
 
 def _describe(notes: SpanNotes, method: str, scope: Scope, status: int) -> None:
@@ -159,6 +169,7 @@ def _members(scope: Scope, answer: _Answer) -> dict[str, Any]:
     path = scope.get("raw_path", b"").decode("latin-1")[:LONGEST_PATH]  # percent signs instead of what is odd
     job = scope.get("path_params", {}).get("job_id") or (answer.location or "").rpartition("/jobs/")[2]
     return {
+        "request": state["request"],
         "who": "nobody" if key is None else key.name,  # where no key is needed, or none was right
         "key": None if key is None else key.id,
         "what": f"{scope['method']} {path}",

@@ -45,12 +45,12 @@ EXTENDED_NAME = re.compile(r"filename\*\s*=\s*\"?(utf-8|iso-8859-1)'[^']*'([^\";
 
 
 class CaptionForm:
-    """Takes the parts of ``POST /caption``: a wrong one is refused as soon as its headers are read."""
+    """Takes the parts of ``POST /caption``: wrong fields are refused when the video begins, all at once."""
 
     def __init__(self, video: VideoSink) -> None:
         self.video = video
         self.filename: str | None = None  # None: there was no video yet
-        self._fields = FormFields(REQUEST_FIELDS, FORM_NAMES)
+        self._fields = FormFields(REQUEST_FIELDS, FORM_NAMES, takes_all=True)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -65,11 +65,18 @@ class CaptionForm:
             raise refusals.SeveralVideos("The form has more than one field called video.")
         if part.filename is None:  # curl's -F video=clip.mp4, its @ forgotten, sends the name as text
             raise refusals.VideoMissing("The field video holds text, not a file.")
+        self._check_names()  # what is wrong is answered before the video is read
         self.filename = part.filename
         return self.video
 
+    def _check_names(self) -> None:
+        """Raises UnknownField, with all else that is wrong, where there is a field of another name."""
+        if not self.fields.keys() <= set(REQUEST_FIELDS):
+            read_request(self.fields, listed=FORM_NAMES)
+
     def check(self) -> None:
         """Checks a form that has been read to its end. Raises VideoMissing, SeveralVideos, VideoEmpty."""
+        self._check_names()
         has_url = bool(self.fields.get("url"))
         if self.filename is None and not has_url:
             raise refusals.VideoMissing("The form has no field called video, and none called url.")

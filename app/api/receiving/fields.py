@@ -4,7 +4,7 @@ A form and a query have texts, a JSON body has values of its own types; both bec
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -18,6 +18,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic_core import ErrorDetails
 
 from app.api import refusals
 from app.fetching.addresses import LONGEST, read_web_address
@@ -124,42 +125,60 @@ class CaptionRequest:
     submission: Submission  #: without what the service itself adds to it
 
 
-def read_request(fields: Mapping[str, Any], *, is_json: bool = False) -> CaptionRequest:
+def read_request(
+    fields: Mapping[str, Any], *, is_json: bool = False, listed: Sequence[str] = ()
+) -> CaptionRequest:
     """Reads fields to options and what goes beside them.
 
     Args:
         fields: name → text, of a form or a query; name → value, of JSON, where null is as good as absent.
         is_json: values must have their types; a text is no number then.
+        listed: for who sends a field that there is not; by default all that there are.
 
     Raises:
         UnknownField: a field that there is not; it lists those that there are.
-        InvalidOption: names the first that is wrong.
+        InvalidOption: a field is wrong. Of either the first names the refusal, which has all in ``mistakes``.
     """
-    if (unknown := next((name for name in fields if name not in REQUEST_FIELDS), None)) is not None:
-        raise refusals.UnknownField(f"There is no field called {unknown[:64]}.", known=REQUEST_FIELDS)
+    mistakes: list[refusals.RequestError] = [
+        refusals.UnknownField(
+            f"There is no field called {name[:64]}.", known=listed or REQUEST_FIELDS
+        ).of_field(name[:64])
+        for name in fields
+        if name not in REQUEST_FIELDS
+    ]
     present = {name: value for name, value in fields.items() if value is not None}
-    beside = _validated(JobFields, {k: v for k, v in present.items() if k in JobFields.model_fields}, is_json)
-    options = _validated(CaptionOptions, {k: v for k, v in present.items() if k in FORM_FIELDS}, is_json)
+    beside = _validated(JobFields, _only(present, JobFields.model_fields), is_json, mistakes)
+    options = _validated(CaptionOptions, _only(present, FORM_FIELDS), is_json, mistakes)
+    if beside is None or options is None or mistakes:
+        raise refusals.join_mistakes(mistakes)
     submission = beside.model_dump(exclude={"priority", "url"})
     return CaptionRequest(options, beside.priority, Submission(source_url=beside.url, **submission))
 
 
-def _validated(model: type[ModelT], fields: Mapping[str, Any], is_json: bool) -> ModelT:
+def _only(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: fields[name] for name in names if name in fields}
+
+
+def _validated(
+    model: type[ModelT], fields: Mapping[str, Any], is_json: bool, mistakes: list[refusals.RequestError]
+) -> ModelT | None:
+    """Reads some fields; where any is wrong, adds to ``mistakes`` what is, and returns None."""
     try:
         return model.model_validate(dict(fields), strict=is_json, context={"is_json": is_json})
     except ValidationError as error:
-        raise _invalid(error, fields) from error
+        each_once = {each["loc"][:1]: each for each in reversed(error.errors(include_url=False))}
+        mistakes += [_invalid(each, fields) for each in reversed(each_once.values())]
+        return None
 
 
-def _invalid(error: ValidationError, fields: Mapping[str, Any]) -> refusals.InvalidOption:
-    first = error.errors(include_url=False)[0]
+def _invalid(first: ErrorDetails, fields: Mapping[str, Any]) -> refusals.RequestError:
     name, fault = str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
     if not name:
         return refusals.InvalidOption(f"{fault}.")
     names = BOOLEANS if first["type"].startswith("bool") or name == "validate_only" else None
     value = fields[name]
     shown = value[:64] if isinstance(value, str) else value
-    return refusals.InvalidOption(f"{name} is {repr(shown)[:66]}: {fault}.", known=names)
+    return refusals.InvalidOption(f"{name} is {repr(shown)[:66]}: {fault}.", known=names).of_field(name)
 
 
 def object_schema(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:

@@ -49,21 +49,26 @@ class FieldSink:
 class FormFields:
     """Takes the parts of a form that are fields, each once and of a known name.
 
-    ``listed`` is what the form may have in all, for who sends another one; the same by default.
+    ``listed`` is what the form may have in all, for who sends another one; the same by default. With
+    ``takes_all`` the others' are taken too, for who tells all that is wrong at once.
     """
 
-    def __init__(self, known: Collection[str], listed: Sequence[str] = ()) -> None:
-        self._known, self._listed = known, listed or list(known)
+    def __init__(
+        self, known: Collection[str], listed: Sequence[str] = (), *, takes_all: bool = False
+    ) -> None:
+        self._known, self._listed, self._takes_all = known, listed or list(known), takes_all
         self._sinks: dict[str, FieldSink] = {}
 
     @property
     def values(self) -> dict[str, str]:
-        """Returns what came, in the order of the known names."""
-        return {name: self._sinks[name].value for name in self._known if name in self._sinks}
+        """Returns what came, in the order of the known names, others behind."""
+        names = dict.fromkeys([*self._known, *self._sinks])
+        return {name: self._sinks[name].value for name in names if name in self._sinks}
 
     def open_part(self, part: FormPart) -> Sink:
         """Begins a part. Raises InvalidOption for one that comes again, UnknownField for another's."""
-        check_names([*self._sinks, part.name], self._known, self._listed)
+        names = [*self._sinks, part.name]
+        check_names(names, names if self._takes_all else self._known, self._listed)
         return self._sinks.setdefault(part.name, FieldSink(part.name))
 
 

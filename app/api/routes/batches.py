@@ -91,7 +91,7 @@ async def submit_batch(
             upload = await receive_batch(body, request.headers, limits, service.blobs, service.room, stack)
             batch, is_replayed = await anyio.to_thread.run_sync(accept, upload, repeated)
     document = await anyio.to_thread.run_sync(_document, service, batch)
-    headers = {"Location": document.urls.self, "Retry-After": "1"}
+    headers = {"Location": f"{service.root}/batches/{document.id}", "Retry-After": "1"}
     if is_replayed:
         headers["Idempotency-Replayed"] = "true"
     return JSONResponse(document.model_dump(mode="json"), 202, headers)
@@ -105,7 +105,7 @@ async def submit_batch(
         **problems.openapi_responses(refusals.UnknownBatch),
     },
 )
-def batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
+def get_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
     """Counts a batch's jobs by state, and names each."""
     return _answer(_document(service, _find_batch(service, batch_id, caller)))
 
@@ -145,7 +145,7 @@ def cancel_batch(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> R
         **problems.openapi_responses(refusals.UnknownBatch),
     },
 )
-def batch_results(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
+def get_batch_results(batch_id: BatchId, service: ServiceDep, caller: CallerDep) -> Response:
     """Hands out the jobs of a batch that are over, a line each, in its order; also while others run."""
     batch = _find_batch(service, batch_id, caller)
     name = f'attachment; filename="{batch.id}.jsonl"'
@@ -159,7 +159,7 @@ def _lines(service: ApiDependencies, batch: JobBatch) -> Iterator[str]:
         try:
             job = service.jobs.get(item.job_id)
             if job is not None and job.is_over:
-                yield document_of(job, service.blobs, root=service.root).model_dump_json() + "\n"
+                yield document_of(job, service.blobs, root=service.base).model_dump_json() + "\n"
         except RecordUnreadable as error:
             yield json.dumps({"id": item.job_id, "state": None, "error": error.document()}) + "\n"
 
@@ -176,7 +176,7 @@ def _find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobB
 
 
 def _document(service: ApiDependencies, batch: JobBatch) -> BatchDocument:
-    return batch_document_of(batch, service.batches.states(batch), service.root)
+    return batch_document_of(batch, service.batches.states(batch), service.base)
 
 
 def _answer(document: BatchDocument, status: int = 200) -> Response:

@@ -33,7 +33,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
         **problems.openapi_responses(refusals.UnknownJob, refusals.JobHasNoCaptions, refusals.JobNotFinished),
     },
 )
-def captions(
+def get_captions(
     job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep, karaoke: Karaoke = False
 ) -> Response:
     """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON, also while the job runs; of a
@@ -75,7 +75,7 @@ def _read_attention(service: ApiDependencies, key: str) -> AttentionDocument | N
         refusals.UnknownJob, refusals.UnknownSegment, refusals.JobHasNoAttention
     ),
 )
-def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
+def get_segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
     """Returns where the captioner looked for each word of a segment's best caption, on the film's clock."""
     job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)
@@ -92,7 +92,7 @@ def segment_attention(job_id: JobId, number: Number, service: ServiceDep, caller
         **problems.openapi_responses(refusals.UnknownJob, refusals.UnknownSegment),
     },
 )
-def segment_frame(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
+def get_segment_frame(job_id: JobId, number: Number, service: ServiceDep, caller: CallerDep) -> Response:
     """Shows the frame that stands for a segment: the one at `representative`."""
     job = find(service, job_id, caller)
     folder = _segment_folder(job, number, service)

@@ -40,7 +40,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
         ),
     },
 )
-async def events(
+async def follow_job(
     request: Request,
     job_id: JobId,
     service: ServiceDep,

@@ -59,7 +59,7 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
         **problems.openapi_responses(refusals.UnknownJob),
     },
 )
-async def job(
+async def get_job(
     job_id: JobId,
     request: Request,
     service: ServiceDep,
@@ -125,7 +125,7 @@ def _unless_known(response: Response, etags: list[str]) -> Response:
         **problems.openapi_responses(refusals.UnknownJob),
     },
 )
-def delete(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
+def cancel_job(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
     """Cancels a job: at once where it waits, within two seconds where it runs. Deletes the result of one that
     is over, which is `expired` then.
     """
@@ -151,7 +151,7 @@ def _delete_result(job: Job, service: ApiDependencies) -> None:
 @router.get(
     "/attention", response_model=AttentionDocument, responses=problems.openapi_responses(*NO_ATTENTION)
 )
-def attention(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
+def get_attention(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
     """Returns where the captioner looked for each word of the best caption."""
     data = _attention(service, find(service, job_id, caller))
     return Response(data, media_type="application/json", headers=KEEP)
@@ -165,7 +165,7 @@ def attention(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response
         **problems.openapi_responses(*NO_ATTENTION),
     },
 )
-def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
+def draw_attention(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Response:
     """Draws for every word the frame it looked at, with the heat of where in it; once, then it is kept."""
     job = find(service, job_id, caller)
     document = _attention(service, job)
@@ -181,7 +181,7 @@ def attention_png(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Resp
         **problems.openapi_responses(*NO_ATTENTION, refusals.UnknownFrame, refusals.ClipKindMissing),
     },
 )
-def clip(job_id: JobId, kind: Clip, service: ServiceDep, caller: CallerDep) -> Response:
+def get_clip(job_id: JobId, kind: Clip, service: ServiceDep, caller: CallerDep) -> Response:
     """Draws a clip of 3 to 6 seconds to pass on, once, then it is kept: the frame of each word with its place
     lit and the caption on it.
     """
@@ -208,7 +208,7 @@ def clip(job_id: JobId, kind: Clip, service: ServiceDep, caller: CallerDep) -> R
         **problems.openapi_responses(refusals.UnknownJob, refusals.JobNotFinished, refusals.UnknownFrame),
     },
 )
-def poster(job_id: JobId, service: ServiceDep, caller: CallerDep, word: PosterWord = "") -> Response:
+def get_poster(job_id: JobId, service: ServiceDep, caller: CallerDep, word: PosterWord = "") -> Response:
     """Draws one frame with the caption on it and one word's place lit: what chats show of the job's page."""
     job = find(service, job_id, caller)
     if job.state != "succeeded":
@@ -232,7 +232,7 @@ def poster(job_id: JobId, service: ServiceDep, caller: CallerDep, word: PosterWo
         **problems.openapi_responses(refusals.UnknownJob, refusals.UnknownFrame),
     },
 )
-def frame(job_id: JobId, number: int, service: ServiceDep, caller: CallerDep) -> Response:
+def get_frame(job_id: JobId, number: int, service: ServiceDep, caller: CallerDep) -> Response:
     """Shows a frame that the captioner saw, counted from 0 in the order of `sampled`."""
     job = find(service, job_id, caller)
     missing = refusals.UnknownFrame(f"The job has no frame {number}.")
@@ -274,7 +274,7 @@ def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
 def _document(job: Job, service: ApiDependencies, status: int = 200) -> Response:
     headers = {"Cache-Control": "no-store"} | ({} if job.is_over else {"Retry-After": "1"})
     position = service.positions.of(job)
-    document = document_of(job, service.blobs, position, service.root).model_dump(mode="json")
+    document = document_of(job, service.blobs, position, service.base).model_dump(mode="json")
     # an estimate that another moment makes is no other state: the tag is weak
     tag = weak_etag(json.dumps({**document, "estimated_seconds": None}).encode())
     return JSONResponse(document, status, {**headers, "ETag": tag})

@@ -55,7 +55,7 @@ def _body_schema() -> dict[str, Any]:
     openapi_extra=_body_schema(),
     responses=describe_answers(refusals.UnknownJob, refusals.UploadGone),
 )
-async def recaption(
+async def recaption_video(
     job_id: JobId,
     request: Request,
     service: ServiceDep,

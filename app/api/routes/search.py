@@ -31,7 +31,9 @@ Limit = Annotated[int, Query(ge=1, le=MOST, description="Moments at most.")]
 @router.get(
     "/search", response_model=FoundMoments, responses=problems.openapi_responses(refusals.SearchUnanswered)
 )
-def search(q: Words, service: ServiceDep, caller: CallerDep, job: Ids, limit: Limit = USUAL) -> Response:
+def search_moments(
+    q: Words, service: ServiceDep, caller: CallerDep, job: Ids, limit: Limit = USUAL
+) -> Response:
     """Finds the moments of jobs that fit some words best: by their captions' words, and by what captions and
     pictures mean. With a key that is no administrator's, the jobs of that key alone are searched.
     """

@@ -53,7 +53,7 @@ def _form_schema() -> dict[str, Any]:
 
 
 @router.get("")
-async def session(request: Request, service: ServiceDep) -> SessionDocument:
+async def get_session(request: Request, service: ServiceDep) -> SessionDocument:
     """Returns whether a key is needed, and whose this request was sent with."""
     key = None
     if service.settings.needs_key:

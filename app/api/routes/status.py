@@ -82,7 +82,7 @@ class Ready(BaseModel):
 
 
 @router.get("/models", response_model=ModelsDocument)
-def models(request: Request, service: ServiceDep) -> Response:
+def list_models(request: Request, service: ServiceDep) -> Response:
     """Lists the captioners that live workers have, and the options they take."""
     workers = service.registry.workers()
     names = [info.name for worker in workers for info in worker.captioners]
@@ -98,7 +98,7 @@ def models(request: Request, service: ServiceDep) -> Response:
 
 
 @router.get("/livez")
-async def livez() -> Alive:
+async def check_live() -> Alive:
     """Reports that this process answers.
 
     Reports nothing of Redis or workers: restarting the API would not help them.
@@ -107,7 +107,7 @@ async def livez() -> Alive:
 
 
 @router.get("/readyz", responses=problems.openapi_responses(refusals.NotReady))
-def readyz(service: ServiceDep) -> Ready:
+def check_ready(service: ServiceDep) -> Ready:
     """Reports whether jobs can be taken and run, and if not what is wrong with Redis or the workers."""
     health = examine_service(service.jobs.server, service.registry)
     if health.blocking:
@@ -117,7 +117,7 @@ def readyz(service: ServiceDep) -> Ready:
 
 
 @router.get("/metrics", response_class=Response)
-def exposition(service: ServiceDep) -> Response:
+def get_metrics(service: ServiceDep) -> Response:
     """Reports all numbers in Prometheus's text format."""
     figures: ServiceFigures | None = None
     with suppress(QueueError):

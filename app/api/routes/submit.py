@@ -81,7 +81,7 @@ Prefer = Annotated[
         refusals.UrlNotSupported,
     ),
 )
-async def caption(
+async def caption_video(
     request: Request,
     service: ServiceDep,
     caller: CallerDep,
@@ -143,9 +143,9 @@ async def answer(
         headers["Preference-Applied"] = f"wait={wait:.0f}"
         job = await _wait(request, service, job, wait)
     if wait is not None and job.is_over:
-        document = await anyio.to_thread.run_sync(document_of, job, service.blobs, None, service.root)
+        document = await anyio.to_thread.run_sync(document_of, job, service.blobs, None, service.base)
         return JSONResponse(document.model_dump(mode="json"), 200, headers)
-    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job, service.blobs, service.root))
+    accepted = Accepted(id=job.id, state=job.state, urls=urls_of(job, service.blobs, service.base))
     return JSONResponse(accepted.model_dump(mode="json"), 202, {**headers, "Retry-After": "1"})
 
 

@@ -88,7 +88,7 @@ class ByteRange:
         **problems.openapi_responses(refusals.UnknownJob, refusals.VideoNotKept, refusals.RangeNotSatisfied),
     },
 )
-def video(
+def get_video(
     job_id: JobId,
     request: Request,
     service: ServiceDep,

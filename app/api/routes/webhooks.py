@@ -33,7 +33,7 @@ class WebhookTest(BaseModel, frozen=True, extra="forbid"):
     response_model=Deliveries,
     responses=problems.openapi_responses(refusals.UnknownJob),
 )
-async def deliveries(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Deliveries:
+async def list_deliveries(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Deliveries:
     """Lists what was done to tell the job's webhook of its end: attempts, answers, when the next one is."""
     job = await anyio.to_thread.run_sync(find, service, job_id, caller)
     return Deliveries(deliveries=await service.webhooks.store.deliveries(job.id))
@@ -42,7 +42,7 @@ async def deliveries(job_id: JobId, service: ServiceDep, caller: CallerDep) -> D
 @router.post(
     "/webhooks/test", response_model=TestedWebhook, responses=problems.openapi_responses(refusals.WebhooksOff)
 )
-async def try_webhook(asked: WebhookTest, service: ServiceDep, caller: CallerDep) -> TestedWebhook:
+async def test_webhook(asked: WebhookTest, service: ServiceDep, caller: CallerDep) -> TestedWebhook:
     """Sends a signed message of the type `webhook.test` once, and returns how it was answered."""
     sender = service.webhooks.sender
     if sender is None:

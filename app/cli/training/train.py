@@ -30,14 +30,18 @@ if TYPE_CHECKING:
 
 def check_name(captioner: str) -> str:
     """Returns the name of a captioner or of the embedding; refuses others before anything else is asked."""
+    from extractors.pretrained.weights_folder import WeightsFolder
     from models.captioners.registry import UnknownCaptioner, captioner_class
+    from models.pretrained.installed import InstalledCaptioners
     from training.sessions.session_choice import EMBEDDING
 
     try:
         if captioner != EMBEDDING:
             captioner_class(captioner)
     except UnknownCaptioner as error:
-        raise typer.BadParameter(f"{error}, {EMBEDDING}") from error
+        installed = InstalledCaptioners(WeightsFolder.of(None).data / "captioners").list()
+        if captioner not in (names := [card.name for card in installed]):
+            raise typer.BadParameter(", ".join((str(error), EMBEDDING, *names))) from error
     return captioner
 
 
@@ -149,21 +153,14 @@ def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]
     ) -> None:
         """Trains a captioner; writes best.safetensors, run.json, log.csv and last.pt into --out."""
         with open_training(captioner, data, recipe, options, saved, run, on_pictures) as (notify, train_run):
-            folder = out or name_run(captioner, recipe, seed, options)
+            folder = out or _name_run(captioner, recipe, seed, options)
             notify(f"best checkpoint: {train_run(folder, seed, ())}")
 
     return train
 
 
-def name_run(captioner: str, recipe: str | None, seed: int | None, options: TrainOptions) -> Path:
-    """Names a run's folder.
-
-    Args:
-        captioner: what is trained.
-        recipe: the name of a recipe or its file.
-        seed: another one than the recipe's.
-        options: of which a digest ends the name.
-    """
+def _name_run(captioner: str, recipe: str | None, seed: int | None, options: TrainOptions) -> Path:
+    """Names a run's folder by its recipe, with a digest of what else was typed."""
     typed = options.model_dump_json(exclude_none=True)
     parts = [captioner, Path(recipe or "demo").stem, "" if seed is None else f"seed{seed}"]
     parts += [] if typed == "{}" else [hashlib.sha256(typed.encode()).hexdigest()[:6]]

@@ -1,5 +1,7 @@
 """Declares the options of ``reelword extract``; app/extract/ does it."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 

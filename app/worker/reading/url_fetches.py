@@ -5,7 +5,7 @@ its way lies in the staging folder, where it goes with the process that writes i
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import anyio.to_thread
 import structlog
 
 from app.errors import UrlNotAllowed
-from app.fetching.addresses import AllowedHosts
 from app.fetching.fetch import FetchLimits, fetch
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job
@@ -83,13 +82,8 @@ class UrlFetches:
 
     def _limits_of(self, job: Job) -> FetchLimits:
         job_bytes = None if job.submission.limits is None else job.submission.limits.upload_bytes
-        most = self.settings.max_upload_bytes
-        return FetchLimits(
-            max_bytes=most if job_bytes is None else min(job_bytes, most),
-            seconds=self.settings.url_seconds,
-            min_free=self.settings.min_free_bytes,
-            hosts=AllowedHosts(self.settings.url_host_names),
-        )
+        limits = FetchLimits.of(self.settings)
+        return limits if job_bytes is None else replace(limits, max_bytes=min(job_bytes, limits.max_bytes))
 
 
 def _nothing() -> None:

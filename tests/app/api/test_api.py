@@ -32,16 +32,18 @@ def test_an_upload_becomes_a_job(api: LiveApi, jobs: Jobs) -> None:
     response = send(api, b"the bytes", beam_size=3, num_captions=2, max_length=12, attention="false")
     assert response.status_code == 202
     body = response.json()
-    path = f"/jobs/{body['id']}"
+    path, base = f"/jobs/{body['id']}", f"http://127.0.0.1:{api.port}"
     assert body["state"] == "queued"
     assert body["urls"] == {
-        "self": path,
+        "self": f"{base}{path}",
+        "web": f"{base}/f/{body['id']}",
         "attention": None,  # it was not asked for
         "attention_png": None,
-        "video": f"{path}/video",
-        "events": f"{path}/events",
-        "recaption": f"{path}/recaption",
-        "cancel": path,
+        "captions_vtt": None,  # there are none yet
+        "video": f"{base}{path}/video",
+        "events": f"{base}{path}/events",
+        "recaption": f"{base}{path}/recaption",
+        "cancel": f"{base}{path}",
     }
     assert response.headers["location"] == path
     assert int(response.headers["retry-after"]) >= 1
@@ -234,7 +236,7 @@ def test_a_job_that_cannot_be_kept_leaves_no_upload(api: LiveApi, server: redis.
 def test_a_job_that_ends_in_time_is_the_answer(api: LiveApi, worker: ScriptedWorker) -> None:
     helper = threading.Thread(target=lambda: worker.succeed(worker.take()))
     helper.start()
-    response = send(api, headers={"Prefer": "respond-async, wait=20"})
+    response = send(api, headers=[("Prefer", "respond-async"), ("Prefer", "wait=20")])
     helper.join()
     assert response.status_code == 200
     assert response.headers["preference-applied"] == "wait=20"
@@ -367,3 +369,54 @@ def test_openapi_refers_only_to_what_it_defines(api: LiveApi) -> None:
     assert schemas <= set(document["components"]["schemas"])
     assert "Problem" in schemas
     assert "HTTPValidationError" not in schemas
+
+
+def test_all_mistakes_of_a_request_are_told_at_once(api: LiveApi) -> None:
+    fields = {"foo": "1", "beam_size": "99", "priority": "urgent", "captioner": "stats"}
+    answers = [
+        api.client.post("/caption", data=fields, files={"video": ("a.mp4", b"a video")}),
+        api.client.post("/caption", json={**fields, "url": "https://example.org/a.mp4"}),
+        api.client.post("/caption", params=fields, content=b"a video", headers={"Content-Type": "video/mp4"}),
+    ]
+    for answer in answers:
+        problem = assert_problem(answer, 422, "unknown_field")
+        assert [each["pointer"] for each in problem["errors"]] == ["#/foo", "#/priority", "#/beam_size"]
+        assert [each["code"] for each in problem["errors"]] == [
+            "unknown_field",
+            "invalid_option",
+            "invalid_option",
+        ]
+        assert "beam_size" in problem["errors"][0]["known"]
+        assert all(each["detail"] for each in problem["errors"])
+
+
+def test_a_request_has_a_name_and_its_answer_says_how_long_it_took(api: LiveApi) -> None:
+    named = api.client.get("/livez", headers={"X-Request-Id": "trace-7.a"})
+    assert named.headers["x-request-id"] == "trace-7.a"
+    assert re.fullmatch(r"app;dur=\d+\.\d", named.headers["server-timing"])
+    for odd in ("", "a b", "x" * 200, "a\tb"):
+        made = api.client.get("/livez", headers={"X-Request-Id": odd}).headers["x-request-id"]
+        assert re.fullmatch("[0-9a-f]{32}", made)
+
+
+def test_all_is_below_v1_too_and_stays_there(api: LiveApi) -> None:
+    sent = api.client.post("/v1/caption", files={"video": ("a.mp4", b"a video")})
+    assert sent.status_code == 202
+    assert sent.headers["location"] == f"/v1/jobs/{sent.json()['id']}"
+    assert api.client.get(sent.json()["urls"]["self"]).json()["id"] == sent.json()["id"]
+    assert "/v1/jobs/" in sent.json()["urls"]["events"]
+    assert_problem(api.client.get("/v1/v1/models"), 404, "not_found")
+    assert api.client.get("/v1/livez").status_code == 200
+
+
+def test_options_tell_the_methods_of_a_path(api: LiveApi) -> None:
+    answer = api.client.options(f"/jobs/{'0' * 32}")
+    assert (answer.status_code, answer.headers["allow"]) == (204, "DELETE, GET, HEAD")
+    assert_problem(api.client.options("/nowhere"), 404, "not_found")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "[::1]", "localhost", "169.254.169.254"])
+def test_an_address_that_is_refused_as_it_stands_makes_no_job(api: LiveApi, host: str) -> None:
+    answer = api.client.post("/caption", json={"url": f"http://{host}/a.mp4"})
+    assert_problem(answer, 422, "url_not_allowed")
+    assert api.client.get("/jobs").json()["jobs"] == []

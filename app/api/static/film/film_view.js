@@ -1,7 +1,7 @@
 // One film on show: it plays and reads its caption, lanes under it show which word stands on which moment; while its job is under way, how far that is.
 
 import { UNDER_WAY, clock, endedAs, explain, mayHelpAgain, waiting } from "../text.js";
-import { frameUrl, getAttention, getSegmentAttention, segmentFrameUrl } from "../jobs/server.js";
+import { frameUrl, getAttention, getSegmentAttention, inPlace, segmentFrameUrl } from "../jobs/server.js";
 import { Chapters } from "./chapters.js";
 import { readEvidence } from "./evidence.js";
 import { captionView, wordView } from "./explanations.js";
@@ -114,7 +114,7 @@ export class FilmView {
   // What a job's document says to the player.
   known({ urls, media }) {
     const { width, height, duration = 0, has_audio: hasSound = false, first_picture: zero = 0 } = media || {};
-    return { sources: [this.film.local, urls?.video].filter(Boolean), duration, hasSound, zero, size: width ? [width, height] : null };
+    return { sources: [this.film.local, inPlace(urls?.video)].filter(Boolean), duration, hasSound, zero, size: width ? [width, height] : null };
   }
 
   fail(problem, canBeSentAgain) {

@@ -82,6 +82,9 @@ export function follow(id, told) {
   return () => { watch.isStopped = true; watch.wake?.(); };
 }
 
+// An address of an answer as this page asks for it: a proxy may not say by which scheme it is asked.
+export const inPlace = (address) => address && new URL(address, location.href).pathname;
+
 async function run(watch) {
   for (let turn = 0, silent = 0; !watch.isStopped;) {
     const { status, body } = await getJob(watch.id);
@@ -96,7 +99,7 @@ async function run(watch) {
     connection(watch, "good");
     if (!body?.state || !["queued", "running"].includes(body.state)) return void watch.told.over(body);
     watch.told.job(body);
-    if (body.urls?.events && watch.streamsLost < EVENTS_LOST) await listen(watch, body.urls.events);
+    if (body.urls?.events && watch.streamsLost < EVENTS_LOST) await listen(watch, inPlace(body.urls.events));
     else await sleep(POLL_MS[Math.min(turn, POLL_MS.length - 1)]);
     turn += 1;
   }

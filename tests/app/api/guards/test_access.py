@@ -137,7 +137,8 @@ def test_head_answers_as_get_does(api: LiveApi) -> None:
         get, head = api.client.get(path), api.client.head(path)
         assert (head.status_code, head.content) == (get.status_code, b""), path
         if path != "/metrics":  # which counts the request in between
-            get.headers["date"] = head.headers["date"]
+            for own in ("date", "x-request-id", "server-timing"):
+                get.headers[own] = head.headers[own]
             assert head.headers == get.headers, path
 
 
@@ -150,7 +151,6 @@ def test_head_answers_as_get_does(api: LiveApi) -> None:
         ("POST", f"/jobs/{'0' * 32}", "DELETE, GET, HEAD"),
         ("PATCH", "/livez", "GET, HEAD"),
         ("DELETE", "/", "GET, HEAD"),
-        ("OPTIONS", f"/jobs/{'0' * 32}/attention", "GET, HEAD"),
         ("POST", "/openapi.json", "GET, HEAD"),
     ],
 )

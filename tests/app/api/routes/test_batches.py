@@ -65,7 +65,8 @@ def test_many_files_become_jobs_of_one_batch(api: LiveApi, worker: ScriptedWorke
     body = response.json()
     path = f"/batches/{body['id']}"
     assert response.headers["location"] == path
-    assert body["urls"] == {"self": path, "results": f"{path}/results.jsonl", "cancel": path}
+    address = f"http://127.0.0.1:{api.port}{path}"
+    assert body["urls"] == {"self": address, "results": f"{address}/results.jsonl", "cancel": address}
     assert body["counts"] == {
         "total": 3, "queued": 3, "running": 0, "succeeded": 0, "failed": 0, "canceled": 0, "expired": 0,
     }  # fmt: skip
