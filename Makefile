@@ -45,7 +45,7 @@ help:
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
 	@echo "make docker-test  build the images, start compose, kill, restart and scale it; prints a table (DOCKER_TEST=--help)"
 	@echo "make setup        install everything, start nothing"
-	@echo "make setup-NAME   add a part: extractors, pretrained, train, bulk, tracing, hdf5, decord"
+	@echo "make setup-NAME   add a part: extractors, pretrained, finetune, train, bulk, tracing, hdf5, decord"
 	@echo "make clean        remove .venv and caches; the data folder stays"
 
 .PHONY: serve
@@ -114,7 +114,7 @@ clean:
 # Set-up: a stamp for each list of packages, renewed when the lists change.
 
 # What is added to a set-up where it is wanted, by its name in pyproject.toml.
-EXTRAS := extractors pretrained bulk tracing hdf5 decord
+EXTRAS := extractors pretrained finetune bulk tracing hdf5 decord
 
 .PHONY: setup setup-serve setup-api setup-worker setup-train setup-detectron2 $(addprefix setup-,$(EXTRAS))
 setup: $(STAMPS)/test
@@ -132,13 +132,13 @@ SCORERS := weights/scorers.txt
 $(STAMPS)/api: GROUPS := api cli
 $(STAMPS)/worker: GROUPS := serve cli pretrained
 $(STAMPS)/serve: GROUPS := api serve cli embedded
-$(STAMPS)/train: GROUPS := api serve cli embedded extractors pretrained train hdf5
+$(STAMPS)/train: GROUPS := api serve cli embedded extractors pretrained finetune train hdf5
 $(STAMPS)/test: GROUPS := api serve cli embedded train test $(EXTRAS)
 $(addprefix $(STAMPS)/,$(EXTRAS)): GROUPS = $(notdir $@)
 
 # What a larger set-up brings need not be set up again.
 $(STAMPS)/serve: COVERED := api
-$(STAMPS)/train: COVERED := api worker serve extractors pretrained hdf5
+$(STAMPS)/train: COVERED := api worker serve extractors pretrained finetune hdf5
 $(STAMPS)/test: COVERED := api worker serve train $(EXTRAS)
 
 $(STAMPS)/worker $(STAMPS)/serve $(STAMPS)/extractors $(STAMPS)/train $(STAMPS)/test: $(WEIGHTS)

@@ -31,6 +31,7 @@ GROUPS: Mapping[str, str] = {
     "matplotlib": "train",
     "num2words": "pretrained",
     "opentelemetry": "tracing",
+    "peft": "finetune",
     "pyarrow": "bulk",
     "pycocoevalcap": "train",
     "ray": "bulk",

@@ -89,7 +89,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         if attention.rollout and self.cross_attention:
             raise OptionRefused("rollout", f"is for self-attention, and {info.name} looks by cross-attention")
         self.info, self.model, self.tokenizer, self.choice = info, model, tokenizer, attention
-        self.choice.of(self._attention_modules())
+        self.choice.of(self.attention_modules())
 
     @property
     def name(self) -> str:
@@ -261,6 +261,27 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
                 of_texts.extend(new)
         return [scores[: len(of_video)] for scores, of_video in zip(likelihoods, texts, strict=True)]
 
+    def read_captions(
+        self, videos: Sequence[Frames], texts: Sequence[Sequence[str]], most: int
+    ) -> tuple[Tensor, Tensor]:
+        """Reads captions so that their decoder can learn: frames are encoded without gradients, texts with.
+
+        Args:
+            videos: B, as for ``encode``.
+            texts: R each, as many of every video.
+            most: Tokens of a caption; longer ones are cut.
+
+        Returns:
+            Logits (B · R, L, V) and the tokens (B · R, L) that they predict, ends included, -100 behind.
+        """
+        with torch.no_grad():
+            encoded = self._encode([self._choose(self._as_decoded_alone(video)) for video in videos], None)
+        tokens = [self._tokens_of(text)[:most] for of_video in texts for text in of_video]
+        padded = self._padded(tokens)
+        lengths = torch.tensor([len(each) for each in tokens], device=self.device)
+        behind = torch.arange(padded.shape[1], device=self.device) >= lengths[:, None]
+        return self._read_back(encoded, padded, False).logits, padded.masked_fill(behind, -100)
+
     def _score_part(self, encoded: EncodedT, texts: Sequence[Sequence[str]]) -> list[list[float]]:
         """Scores equally many texts of each video."""
         flat = [text for of_video in texts for text in of_video]
@@ -328,7 +349,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         """
 
     @abstractmethod
-    def _attention_modules(self) -> Sequence[nn.Module]:
+    def attention_modules(self) -> Sequence[nn.Module]:
         """Returns the decoder's modules that look at visual tokens, the lowest layer first."""
 
     @abstractmethod
@@ -340,7 +361,7 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         return self._token_map(encoded, video, frames).placed_within(frames.view)
 
     def _recorder(self, queries: slice) -> AttentionRecorder:
-        return AttentionRecorder(self._attention_modules(), self.choice, queries)
+        return AttentionRecorder(self.attention_modules(), self.choice, queries)
 
     def _devices(self) -> list[torch.device]:
         return [self.device] if self.device.type == "cuda" else []

@@ -17,6 +17,8 @@
     ├── DiskTooSmall         disk_too_small          they do not fit on the disk
     ├── NameTaken            captioner_name_taken    another captioner has the name
     ├── NameRefused          captioner_name_refused  the name cannot be used
+    ├── BaseMissing          adapter_base_missing    an adapter without the captioner that it changes
+    ├── BaseDiffers          adapter_base_differs    that captioner has other weights than it was trained on
     └── NotInstalled         captioner_not_installed it was not added
 
 docs/pretrained.md lists them all.
@@ -110,3 +112,13 @@ class NameRefused(PretrainedError, code="captioner_name_refused"):
 
 class NotInstalled(PretrainedError, code="captioner_not_installed"):
     hint = "reelword captioners list shows what is installed."
+
+
+class BaseMissing(PretrainedError, code="adapter_base_missing"):
+    hint = (
+        "Add the base first: reelword captioners add ID --name NAME, by the id and the name that are named."
+    )
+
+
+class BaseDiffers(PretrainedError, code="adapter_base_differs"):
+    hint = "Add the base at the revision that the adapter was trained on, or train the adapter anew."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -24,6 +24,8 @@ from models.pretrained.errors import (
     RemoteCodeRefused,
     UnknownArchitecture,
 )
+from models.pretrained.hub import PICKLES
+from models.pretrained.installed import InstalledCaptioners, read_adapter_card
 from models.pretrained.memory import working_memory
 
 Family: TypeAlias = Literal["git", "blip", "vision_encoder_decoder", "video_language"]
@@ -42,8 +44,6 @@ FAMILIES: Mapping[str, tuple[Family, str]] = {
 BYTES: Mapping[Precision, int] = {"float32": 4, "bfloat16": 2}
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model.safetensors"
-#: How files of weights end that can run code when they are loaded, or that nothing here reads.
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class PretrainedInfo:
     working: int
     licence: str | None  #: of the README's card, None where it says nothing
     config: Mapping[str, Any]  #: config.json
+    adapter: Path | None = None  #: the folder of what is merged into the weights when they are loaded
 
     def memory(self, precision: Precision = "float32") -> int:
         """Estimates the bytes that it takes when it is loaded and captions one video."""
@@ -73,9 +74,10 @@ def read_pretrained_info(folder: Path, name: str | None = None) -> PretrainedInf
         name: The captioner's; by default the folder's.
 
     Returns:
-        The facts; no weight is loaded.
+        The facts; no weight is loaded. Of an adapter they are its base's, beside which it lies.
 
     Raises:
+        BaseMissing, BaseDiffers: It is an adapter of a captioner that is not here as it was.
         NotACaptioner: There is no config.json that says what the model is.
         UnknownArchitecture: No family here opens it.
         RemoteCodeRefused: It brings code of its own.
@@ -83,6 +85,11 @@ def read_pretrained_info(folder: Path, name: str | None = None) -> PretrainedInf
         QuantisedWeights: They are packed.
         PretrainedDamaged: A file is missing or cut off.
     """
+    if (adapter := read_adapter_card(folder)) is not None:
+        base = read_pretrained_info(
+            InstalledCaptioners(folder.parent).find_base(adapter), name or folder.name
+        )
+        return replace(base, adapter=folder, licence=_licence(folder / "README.md") or base.licence)
     config = read_json(folder / "config.json")
     family, architecture = _family(folder, config)
     if packed := config.get("quantization_config"):

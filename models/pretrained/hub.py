@@ -26,6 +26,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 from extractors.files import git_blob_of, sha256_of
+from models.pretrained.adapters.card import CONFIG as ADAPTER
 from models.pretrained.errors import (
     DiskTooSmall,
     FilesDiffer,
@@ -35,11 +36,12 @@ from models.pretrained.errors import (
     NotACaptioner,
     PickledWeightsOnly,
 )
-from models.pretrained.folder import PICKLES
 
 #: What processors, tokenizers and configurations are read from; README.md has the licence.
 READ = (".json", ".txt", ".model", ".jinja", ".safetensors")
 WEIGHTS = ".safetensors"
+#: How files of weights end that can run code when they are loaded, or that nothing here reads.
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 CARD = "README.md"
 MARGIN = 256 << 20  #: bytes of the disk that stay free
 MOST_FILES = 200  #: of a captioner
@@ -72,7 +74,7 @@ def wanted_files(names: Iterable[str], origin: str) -> list[str]:
     config.json, no weights or far too much else, PickledWeightsOnly where there are no safetensors.
     """
     top = [name for name in names if "/" not in name and not name.startswith(".")]
-    if "config.json" not in top:
+    if "config.json" not in top and ADAPTER not in top:
         raise NotACaptioner(f"{origin} has no config.json, so it is not in the Hugging Face format.")
     if not any(name.endswith(WEIGHTS) for name in top):
         if any(name.endswith(PICKLES) for name in top):

@@ -23,7 +23,10 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from extractors.files import atomic_write, digest_of, sha256_of
+from models.pretrained.adapters.card import CONFIG, AdapterBase, AdapterCard
 from models.pretrained.errors import (
+    BaseDiffers,
+    BaseMissing,
     DiskTooSmall,
     DownloadsForbidden,
     FilesDiffer,
@@ -32,6 +35,7 @@ from models.pretrained.errors import (
     NameTaken,
     NoSuchCaptioner,
     NotInstalled,
+    PretrainedDamaged,
 )
 
 #: Families whose captioners can be asked something, or go on from words that they are given.
@@ -87,6 +91,8 @@ class PretrainedCard(BaseModel):
     #: by data set, as checkpoints' cards have them; with speed they decide who writes by default
     scores: Mapping[str, Any] = {}
     speed: MeasuredSpeed | None = None
+    base: AdapterBase | None = None  #: of an adapter, which is merged into it when it is loaded
+    training: Mapping[str, Any] = {}  #: of an adapter, as its run wrote it
 
     @property
     def size(self) -> int:
@@ -95,8 +101,9 @@ class PretrainedCard(BaseModel):
 
     @property
     def weights_sha256(self) -> str:
-        """The digest of its weights; of several files, one over their digests."""
+        """The digest of its weights; of several files, or an adapter and its base, one over their digests."""
         weights = sorted(file.sha256 for name, file in self.files.items() if name.endswith(".safetensors"))
+        weights += [self.base.weights_sha256] if self.base else []
         return weights[0] if len(weights) == 1 else digest_of(weights)
 
 
@@ -142,7 +149,9 @@ class InstalledCaptioners:
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f".{chosen}.lock"), _partial_folder(part):
             revision = _bring(source, part, offline=offline, endpoint=endpoint)
+            adapter = read_adapter_card(part)
             card = PretrainedCard(
+                **({} if adapter is None else dict(adapter)),
                 name=chosen,
                 source=source,
                 revision=revision,
@@ -177,6 +186,18 @@ class InstalledCaptioners:
             raise NotInstalled(f"No captioner called {name} is installed.")
         return self.folder / name
 
+    def find_base(self, adapter: AdapterCard) -> Path:
+        """Returns the folder of an adapter's base. Raises BaseMissing, BaseDiffers."""
+        base = adapter.base
+        try:
+            here = self.card(base.name).weights_sha256
+        except NotInstalled as error:
+            raise BaseMissing(f"{base.name} ({base.origin}), which it adapts, is not here.") from error
+        if here != base.weights_sha256:
+            digests = f"{base.weights_sha256[:12]}…, and {here[:12]}… here"
+            raise BaseDiffers(f"{base.name} ({base.origin}), which it adapts, had the weights {digests}.")
+        return self.path(base.name)
+
     def remove(self, name: str) -> None:
         """Deletes a captioner, or what is left of one that did not come whole. Raises NotInstalled."""
         part = self.folder / f".{name}.part"
@@ -203,6 +224,16 @@ class InstalledCaptioners:
         if name in self.reserved or (self.folder / name).exists():
             raise NameTaken(f"There is a captioner called {name} already.")
         return name
+
+
+def read_adapter_card(folder: Path) -> AdapterCard | None:
+    """Reads an adapter's card; None where a folder holds none. Raises PretrainedDamaged: it has no card."""
+    if not (folder / CONFIG).is_file():
+        return None
+    try:
+        return AdapterCard.model_validate_json((folder / CARD).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise PretrainedDamaged(f"{folder} holds an adapter, and no {CARD} that names its base.") from error
 
 
 def hub_id(text: str) -> tuple[str, str | None] | None:

@@ -15,7 +15,9 @@ from torch import Tensor
 from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 from transformers.utils import logging
 
+from extractors.errors import PackageMissing
 from extractors.preprocessing.images import ResizeAndCrop
+from models.pretrained.adapters.merging import merge_adapter
 from models.pretrained.attention import AttentionChoice
 from models.pretrained.errors import PretrainedDamaged, PretrainedError
 from models.pretrained.folder import Precision, PretrainedInfo
@@ -52,7 +54,7 @@ def name_damage(what: str) -> Iterator[None]:
     """Turns whatever transformers raises for a damaged folder into one named error. what: cannot be done."""
     try:
         yield
-    except PretrainedError:
+    except (PretrainedError, PackageMissing):
         raise
     except Exception as error:
         reason = str(error).strip().split("\n")[0]
@@ -88,6 +90,7 @@ def open_model(
 
     Raises:
         PretrainedDamaged: A weight is missing, of another shape or unreadable.
+        PackageMissing: It has an adapter, and peft is not installed.
     """
     with _opening(info.folder, "model"):
         model, report = model_class.from_pretrained(
@@ -100,7 +103,10 @@ def open_model(
         )
         if missing := sorted(report["missing_keys"]):
             raise PretrainedDamaged(f"{info.folder} lacks {len(missing)} weights, the first is {missing[0]}.")
-        return model.to(settings.device).eval()
+    if info.adapter is not None:
+        with _opening(info.adapter, "adapter"):
+            model = merge_adapter(model, info.adapter)
+    return model.to(settings.device).eval()
 
 
 def open_tokenizer(info: PretrainedInfo) -> Any:

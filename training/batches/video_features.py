@@ -72,18 +72,13 @@ class FeatureStore(ABC):
         """Reads a video's features; compares digests, where there are any, if ``verify``."""
 
 
-class VideoFeatures(FeatureStore):
-    """The features of a stream set's videos below ``cache``. feature_source: makes those that are not there
-    yet."""
+class KeptVideos(FeatureStore):
+    """Makes something of videos once, and keeps it below ``cache``. tag: what decides it, the video apart."""
 
-    def __init__(self, feature_source: FeatureSource, cache: Path) -> None:
+    def __init__(self, tag: FeatureSpec, cache: Path) -> None:
         super().__init__()
-        self._source, self._form, self._tag = (
-            feature_source,
-            SafetensorsForm(),
-            build_feature_spec(feature_source),
-        )
-        self.folder = cache / "videos" / f"{feature_source.wanted.name}-{self._tag.spec_hash}"
+        self._form, self._tag = SafetensorsForm(), tag
+        self.folder = cache / "videos" / f"{tag.extractor}-{tag.spec_hash}"
 
     def make(self, videos: Iterable[VideoItem], decoder: Decoder) -> list[FailedVideo]:
         """Makes what is missing of videos that have files.
@@ -92,10 +87,10 @@ class VideoFeatures(FeatureStore):
         folder cannot be written to.
         """
         missing = [video for video in videos if video.path is not None and not self.has(video)]
-        failed, title = [], f"features for {self._source.wanted.name}"
+        failed, title = [], f"features for {self._tag.extractor}"
         for video in tqdm(missing, desc=title, unit="video", disable=None):
             try:
-                self._make(video, decoder)
+                self._form.write(self.folder, _name_file(video), self._make(video, decoder))
             except MediaError as error:
                 failed.append(FailedVideo(video.id, error.code, str(error)))
         return failed
@@ -113,7 +108,19 @@ class VideoFeatures(FeatureStore):
     def _read(self, video: VideoItem, *, verify: bool) -> Features:
         return self._form.read(self.folder, _name_file(video), verify=verify).streams
 
-    def _make(self, video: VideoItem, decoder: Decoder) -> None:
+    @abstractmethod
+    def _make(self, video: VideoItem, decoder: Decoder) -> SavedFeatures:
+        """Makes it of a video that has a file. Raises MediaError."""
+
+
+class VideoFeatures(KeptVideos):
+    """The features of a stream set's videos. feature_source: makes those that are not there yet."""
+
+    def __init__(self, feature_source: FeatureSource, cache: Path) -> None:
+        super().__init__(build_feature_spec(feature_source), cache)
+        self._source = feature_source
+
+    def _make(self, video: VideoItem, decoder: Decoder) -> SavedFeatures:
         assert video.path is not None
         if video.start is not None and video.end is not None:
             features = self._make_of_part(video.path, (video.start, video.end), decoder)
@@ -125,8 +132,7 @@ class VideoFeatures(FeatureStore):
             name: features.streams[name] for name in self._source.wanted.streams if name in features.streams
         }
         source = VideoSource.of(video.path)
-        saved = SavedFeatures(self._tag, source, features.video.media(), features.rate, kept)
-        self._form.write(self.folder, _name_file(video), saved)
+        return SavedFeatures(self._tag, source, features.video.media(), features.rate, kept)
 
     def _make_of_whole(self, path: Path, decoder: Decoder) -> _MadeFeatures:
         """Reads a few frames that are spread over the video."""

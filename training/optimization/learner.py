@@ -15,13 +15,14 @@ from torch.optim.swa_utils import AveragedModel
 from models.captioner import AnyCaptioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from training.batches.loading import find_device
+from training.optimization.adapted_captioner import AdaptedCaptioner
 from training.optimization.weight_averaging import average_weights
 from training.precision import make_scaler
 from training.recipes.recipe import Recipe
 
 #: What can be trained and saved as a checkpoint.
 TrainedNetwork: TypeAlias = AnyCaptioner | SemanticEmbedding
-NetworkT = TypeVar("NetworkT", bound=TrainedNetwork)
+NetworkT = TypeVar("NetworkT", bound=TrainedNetwork | AdaptedCaptioner)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Generic, NoReturn, TypeAlias
+from typing import Any, Generic, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from models.captioner import AnyCaptioner, Captioner
+from models.captioners.semantic_embedding import SemanticEmbedding
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.forcing_plan import plan_forcing
 from training.batches.loading import BatchLoader, find_device
@@ -24,7 +25,6 @@ from training.batches.training_batch import CaptionedItem, TrainingBatch, Traini
 from training.optimization.learner import (
     Learner,
     NetworkT,
-    TrainedNetwork,
     adapt_to_rewards,
     build_learner,
 )
@@ -47,11 +47,11 @@ Losses: TypeAlias = Mapping[str, Tensor]
 SUMMED = ("bleu4", "meteor", "rouge_l", "cider")
 
 
-def list_phase_names(network: TrainedNetwork) -> tuple[str, ...]:
+def list_phase_names(network: nn.Module) -> tuple[str, ...]:
     """Lists the phases of a network's training in the order in which a run has them."""
     if isinstance(network, Captioner):
         return (*(spec.name for spec in network.phases), "self_critical")
-    return ("embedding",)
+    return ("embedding",) if isinstance(network, SemanticEmbedding) else ("cross_entropy",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Trainer:
     validation: Validation[CaptionedItem]  #: on held-out items
     run: TrainingRun
     #: Keeps the weights of a network that are the best so far.
-    save_best: Callable[[TrainedNetwork, BestScore], None]
+    save_best: Callable[[Any, BestScore], None]
     precision: torch.dtype
     #: On the same as pseudo-videos of several shots, where such are trained on.
     shots_validation: Validation[CaptionedItem] | None = None

@@ -82,15 +82,8 @@ class Validation(ABC, Generic[ItemT_co]):
             JavaError: METEOR does not run.
         """
         captioner.eval()
-        by_group: dict[int, tuple[list[list[str]], Tensor]] = {}
-        for start, items, memory in self._encode_groups(captioner, precision, processes):
-            chosen = choose_memory(memory)
-            with torch.inference_mode(), autocast(precision, find_device(captioner)):
-                written = decode(captioner, chosen, self.options)
-                texts = [captioner.vocabulary.decode(best.tokens) for best, *_ in written]
-                first = [captioner.vocabulary.encode(item.captions[0]) for item in items]
-                forced = teacher_force(captioner, chosen, pad_captions(first).to(find_device(captioner)))
-            by_group[start] = texts, -forced.log_p[forced.valid].double().cpu()
+        groups = self._write_groups(captioner, precision, choose_memory, processes)
+        by_group = {start: (texts, loss.double().cpu()) for start, texts, loss in groups}
         joined = {start: group for part in processes.gather(by_group) for start, group in part.items()}
         captions = [words for start in sorted(joined) for words in joined[start][0]]
         loss = torch.cat([joined[start][1] for start in sorted(joined)]).mean()
@@ -99,6 +92,23 @@ class Validation(ABC, Generic[ItemT_co]):
         if self.scorer.is_computable:
             scores["cider"] = float(ciders.mean())
         return Judgement(scores, tuple(" ".join(words) for words in captions), ciders)
+
+    def _write_groups(
+        self,
+        captioner: Captioner[MemoryT, StateT],
+        precision: torch.dtype,
+        choose_memory: Callable[[MemoryT], MemoryT],
+        processes: Processes,
+    ) -> Iterator[tuple[int, list[list[str]], Tensor]]:
+        """Yields where each group of this process begins, its captions, and nats of its true words."""
+        for start, items, memory in self._encode_groups(captioner, precision, processes):
+            chosen = choose_memory(memory)
+            with torch.inference_mode(), autocast(precision, find_device(captioner)):
+                written = decode(captioner, chosen, self.options)
+                texts = [captioner.vocabulary.decode(best.tokens) for best, *_ in written]
+                first = [captioner.vocabulary.encode(item.captions[0]) for item in items]
+                forced = teacher_force(captioner, chosen, pad_captions(first).to(find_device(captioner)))
+            yield start, texts, -forced.log_p[forced.valid]
 
     def _score_texts(self, captions: Sequence[Sequence[str]], meteor: bool) -> dict[str, float]:
         """Computes BLEU-4 and ROUGE-L × 100 of the items' captions, and METEOR where it is asked for."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from extractors.errors import ReelwordError
-from models.captioners.registry import list_folders
+from models.captioners.registry import list_captioners, list_folders
 from models.captioners.semantic_embedding import SemanticEmbedding
 from training.recipes.recipe import Recipe
 
@@ -55,7 +55,11 @@ class RecipeBook:
 
 
 _SHARED = RecipeBook().add(tomllib.loads(Path(__file__).with_name("recipes.toml").read_text()))
-DEMO, DEMO_EMBEDDING, FINETUNE = (_SHARED.recipes[name] for name in ("demo", "demo-embedding", "finetune"))
+DEMO, DEMO_EMBEDDING, FINETUNE, FINETUNE_LORA = (
+    _SHARED.recipes[name] for name in ("demo", "demo-embedding", "finetune", "finetune-lora")
+)
+#: Recipes that train something else than captioners of models/captioners.
+APART = {DEMO_EMBEDDING.name: "embedding", FINETUNE_LORA.name: "pretrained"}
 
 
 class UnknownRecipe(ReelwordError, ValueError, code="unknown_recipe"):
@@ -74,8 +78,10 @@ def read_recipes() -> RecipeBook:
 
 def find_recipe(name: str | None, captioner: str) -> Recipe:
     """Returns the recipe of that name, or the demo's for None. Raises UnknownRecipe."""
-    book, is_embedding = read_recipes(), captioner == SemanticEmbedding.name
-    fitting = [each for each in book.recipes if (each == DEMO_EMBEDDING.name) == is_embedding]
+    book, kind = read_recipes(), "embedding" if captioner == SemanticEmbedding.name else None
+    if kind is None and captioner not in list_captioners():
+        kind = "pretrained"
+    fitting = [each for each in book.recipes if APART.get(each) == kind]
     chosen = name or fitting[0]
     if chosen not in fitting:
         raise UnknownRecipe(f"there is no recipe {chosen!r} for {captioner}; there are: {', '.join(fitting)}")

@@ -83,6 +83,21 @@ class RewardWeights(BaseModel):
     rouge_l: float = 0.0
 
 
+#: How the families call them; GPT-2 has queries, keys and values in one.
+QUERIES_AND_VALUES = ("query", "value", "q_proj", "v_proj", "c_attn", "q_attn")
+
+
+class LoraOptions(BaseModel):
+    """Says how large adapters are and where they lie."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rank: int = Field(8, ge=1)
+    alpha: int = Field(16, ge=1)  #: what is added is alpha / rank of the product
+    #: The last parts of the names of the decoder's layers that get one.
+    targets: tuple[str, ...] = QUERIES_AND_VALUES
+
+
 class Recipe(BaseModel):
     """One training plan. Steps count batches of ``videos`` × ``captions``."""
 
@@ -152,6 +167,7 @@ class Recipe(BaseModel):
     mixer_words: int = Field(0, ge=0)
     #: The search that weights are chosen by, which ``evaluate`` takes up from the checkpoint.
     decoding: DecodingOptions = DecodingOptions()
+    lora: LoraOptions = LoraOptions()  #: of the adapters of a pretrained captioner
     #: Whether all batches of videos have the shapes of the longest video and caption, so that each step makes
     #: the same calls and can be captured; it computes the padding too.
     fixed_shapes: bool = False

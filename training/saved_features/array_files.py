@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ class ArrayFiles:
         key = next(iter(opened)) if place.key is None and place.file.suffix == ".npz" else place.key
         array = opened.get(key) if key else None
         if not hasattr(array, "shape"):
-            raise FileNotFoundError(f"{place.file} has no data set {key!r}")
+            names = ", ".join(map(str, islice(opened, 3))) or "none"
+            raise FileNotFoundError(f"{place.file} has no data set {key!r}; there are: {names} …")
         return array
 
     def _open_once(self, file: Path) -> Any:

@@ -17,7 +17,7 @@ from models.captioners.registry import EMBEDDINGS, captioner_class, find_caption
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
 from training.recipes.changes import change_fields, read_recipe_file, sort_changes
-from training.recipes.demo_recipes import FINETUNE, find_recipe, read_recipes
+from training.recipes.demo_recipes import FINETUNE, FINETUNE_LORA, find_recipe, read_recipes
 from training.recipes.paper_recipes import PaperRun, find_paper_run, list_paper_names
 from training.recipes.recipe import Recipe
 from training.recipes.train_options import StartMissing, TrainOptions, Unread
@@ -25,6 +25,8 @@ from training.sessions.videos import choose_stream_set, finetune, train_as_paper
 
 #: Trained like a captioner: the embedding that picks among captions.
 EMBEDDING = "semantic_embedding"
+#: Options that training adapters does not read.
+NOT_OF_ADAPTERS = ("--start", "--teacher", "--streams", "--features")
 #: Trains what has that name by a recipe on the pictures in a folder, as the demo's captioners are.
 PictureSession: TypeAlias = Callable[[str, Recipe, Path, TrainOptions, RunSettings], Path]
 
@@ -71,6 +73,13 @@ def train(
             name, replace(run, recipe=_change(run.recipe, numbers, options)), data, settings, options.streams
         )
     plan = _change(find_recipe(base, name), numbers, options)
+    if plan.name == FINETUNE_LORA.name:
+        why = f"{plan.name} begins at the captioner itself, and reads frames; leave it out"
+        options.refuse({**dict.fromkeys(NOT_OF_ADAPTERS, why), **explain_no_reward(plan.name)})
+        from training.sessions.pretrained import finetune_pretrained  # transformers takes seconds
+
+        captions = SetFolder(data, options.data_set, options.paper).load()
+        return finetune_pretrained(name, plan, captions, settings)
     is_on_videos = plan.name == FINETUNE.name or options.data_set is not None
     if is_on_videos and name != EMBEDDING:
         return _train_on_videos(name, plan, data, options, settings)

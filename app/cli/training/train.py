@@ -30,14 +30,18 @@ if TYPE_CHECKING:
 
 def check_name(captioner: str) -> str:
     """Returns the name of a captioner or of the embedding; refuses others before anything else is asked."""
+    from extractors.pretrained.weights_folder import WeightsFolder
     from models.captioners.registry import UnknownCaptioner, captioner_class
+    from models.pretrained.installed import InstalledCaptioners
     from training.sessions.session_choice import EMBEDDING
 
     try:
         if captioner != EMBEDDING:
             captioner_class(captioner)
     except UnknownCaptioner as error:
-        raise typer.BadParameter(f"{error}, {EMBEDDING}") from error
+        installed = InstalledCaptioners(WeightsFolder.of(None).data / "captioners").list()
+        if captioner not in (names := [card.name for card in installed]):
+            raise typer.BadParameter(", ".join((str(error), EMBEDDING, *names))) from error
     return captioner
 
 

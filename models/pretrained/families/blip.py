@@ -84,7 +84,7 @@ class BlipCaptioner(PixelCaptioner[BlipVideos]):
         logits = output.logits[:, -tokens.shape[1] :]
         return ReadBack(logits, recorder.weights() if with_attention else None)
 
-    def _attention_modules(self) -> Sequence[nn.Module]:
+    def attention_modules(self) -> Sequence[nn.Module]:
         return [layer.crossattention.self for layer in self.model.text_decoder.bert.encoder.layer]
 
     def _token_map(self, encoded: BlipVideos, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002

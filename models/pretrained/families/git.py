@@ -153,7 +153,7 @@ class GitCaptioner(PixelCaptioner[GitFrames]):
         logits: Tensor = output.logits
         return logits
 
-    def _attention_modules(self) -> Sequence[nn.Module]:
+    def attention_modules(self) -> Sequence[nn.Module]:
         return [layer.attention.self for layer in self.model.git.encoder.layer]
 
     def _token_map(self, encoded: GitFrames, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002

@@ -220,7 +220,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         finally:
             self.model.set_attn_implementation({"text_config": "sdpa"})
 
-    def _attention_modules(self) -> Sequence[nn.Module]:
+    def attention_modules(self) -> Sequence[nn.Module]:
         return [layer.self_attn for layer in self.model.get_decoder().layers]
 
     def _token_map(self, encoded: list[Prompt], video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002

@@ -104,7 +104,7 @@ class EncoderDecoderCaptioner(PixelCaptioner[Tensor]):
             )
         return ReadBack(output.logits, recorder.weights() if with_attention else None)
 
-    def _attention_modules(self) -> Sequence[nn.Module]:
+    def attention_modules(self) -> Sequence[nn.Module]:
         decoder = self.model.decoder
         if decoder.config.model_type == "gpt2":
             return [layer.crossattention for layer in decoder.transformer.h]

@@ -243,7 +243,7 @@ def test_only_so_many_hdf5_files_stay_open(tmp_path: Path) -> None:
         for place in range(OPEN_FILES + 2):
             assert files.read(ArrayPlace(tmp_path / f"{place}.h5", "rgb"))[0, 0] == place
     assert pickle.loads(pickle.dumps(files)).shape(ArrayPlace(tmp_path / "0.h5", "rgb")) == (2, 3)
-    with pytest.raises(FileNotFoundError, match="has no data set 'flow'"):
+    with pytest.raises(FileNotFoundError, match="has no data set 'flow'; there are: rgb"):
         files.shape(ArrayPlace(tmp_path / "0.h5", "flow"))
     forms = r"\(.*; there are .npy, .npz, .pt and HDF5"
     for name, said in (("cut.h5", forms), ("other.pkl", forms), ("cut.pt", "it holds other things than")):

@@ -20,7 +20,7 @@ from training.sessions.session_choice import list_unread_as_paper, list_unread_o
 #: Of the command's options, those that every run reads.
 ALWAYS_READ = {"captioner", "data", "recipe", "out", "seed", "feature_map"}
 #: Those that change nothing of what is learned.
-OF_THE_RUN = {"cache", "threads", "device", "save_every", "log_every", "keep", "track"}
+OF_THE_RUN = {"cache", "threads", "device", "save_every", "log_every", "keep", "track", "precision"}
 ALL = TrainOptions(
     start=Path("a.safetensors"),
     streams="demo",

@@ -1,0 +1,1 @@
+"""Low-rank adapters of pretrained captioners: trained, kept in a folder, merged into their base again."""

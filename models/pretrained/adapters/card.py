@@ -1,0 +1,42 @@
+"""Describes an adapter in its folder: of which captioner it is, and how it was trained.
+
+adapter_config.json, adapter_model.safetensors    peft's own
+reelword.json                                     its card
+README.md                                         the same for people
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+
+
+class AdapterBase(BaseModel):
+    """The captioner that an adapter changes, as its card had it. revision: None of one from a folder."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    source: str
+    revision: str | None
+    weights_sha256: str
+
+    @property
+    def origin(self) -> str:
+        """Where it came from, with its revision."""
+        return self.source if self.revision is None else f"{self.source}@{self.revision}"
+
+
+class AdapterCard(BaseModel):
+    """What is said of an adapter beside its weights."""
+
+    model_config = ConfigDict(frozen=True)
+
+    base: AdapterBase
+    training: Mapping[str, Any] = {}  #: the recipe's numbers, the set, when the weights were chosen
+    scores: Mapping[str, Any] = {}  #: by the videos that chose the weights

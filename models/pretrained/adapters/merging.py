@@ -1,0 +1,38 @@
+"""Merges an adapter into the weights of its base, by peft."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from extractors.errors import name_missing_packages
+
+
+def merge_adapter(model: Any, folder: Path) -> Any:
+    """Adds an adapter to the weights of its base.
+
+    Args:
+        model: The base, of transformers.
+        folder: The adapter's.
+
+    Returns:
+        The model, no larger than before.
+
+    Raises:
+        PackageMissing: peft is not installed.
+    """
+    with using_peft():
+        from peft import PeftModel
+
+        return PeftModel.from_pretrained(model, folder).merge_and_unload()
+
+
+@contextmanager
+def using_peft() -> Iterator[None]:
+    """Names peft where it is not there, and keeps quiet of names of transformers that it uses and are old."""
+    with name_missing_packages(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
