@@ -173,8 +173,14 @@ class JobsInHand:
             return self._take_ready(most)
 
     def _take_ready(self, most: int) -> list[Attempt]:
+        """Takes what is captioned next; half as many together where several owners share the worker, so that
+        one's only clip waits half as long for a batch of another's.
+        """
         ready = self._waiting["caption"]
-        return [ready.popleft()] if ready and ready[0].is_alone else self._by_turns("caption", most)
+        if ready and ready[0].is_alone:
+            return [ready.popleft()]
+        owners = {owner for place, owner in self._turn_of if place == "caption"}
+        return self._by_turns("caption", most if len(owners) < 2 else (most + 1) // 2)
 
     def take_all(self) -> list[Attempt]:
         """Takes all that no thread works on."""
