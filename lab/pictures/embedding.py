@@ -22,7 +22,7 @@ from training.batches.training_batch import CaptionedItem, TrainingBatch
 from training.optimization.learner import build_learner
 from training.optimization.processes import NotShared
 from training.optimization.trainer import Losses, Trainer
-from training.optimization.validation import Judgement, Validation
+from training.optimization.validation import HeldOutScores, Validation
 
 #: Of the hinge on the hardest negatives, beside the softmax.
 HINGE_WEIGHT = 0.2
@@ -56,8 +56,8 @@ def train_embedding(trainer: Trainer, embedding: SemanticEmbedding) -> None:
         hinge, contrast = network.loss(videos, sentences), contrastive_loss(videos, sentences)
         return {"total": contrast + HINGE_WEIGHT * hinge, "loss": contrast, "auxiliary": hinge}
 
-    def judge(network: SemanticEmbedding) -> Judgement:
-        return Judgement(recall.measure(network))
+    def judge(network: SemanticEmbedding) -> HeldOutScores:
+        return HeldOutScores(recall.measure(network))
 
     phase = trainer.make_phase("embedding", trainer.recipe.steps, loss, judge)
     learner = build_learner(trainer.recipe, embedding, trainer.precision)

@@ -176,7 +176,13 @@ class _Counts:
 
 
 def note(code: str, of: Sequence[str], sentence: str) -> list[Notice]:
-    """Makes a notice with how many there are of something and the first of them; none where there is none."""
+    """Makes a notice with how many there are of something and the first of them; none where there is none.
+
+    Args:
+        code: the notice's.
+        of: names of what there is.
+        sentence: has places for ``n``, ``first`` and ``videos``.
+    """
     if not of:
         return []
     videos = "video is" if len(of) == 1 else "videos are"

@@ -51,7 +51,17 @@ def read_json(path: Path, form: TypeAdapter[Form], hint: str) -> Form:
 
 
 def parse_json(name: str, text: str, form: TypeAdapter[Form], hint: str) -> Form:
-    """Parses JSON of a known form. name: of the file, or of the place in it. Raises AnnotationsDamaged."""
+    """Parses JSON of a known form.
+
+    Args:
+        name: of the file, or of the place in it.
+        text: that is parsed.
+        form: what it should be.
+        hint: what to do where it is not.
+
+    Raises:
+        AnnotationsDamaged: it is not of that form.
+    """
     try:
         return form.validate_json(text)
     except ValidationError as error:

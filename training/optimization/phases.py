@@ -15,7 +15,7 @@ from training.optimization.learner import build_learner
 from training.optimization.losses import CaptionValues
 from training.optimization.self_critical import SelfCritical
 from training.optimization.trainer import Phase, Trainer
-from training.optimization.validation import Judgement
+from training.optimization.validation import HeldOutScores
 
 #: From a phase's name to the best weights when it had ended.
 BestAfter: TypeAlias = Callable[[str], AnyCaptioner]
@@ -73,7 +73,7 @@ def go_through(spec: PhaseSpec, trainer: Trainer, captioner: AnyCaptioner) -> No
         captioner: whose weights are trained.
     """
 
-    def judge(network: AnyCaptioner) -> Judgement:
+    def judge(network: AnyCaptioner) -> HeldOutScores:
         return trainer.judge(network, spec)
 
     values = CaptionValues(trainer.batches.items, trainer.processes)

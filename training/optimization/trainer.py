@@ -33,7 +33,7 @@ from training.optimization.processes import ALONE, Processes
 from training.optimization.progress import BestScore, NotFinite, PhaseProgress, StepMeans, check_loss
 from training.optimization.run_folder import TrainingRun
 from training.optimization.self_critical import SelfCritical
-from training.optimization.validation import Judgement, Validation, keep_memory
+from training.optimization.validation import HeldOutScores, Validation, keep_memory
 from training.precision import CPU, autocast
 from training.recipes.recipe import Recipe, TrainingMoment
 from training.runs.stopping import Stopped, StopSignals
@@ -67,7 +67,7 @@ class Phase(Generic[NetworkT]):
     rate: Callable[[int], float]  #: from a step to its learning rate
     #: Scores of the averaged weights, of which the one called ``metric``, or LIKELIHOOD in its place, says
     #: whether they are kept.
-    judge: Callable[[NetworkT], Judgement]
+    judge: Callable[[NetworkT], HeldOutScores]
     metric: str = "cider"
     keeps_start: bool = False  #: the weights it starts from have to be surpassed
     #: Tensors that the loss changes in place and that belong to the run's state.
@@ -125,7 +125,7 @@ class Trainer:
         name: str,
         steps: int,
         loss: Callable[[NetworkT, TrainingBatch, int], Losses],
-        judge: Callable[[NetworkT], Judgement],
+        judge: Callable[[NetworkT], HeldOutScores],
     ) -> Phase[NetworkT]:
         """Makes a phase on the trainer's batches, at the recipe's rate.
 
@@ -145,7 +145,7 @@ class Trainer:
         """Returns how many epochs ``step`` steps are: as long as the recipe says, or all videos once."""
         return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
-    def judge(self, captioner: AnyCaptioner, spec: PhaseSpec = CROSS_ENTROPY) -> Judgement:
+    def judge(self, captioner: AnyCaptioner, spec: PhaseSpec = CROSS_ENTROPY) -> HeldOutScores:
         """Judges a captioner by held-out items, and by pseudo-videos where a phase is judged by those.
 
         Where CIDEr-D cannot be computed of them, it is how likely their captions are.

@@ -33,7 +33,7 @@ def keep_memory(memory: MemoryT) -> MemoryT:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class HeldOutScores:
     """Holds what held-out items say of a network."""
 
     #: Name → value: metrics × 100, and nats a word as "validation_loss".
@@ -68,7 +68,7 @@ class Validation(ABC, Generic[ItemT_co]):
         *,
         meteor: bool = False,
         processes: Processes = ALONE,
-    ) -> Judgement:
+    ) -> HeldOutScores:
         """Captions all items, and reads their first captions.
 
         Args:
@@ -91,7 +91,7 @@ class Validation(ABC, Generic[ItemT_co]):
         ciders = 100 * self.scorer.score([item.id for item in self.items], captions)
         if self.scorer.is_computable:
             scores["cider"] = float(ciders.mean())
-        return Judgement(scores, tuple(" ".join(words) for words in captions), ciders)
+        return HeldOutScores(scores, tuple(" ".join(words) for words in captions), ciders)
 
     def _write_groups(
         self,

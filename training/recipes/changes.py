@@ -22,7 +22,7 @@ from training.recipes.recipe import Recipe
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-class UnknownField(ReelwordError, ValueError, code="unknown_field"):
+class NoSuchField(ReelwordError, ValueError, code="no_such_field"):
     """A recipe or configuration has no field of that name; the message lists those that are near it."""
 
     hint = "docs/training.md says where all fields are listed."
@@ -45,7 +45,7 @@ def sort_changes(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Sorts values by whose fields they are: those of a recipe, and those of a captioner's configuration.
 
-    values: field → value; ``config.`` may stand before a field of the configuration. Raises UnknownField.
+    values: field → value; ``config.`` may stand before a field of the configuration. Raises NoSuchField.
     """
     recipe, config = {}, {}
     for name, value in values.items():
@@ -97,7 +97,7 @@ def change_fields(model: ModelT, changes: Mapping[str, Any]) -> ModelT:
         changes: Field → value; ``decoding.beam_size`` is a field of the field ``decoding``.
 
     Raises:
-        UnknownField: There is no such field; the message lists those that are near it.
+        NoSuchField: There is no such field; the message lists those that are near it.
         FieldRefused: The value is not of the field's type.
     """
     if not changes:
@@ -132,7 +132,7 @@ def _flatten(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _check_name(model: BaseModel, name: str) -> None:
-    """Checks that a model has a field, since not all refuse what they do not know. Raises UnknownField."""
+    """Checks that a model has a field, since not all refuse what they do not know. Raises NoSuchField."""
     value: Any = model
     for part in name.split("."):
         if isinstance(value, BaseModel):
@@ -141,7 +141,7 @@ def _check_name(model: BaseModel, name: str) -> None:
             value = getattr(value, part)
 
 
-def _unknown(name: str, names: list[str]) -> UnknownField:
+def _unknown(name: str, names: list[str]) -> NoSuchField:
     near = get_close_matches(name.rpartition(".")[2], names, 4, 0.5)
     listed = f"near it are: {', '.join(near)}" if near else f"there are: {', '.join(names)}"
-    return UnknownField(f"no field is called {name!r}; {listed}")
+    return NoSuchField(f"no field is called {name!r}; {listed}")

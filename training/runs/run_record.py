@@ -56,7 +56,13 @@ class TrainedData(BaseModel):
 
     @classmethod
     def of(cls, name: str, train: Sequence[CaptionedItem], held_out: Sequence[CaptionedItem]) -> Self:
-        """Describes items, in their order."""
+        """Describes items, in their order.
+
+        Args:
+            name: of the set.
+            train: that are learned.
+            held_out: by which weights are chosen.
+        """
         listed = [[[item.id, item.captions] for item in items] for items in (train, held_out)]
         digest = hashlib.sha256(json.dumps(listed).encode()).hexdigest()
         return cls(name=name, train=len(train), held_out=len(held_out), sha256=digest)

@@ -29,7 +29,7 @@ DAMAGED = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZip
 
 
 @dataclass(frozen=True)
-class ArrayPlace:
+class SavedArray:
     """Says where the array of one video lies."""
 
     file: Path
@@ -48,7 +48,7 @@ class ArrayFiles:
         """Leaves open files behind where the reader is sent to another process."""
         return ArrayFiles, ()
 
-    def shape(self, place: ArrayPlace) -> tuple[int, ...]:
+    def shape(self, place: SavedArray) -> tuple[int, ...]:
         """Reads an array's shape alone.
 
         Raises FileNotFoundError where the file or the key is not there, FeaturesDamaged.
@@ -61,7 +61,7 @@ class ArrayFiles:
             raise FeaturesDamaged(f"{place.file} has {shape[0]} rows, and its list of ids is longer.")
         return shape[1:]
 
-    def read(self, place: ArrayPlace) -> NDArray[Any]:
+    def read(self, place: SavedArray) -> NDArray[Any]:
         """Reads an array, which may be written to.
 
         Raises FileNotFoundError where the file or the key is not there, FeaturesDamaged.
@@ -74,7 +74,7 @@ class ArrayFiles:
                     return np.asarray(array[which])
             return np.array(array[which])  # a map of the file, copied while others read
 
-    def _find(self, place: ArrayPlace) -> Any:
+    def _find(self, place: SavedArray) -> Any:
         opened = self._open_once(place.file)
         if isinstance(opened, np.ndarray):
             return opened

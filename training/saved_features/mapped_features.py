@@ -18,7 +18,7 @@ from training.batches.video_features import FailedVideo, FeatureStore
 from training.datasets.caption_set import VideoItem
 from training.saved_features.array_files import (
     ArrayFiles,
-    ArrayPlace,
+    SavedArray,
     arrange,
     arranged_shape,
     choose_axes,
@@ -128,16 +128,16 @@ class MappedFeatures(FeatureStore):
         tensor = torch.from_numpy(np.ascontiguousarray(values))
         return Stream(tensor, start, end, _describe_spec(name, stream, self._map))
 
-    def _place(self, video: VideoItem, stream: MappedStream) -> ArrayPlace:
+    def _place(self, video: VideoItem, stream: MappedStream) -> SavedArray:
         """Finds a video's array. Raises FileNotFoundError where a list of ids lacks the video."""
         key = None if stream.key is None else fill_pattern(stream.key, video, self._names)
         file = self._folder / fill_pattern(stream.file, video, self._names)
         if stream.ids is None:
-            return ArrayPlace(file, key)
+            return SavedArray(file, key)
         row = self._places[stream.ids].get(self._names.get(video.id, video.id))
         if row is None:
             raise FileNotFoundError(f"{stream.ids} does not list {video.id}")
-        return ArrayPlace(file, key, row)
+        return SavedArray(file, key, row)
 
     def _times(self, video: VideoItem, name: str, stream: MappedStream, rows: int) -> tuple[Times, Times]:
         """Computes when each row begins and ends, in seconds."""
@@ -169,7 +169,7 @@ class MappedFeatures(FeatureStore):
     ) -> tuple[Times, Times]:
         assert stream.timestamps is not None
         file = self._folder / fill_pattern(stream.timestamps, video, self._names)
-        end = np.asarray(self._files.read(ArrayPlace(file)), np.float64).reshape(-1) / 1000
+        end = np.asarray(self._files.read(SavedArray(file)), np.float64).reshape(-1) / 1000
         if len(end) != rows:
             raise FeaturesDoNotFit(f"{file} has {len(end)} times, and {name} of {video.id} has {rows} rows.")
         if stream.window is None:
@@ -180,7 +180,7 @@ class MappedFeatures(FeatureStore):
         frame_rate: Any = stream.frame_rate or self._map.frame_rate
         if isinstance(frame_rate, str):
             file = self._folder / fill_pattern(frame_rate, video, self._names)
-            frame_rate = float(np.asarray(self._files.read(ArrayPlace(file))).reshape(-1)[0])
+            frame_rate = float(np.asarray(self._files.read(SavedArray(file))).reshape(-1)[0])
         if frame_rate is None or not frame_rate > 0:
             raise FeaturesDoNotFit(f"the map gives {video.id} no frame_rate above zero.")
         return float(frame_rate)

@@ -36,7 +36,7 @@ from training.optimization.processes import Processes, share_mean
 from training.optimization.progress import BestScore
 from training.optimization.run_folder import RunSettings
 from training.optimization.trainer import Losses, Phase, Trainer
-from training.optimization.validation import Judgement, VideoValidation
+from training.optimization.validation import HeldOutScores, VideoValidation
 from training.precision import training_precision
 from training.recipes.recipe import Recipe
 from training.runs.run_record import RunDescription, TrainedData
@@ -119,7 +119,7 @@ def _train(network: AdaptedCaptioner, saver: AdapterSaver, settings: RunSettings
         )
         return {"total": share_mean(entropy, (tokens >= 0).sum()), "loss": entropy}
 
-    def judge(network: AdaptedCaptioner) -> Judgement:
+    def judge(network: AdaptedCaptioner) -> HeldOutScores:
         subject: Any = network  # what FrameValidation reads
         return trainer.judge(subject)
 

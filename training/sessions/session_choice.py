@@ -61,7 +61,7 @@ def train(
         NeedsDataSet: the recipe is for pictures, and nothing here trains on them.
         UnreadOption, StartMissing: the recipe does not go with an option, or needs one.
         UnknownRecipe: no recipe has that name.
-        UnknownField, FieldRefused, RecipeFileDamaged: what is changed of a recipe cannot be.
+        NoSuchField, FieldRefused, RecipeFileDamaged: what is changed of a recipe cannot be.
         Exception: what the session raises.
     """
     base, numbers, config = _read_changes(name, recipe, seed, options)
@@ -96,7 +96,7 @@ def _read_changes(
     """Reads what is changed: by a recipe's file first, then by options.
 
     Returns the recipe's name, None for the demo's, its changed fields, and those of the configuration. Raises
-    UnknownField, FieldRefused, RecipeFileDamaged.
+    NoSuchField, FieldRefused, RecipeFileDamaged.
     """
     config_class: type[BaseModel] = BaseModel  # pretrained ones have none of ours
     if name in EMBEDDINGS:
@@ -111,7 +111,7 @@ def _read_changes(
 
 
 def _change(recipe: Recipe, numbers: Mapping[str, Any], options: TrainOptions) -> Recipe:
-    """Changes a recipe as options say. Raises UnknownField, FieldRefused."""
+    """Changes a recipe as options say. Raises NoSuchField, FieldRefused."""
     lengths = {f"epochs.{next(iter(recipe.epochs), 'cross_entropy')}": options.epochs}
     changed = change_fields(recipe, {**(lengths if options.epochs else {}), **numbers})
     if options.steps is not None:

@@ -37,7 +37,7 @@ from training.optimization.run_folder import RunSettings, TrainingRun
 from training.optimization.trainer import Trainer, list_phase_names
 from training.optimization.validation import VideoValidation
 from training.precision import set_precision
-from training.recipes.changes import FieldRefused, UnknownField, change_fields
+from training.recipes.changes import FieldRefused, NoSuchField, change_fields
 from training.recipes.paper_recipes import PaperRun
 from training.recipes.recipe import Recipe, RewardWeights
 from training.runs.run_record import RunDescription, TrainedData, hash_features
@@ -74,7 +74,7 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
 
     Raises:
         CheckpointError: ``start`` is damaged, or another captioner.
-        UnknownField, FieldRefused: the changed configuration does not fit its weights.
+        NoSuchField, FieldRefused: the changed configuration does not fit its weights.
         StreamMismatch: the streams that are made here are others than it was trained on.
         DataSetError: the set has no video to train on.
         FeatureMapDamaged, FeaturesDoNotFit, UnknownStream: saved features are not what it reads.
@@ -92,7 +92,7 @@ def finetune(start: Path, name: str, recipe: Recipe, captions: CaptionSet, setti
 
 
 def _change_start(start: Checkpoint, settings: RunSettings) -> Checkpoint:
-    """Changes the configuration of a start, as far as its weights fit. Raises UnknownField, FieldRefused."""
+    """Changes the configuration of a start, as far as its weights fit. Raises NoSuchField, FieldRefused."""
     if not settings.config:
         return start
     captioner = start.captioner
@@ -250,7 +250,7 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
     captioner, inputs = start.captioner, VideoInputs.for_captioner(start.captioner)
     recipe = recipe.in_steps(sum(len(each.captions) for each in split.train))
     if unknown := sorted(recipe.phases.keys() - set(list_phase_names(captioner))):
-        raise UnknownField(
+        raise NoSuchField(
             f"{captioner.name} has no phase {unknown[0]!r}: {', '.join(list_phase_names(captioner))}"
         )
     if recipe.needs_meteor:

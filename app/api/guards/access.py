@@ -199,7 +199,19 @@ def _bracketed(name: str) -> str:
 
 
 async def count_request(service: ApiDependencies, key: ApiKey, *, is_writing: bool) -> RateState | None:
-    """Counts a request for its key's rate; None where the key has none. Raises QueueUnavailable."""
+    """Counts a request for its key's rate.
+
+    Args:
+        service: has the counts.
+        key: that it was sent with.
+        is_writing: whether it makes or changes something.
+
+    Returns:
+        How far the rate is used up; None where the key has none.
+
+    Raises:
+        QueueUnavailable: Redis does not answer.
+    """
     if key.rate_of(is_writing=is_writing) is None:
         return None
     return await anyio.to_thread.run_sync(lambda: service.rates.take(key, is_writing=is_writing))

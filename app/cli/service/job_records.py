@@ -53,8 +53,8 @@ class JobRecords:
             captioner: who writes, or wrote; None for any.
             batch: that they belong to; None for any.
         """
-        wanted = JobFilter(states=states, captioner=captioner, batch=batch)
-        return map(_summarise, self.jobs.index.all(wanted))
+        job_filter = JobFilter(states=states, captioner=captioner, batch=batch)
+        return map(_summarise, self.jobs.index.all(job_filter))
 
     def show(self, name: str) -> Summary:
         """Returns the job's document, with ``record``: what it does not tell, for the operator.

@@ -184,7 +184,7 @@ def _mendable(options: TrainOptions) -> Mendable:
     from training.datasets.errors import DataSetError
     from training.optimization.processes import NotShared
     from training.optimization.rewards import NoReward
-    from training.recipes.changes import FieldRefused, RecipeFileDamaged, UnknownField
+    from training.recipes.changes import FieldRefused, NoSuchField, RecipeFileDamaged
     from training.recipes.demo_recipes import UnknownRecipe
     from training.runs.run_record import RunDiffers
     from training.runs.tracking import TrackerMissing
@@ -197,7 +197,7 @@ def _mendable(options: TrainOptions) -> Mendable:
         "--device": (DeviceUnavailable,),
         "--recipe": (UnknownRecipe, NoReward, RecipeFileDamaged),
         "--track": (TrackerMissing,),
-        "--set": (UnknownField, FieldRefused),
+        "--set": (NoSuchField, FieldRefused),
         "--streams": (UnknownStream, UnknownStreamSet, StreamsDoNotFit, NeedsVideo),
         "--features": (FeatureMapDamaged, FeaturesDoNotFit, NoFeatures, ImportError),
         "--teacher" if options.teachers else "--start": (

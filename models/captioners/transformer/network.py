@@ -69,9 +69,15 @@ class DecoderLayer(nn.Module):
         return self._by_head(keys), self._by_head(values)
 
     def attend_words(self, x: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Attends to words, the last of which is x (R, width); keys, values: (R, i, width) of the others.
+        """Attends to the words so far.
 
-        Returns x with what was attended to, and both with its own behind.
+        Args:
+            x: (R, width), the last of them.
+            keys: (R, i, width), of the others.
+            values: (R, i, width), of the others.
+
+        Returns:
+            x with what was attended to, and keys and values with its own behind.
         """
         normalised = self.before_words(x).unsqueeze(1)
         key, value = self.word_key_value(normalised).chunk(2, dim=2)
@@ -84,9 +90,16 @@ class DecoderLayer(nn.Module):
         return x + self.dropout(self.word_output(attended.flatten(1))), keys, values
 
     def attend_tokens(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Attends to the tokens of B videos, whose rows stand side by side in x (R, width).
+        """Attends to the tokens of B videos.
 
-        Returns x with what was attended to, and the weights (R, M), the mean over heads.
+        Args:
+            x: (R, width), the rows of a video side by side.
+            keys: (B, heads, M, d), of the tokens.
+            values: (B, heads, M, d), of the tokens.
+            mask: bool (B, M), which tokens there are.
+
+        Returns:
+            x with what was attended to, and the weights (R, M), the mean over heads.
         """
         videos, heads, count, size = keys.shape
         query = self.token_query(self.before_tokens(x)).view(videos, -1, heads, size).transpose(1, 2)

@@ -17,7 +17,7 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 class AdapterBase(BaseModel):
-    """The captioner that an adapter changes, as its card had it. revision: None of one from a folder."""
+    """Names the captioner that an adapter changes, as its card had it; one from a folder has no revision."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -28,12 +28,12 @@ class AdapterBase(BaseModel):
 
     @property
     def origin(self) -> str:
-        """Where it came from, with its revision."""
+        """Names where it came from, with its revision."""
         return self.source if self.revision is None else f"{self.source}@{self.revision}"
 
 
 class AdapterCard(BaseModel):
-    """What is said of an adapter beside its weights."""
+    """Describes an adapter beside its weights."""
 
     model_config = ConfigDict(frozen=True)
 

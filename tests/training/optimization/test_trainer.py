@@ -21,7 +21,7 @@ from training.optimization import trainer as optimization_trainer
 from training.optimization.losses import supervised_loss
 from training.optimization.progress import BestScore, NotFinite
 from training.optimization.trainer import Trainer
-from training.optimization.validation import Judgement
+from training.optimization.validation import HeldOutScores
 
 pytestmark = pytest.mark.usefixtures("every_step_is_logged")
 
@@ -82,8 +82,8 @@ def assert_same_state(one: Path, other: Path) -> None:
         assert same, name
 
 
-def judged(cider: float) -> Judgement:
-    return Judgement({"cider": cider, "validation_loss": 1.0})
+def judged(cider: float) -> HeldOutScores:
+    return HeldOutScores({"cider": cider, "validation_loss": 1.0})
 
 
 @pytest.mark.slow

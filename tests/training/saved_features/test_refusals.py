@@ -33,7 +33,7 @@ from models.stream_set import StreamInput, StreamSet
 from training.batches.video_batches import CaptionedVideo
 from training.batches.video_features import FailedVideo
 from training.datasets.caption_set import VideoItem
-from training.saved_features.array_files import OPEN_FILES, ArrayFiles, ArrayPlace
+from training.saved_features.array_files import OPEN_FILES, ArrayFiles, SavedArray
 from training.saved_features.feature_folder import FeatureFolder
 from training.saved_features.feature_map import (
     FeatureMap,
@@ -241,15 +241,15 @@ def test_only_so_many_hdf5_files_stay_open(tmp_path: Path) -> None:
             file.create_dataset("rgb", data=np.full((2, 3), place))
     for _ in range(2):
         for place in range(OPEN_FILES + 2):
-            assert files.read(ArrayPlace(tmp_path / f"{place}.h5", "rgb"))[0, 0] == place
-    assert pickle.loads(pickle.dumps(files)).shape(ArrayPlace(tmp_path / "0.h5", "rgb")) == (2, 3)
+            assert files.read(SavedArray(tmp_path / f"{place}.h5", "rgb"))[0, 0] == place
+    assert pickle.loads(pickle.dumps(files)).shape(SavedArray(tmp_path / "0.h5", "rgb")) == (2, 3)
     with pytest.raises(FileNotFoundError, match="has no data set 'flow'; there are: rgb"):
-        files.shape(ArrayPlace(tmp_path / "0.h5", "flow"))
+        files.shape(SavedArray(tmp_path / "0.h5", "flow"))
     forms = r"\(.*; there are .npy, .npz, .pt and HDF5"
     for name, said in (("cut.h5", forms), ("other.pkl", forms), ("cut.pt", "it holds other things than")):
         (tmp_path / name).write_bytes((tmp_path / "0.h5").read_bytes()[:100])
         with pytest.raises(FeaturesDamaged, match=f"{name} cannot be read:? {said}"):
-            files.read(ArrayPlace(tmp_path / name, "rgb"))
+            files.read(SavedArray(tmp_path / name, "rgb"))
 
 
 def test_lists_of_ids_have_to_fit_their_array(tmp_path: Path) -> None:
