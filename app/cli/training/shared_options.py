@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 #: Option → the errors that it can mend; "" where the error names what is to be changed.
 Mendable = Mapping[str, tuple[type[Exception], ...]]
 DataSetName = Annotated[
-    str | None, typer.Option(help="The captioned set that lies in --data: msvd, msrvtt … see docs/data.md.")
+    str | None,
+    typer.Option(help="The captioned set that lies in --data: msvd, msrvtt: see docs/data.md."),
 ]
 Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
 Cache = Annotated[Path, typer.Option(help="Where features are kept between runs.")]

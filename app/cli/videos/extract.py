@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from app.errors import UsageError, sentence
-from app.extract.addresses import find_inputs
 from app.terminal import complain
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ def extract(
     precision: Annotated[Precision | None, typer.Option(help="Default: the fastest there is.")] = None,
 ) -> None:
     """Write features of videos to files, one decoding for all extractors; goes on where it was stopped."""
+    from app.extract.addresses import find_inputs
+
     find_inputs(videos, out)  # what is missing is said before networks load
     from app.extract.extract_files import extract_files
     from app.extract.plan import ExtractionPlan, ExtractorsMissing

