@@ -121,7 +121,7 @@ def test_the_demo_and_the_papers_are_built_as_they_were(captioner: str) -> None:
     demo = registered.make_demo_config()
     assert registered.fit(demo, find_stream_set(registered.description.demo_streams)) == demo
     for (recipe, name), run in list_paper_runs().items():
-        if name == captioner:
+        if name == captioner and recipe.count("-") == 1:  # others are rows that leave out a part
             config: Any = run.config(find_stream_set(run.streams))
             names = [each.name for each in config.streams]
             wanted = PAPER_INPUTS[captioner]
