@@ -95,11 +95,10 @@ def test_captions_are_those_of_the_captioner_that_was_saved(saved: Path) -> None
 def test_a_failed_write_leaves_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = saved.read_bytes()
 
-    def full_disk(weights: object, path: Path, metadata: object) -> None:
-        path.write_bytes(b"half")
+    def full_disk(weights: object, metadata: object) -> bytes:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("models.checkpoint.save_file", full_disk)
+    monkeypatch.setattr("models.checkpoint.save", full_disk)
     with pytest.raises(OSError, match="no space"):
         save_checkpoint(saved, tiny_stats(), CARD)
     assert saved.read_bytes() == before
