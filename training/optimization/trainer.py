@@ -249,7 +249,7 @@ class Trainer:
             progress.step = step + 1
             bar.update()
             validates = progress.is_due(phase.validate_every, phase.steps)
-            if progress.step % every == 0:  # reading a loss waits for the GPU, so not at every step
+            if progress.step % every == 0 or progress.step == phase.steps:  # reading a loss waits for the GPU
                 self._report(phase, progress, means.take(), time.monotonic() - began, bar)
             if validates:
                 check_loss(float(losses["total"]), f"step {progress.step} of {phase.name}")
