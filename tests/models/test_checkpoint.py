@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from extractors.features import StreamSpec
+from extractors.files import atomic_write
 from models.caption import BoxAttention, GridAttention
 from models.captioners.registry import UnknownCaptioner
 from models.captioners.stats.network import STaTS
@@ -95,10 +98,14 @@ def test_captions_are_those_of_the_captioner_that_was_saved(saved: Path) -> None
 def test_a_failed_write_leaves_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = saved.read_bytes()
 
-    def full_disk(weights: object, metadata: object) -> bytes:
-        raise OSError("no space left on device")
+    @contextmanager
+    def full_disk(path: Path) -> Iterator[Path]:
+        with atomic_write(path) as unfinished:
+            unfinished.write_bytes(b"half")
+            raise OSError("no space left on device")
+            yield unfinished
 
-    monkeypatch.setattr("models.checkpoint.save", full_disk)
+    monkeypatch.setattr("models.checkpoint.atomic_write", full_disk)
     with pytest.raises(OSError, match="no space"):
         save_checkpoint(saved, tiny_stats(), CARD)
     assert saved.read_bytes() == before
