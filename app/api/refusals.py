@@ -7,7 +7,7 @@ Errors of the queue, of records and of options that no worker takes are in app/e
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from app.errors import (
     CaptionerUnknown,
@@ -27,26 +27,19 @@ class RequestError(ServiceError, code="request_error", status=400):
     challenge: ClassVar[str | None] = None  #: for WWW-Authenticate
 
     def __init__(
-        self, detail: str = "", *, known: Sequence[str] | None = None, retry_after: int | None = None
+        self,
+        detail: str = "",
+        *,
+        known: Sequence[str] | None = None,
+        retry_after: int | None = None,
+        field: str = "",
     ) -> None:
         super().__init__(detail or f"{self.title}.")
         self.known = None if known is None else list(known)
         self.retry_after = self.retry_after if retry_after is None else retry_after
         self.headers: dict[str, str] = {}
         self.mistakes: Sequence[RequestError] = ()  # of a request with wrong fields: all, itself the first
-        self.field = ""  # the field that is wrong; empty where it is none
-
-    def of_field(self, name: str) -> Self:
-        """Names the field that is wrong."""
-        self.field = name
-        return self
-
-
-def join_mistakes(mistakes: Sequence[RequestError]) -> RequestError:
-    """Makes one refusal of all that is wrong with the fields of a request; the first one names it."""
-    first = mistakes[0]
-    first.mistakes = mistakes
-    return first
+        self.field = field  # the one that is wrong; empty where it is none
 
 
 class NotMultipart(RequestError, code="not_multipart", status=415):

@@ -23,7 +23,7 @@ from reelword.async_client import AsyncClient
 from reelword.async_job import AsyncJob
 from reelword.calls import is_address
 from reelword.documents import FoundMoment, Segment, Word
-from reelword.errors import ClientError, NotFinished
+from reelword.errors import ClientError, JobFailed, NotFinished
 
 REPORT_SECONDS = 2.0  #: between two reports of how far a job is
 INSTRUCTIONS = (
@@ -120,8 +120,7 @@ class FilmTools:
 
     async def _describe(self, job: AsyncJob) -> CaptionedVideo:
         if job.state != "succeeded":
-            fault = job.error
-            raise ToolError(f"{fault.message} {fault.hint}" if fault else f"The job is {job.state}.")
+            raise JobFailed(job)
         has_words = bool(job.urls and job.urls.get("attention"))
         words = await job.words if has_words else []
         best = job.captions[0] if job.captions else None

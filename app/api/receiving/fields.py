@@ -139,18 +139,16 @@ def read_request(
         UnknownField: a field that there is not; it lists those that there are.
         InvalidOption: a field is wrong. Of either the first names the refusal, which has all in ``mistakes``.
     """
+    names, others = listed or REQUEST_FIELDS, [name[:64] for name in fields if name not in REQUEST_FIELDS]
     mistakes: list[refusals.RequestError] = [
-        refusals.UnknownField(
-            f"There is no field called {name[:64]}.", known=listed or REQUEST_FIELDS
-        ).of_field(name[:64])
-        for name in fields
-        if name not in REQUEST_FIELDS
+        refusals.UnknownField(f"There is no field called {name}.", known=names, field=name) for name in others
     ]
     present = {name: value for name, value in fields.items() if value is not None}
     beside = _validated(JobFields, _only(present, JobFields.model_fields), is_json, mistakes)
     options = _validated(CaptionOptions, _only(present, FORM_FIELDS), is_json, mistakes)
     if beside is None or options is None or mistakes:
-        raise refusals.join_mistakes(mistakes)
+        mistakes[0].mistakes = mistakes
+        raise mistakes[0]
     submission = beside.model_dump(exclude={"priority", "url"})
     return CaptionRequest(options, beside.priority, Submission(source_url=beside.url, **submission))
 
@@ -178,7 +176,7 @@ def _invalid(first: ErrorDetails, fields: Mapping[str, Any]) -> refusals.Request
     names = BOOLEANS if first["type"].startswith("bool") or name == "validate_only" else None
     value = fields[name]
     shown = value[:64] if isinstance(value, str) else value
-    return refusals.InvalidOption(f"{name} is {repr(shown)[:66]}: {fault}.", known=names).of_field(name)
+    return refusals.InvalidOption(f"{name} is {repr(shown)[:66]}: {fault}.", known=names, field=name)
 
 
 def object_schema(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
