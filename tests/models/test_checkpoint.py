@@ -101,9 +101,9 @@ def test_a_failed_write_leaves_the_old_file(saved: Path, monkeypatch: pytest.Mon
     @contextmanager
     def full_disk(path: Path) -> Iterator[Path]:
         with atomic_write(path) as unfinished:
+            yield unfinished
             unfinished.write_bytes(b"half")
             raise OSError("no space left on device")
-            yield unfinished
 
     monkeypatch.setattr("models.checkpoint.atomic_write", full_disk)
     with pytest.raises(OSError, match="no space"):
