@@ -40,7 +40,7 @@ def publish(name: str, repository: str, licence: str | None, settings: Settings)
     files = _list_adapter(name, settings) or _list_checkpoint(find_checkpoint(name, settings.weights))
     readme = files.pop(CARD)
     card = ModelCard(readme.decode() if isinstance(readme, bytes) else readme.read_text("utf-8"))
-    card.data.license = licence or card.data.license
+    card.data["license"] = licence or card.data.get("license")
     return upload({**files, CARD: str(card).encode()}, repository)
 
 
