@@ -52,7 +52,7 @@ def add(
     if name.startswith(HUB):
         from app.cli.weight_files import add_encoder
 
-        add_encoder(str(file), name, _load_settings())
+        add_encoder(str(file), name, settings_with())
         return
     if not file.is_file():
         raise MissingFile(f"There is no file {file}.")
