@@ -30,7 +30,7 @@ from extractors.features import Stream
 from extractors.media.errors import MediaError
 from lab.__main__ import STUDIES
 from models.captioners.registry import find_stream_set
-from models.checkpoint import WEIGHTS, load_captioner, load_embedding
+from models.checkpoint import WEIGHTS, Card, load_captioner, load_embedding
 from models.decoding.options import DecodingOptions
 from tests.media import write_video
 from training.datasets.registry import find_data_set
@@ -247,7 +247,8 @@ def test_the_captioners_examples_caption(root: Path) -> None:
     embedding, card = load_embedding(WEIGHTS / "semantic_embedding.safetensors")
     readers = [(each.captioner, each.card) for each in map(load_captioner, ("g2l", "stats"))]
     times, features = np.arange(8.0), dict[str, Stream]()
-    for network, of_network in (*readers, (embedding, card)):
+    networks: list[tuple[Any, Card]] = [*readers, (embedding, card)]
+    for network, of_network in networks:
         for each in network.inputs:
             spec = of_network.streams[each.name]
             features[each.name] = Stream(torch.rand(8, 49, each.width), times, times + 1, spec)
