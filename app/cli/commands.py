@@ -94,7 +94,9 @@ class CommandList(TyperGroup):
             raise typer.Exit(1) from error
 
 
-def make_program(package: str, commands: Mapping[str, tuple[str, str]], help_line: str) -> typer.Typer:
+def make_program(
+    package: str, commands: Mapping[str, tuple[str, str]], help_line: str, *, add_completion: bool = False
+) -> typer.Typer:
     """Makes a program of commands that are imported when they are called.
 
     Args:
@@ -102,6 +104,7 @@ def make_program(package: str, commands: Mapping[str, tuple[str, str]], help_lin
         commands: of each command its module below the package, in which a function or a group has the
             command's name, and the sentence that is its help.
         help_line: of the program.
+        add_completion: whether it completes itself in a shell.
     """
 
     class Commands(CommandList):
@@ -114,7 +117,7 @@ def make_program(package: str, commands: Mapping[str, tuple[str, str]], help_lin
 
     return typer.Typer(
         cls=Commands,
-        add_completion=False,
+        add_completion=add_completion,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

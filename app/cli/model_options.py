@@ -172,13 +172,14 @@ def _naming_option() -> Iterator[None]:
         raise UsageError(f"{option}{fault}.") from error
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Streams = Annotated[
     str | None,
     typer.Option(help="Stream set, see models --sets; default: the one each captioner was trained on."),
 ]
 
 
-def settings_with(streams: str | None) -> Settings:
+def settings_with(streams: str | None = None) -> Settings:
     """Reads the settings, with the stream set that the command line names. Raises UsageError."""
     from app.settings import load_settings
 

@@ -11,7 +11,7 @@ from app.cli.model_options import Streams, settings_with
 NICENESS = 5
 
 
-Port = Annotated[int | None, typer.Option(help="Port to listen on; default REELWORD_PORT or PORT.")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on; default: REELWORD_PORT or PORT.")]
 
 
 def serve(streams: Streams = None, port: Port = None) -> None:
@@ -38,7 +38,7 @@ def worker(streams: Streams = None) -> None:
 
 
 def api(
-    host: Annotated[str | None, typer.Option(help="Address to listen on; default REELWORD_HOST.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default: REELWORD_HOST.")] = None,
     port: Port = None,
 ) -> None:
     """Runs the API until it is stopped."""
