@@ -101,7 +101,11 @@ class OptionInQuery(RequestError, code="option_in_query", status=422):
 
 class UnknownField(RequestError, code="unknown_field", status=422):
     title = "The request has a field that is not known"
-    hint = "Use the fields listed under known."
+    hint = "Use the fields that GET /docs lists for the route."
+
+    def __init__(self, detail: str = "", *, known: Sequence[str] = (), field: str = "") -> None:
+        super().__init__(detail, known=known or None, field=field)
+        self.hint = f"The fields are: {', '.join(known)}." if known else self.hint
 
 
 class InvalidOption(RequestError, code="invalid_option", status=422):
