@@ -88,7 +88,7 @@ class SeveralVideos(RequestError, code="several_videos", status=422):
 
 class UrlNotSupported(RequestError, code="url_not_supported", status=422):
     title = "This server does not fetch videos"
-    hint = "Fetch the file yourself and send it as the form field video."
+    hint = "Fetch the file yourself and send that."
 
 
 class OptionInQuery(RequestError, code="option_in_query", status=422):

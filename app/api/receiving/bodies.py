@@ -83,7 +83,7 @@ class CaptionForm:
         if self.filename is not None and has_url:
             raise refusals.SeveralVideos("The form has a file in the field video, and a url.")
         if self.filename is not None and self.video.size == 0:
-            raise refusals.VideoEmpty("The file in the field video has no bytes.")
+            raise refusals.VideoEmpty("The video has no bytes.")
 
 
 def kind_of(headers: Mapping[str, str]) -> str:

@@ -74,7 +74,7 @@ class FormFields:
         return self._sinks.setdefault(part.name, FieldSink(part.name, unknown))
 
     def _refuse(self, part: FormPart) -> refusals.UnknownField:
-        """Returns what refuses a field of another name; raises it where it is not to be read, as a file is."""
+        """Returns what refuses a field of another name; raises it for a file, and where none is read."""
         is_file, name = part.filename is not None, part.name[:64]
         place = "; the video goes into video" if is_file and "video" in self._listed else ""
         fault = f"There is no field called {name}{place}."
