@@ -256,7 +256,7 @@ def configuration(
         app,
         host=settings.host,
         port=port,
-        http=limited(settings.max_connections, settings.proxies),
+        http=limited(settings.max_connections, settings.trusted_proxies),
         log_config=None,
         access_log=False,
         proxy_headers=False,  # ForwardedHeaders reads them

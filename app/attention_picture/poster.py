@@ -43,7 +43,8 @@ def draw_poster(
     if attention is not None and lit is not None:
         picture = _light(attention.shown, lit, frames, times)
     poster = _fill(picture)
-    _shade(poster)
+    fall = Image.linear_gradient("L").resize((SIZE[0], SHADE)).point(lambda level: level * 0.9)
+    poster.paste((8, 7, 7), (0, SIZE[1] - SHADE), fall)
     _write(poster, words, content, lit)
     return poster
 
@@ -65,11 +66,6 @@ def _fill(picture: Image.Image) -> Image.Image:
     whole = ImageOps.contain(picture, SIZE, Image.Resampling.LANCZOS)
     poster.paste(whole, ((SIZE[0] - whole.width) // 2, (SIZE[1] - whole.height) // 2))
     return poster
-
-
-def _shade(poster: Image.Image) -> None:
-    fall = Image.linear_gradient("L").resize((SIZE[0], SHADE)).point(lambda level: level * 0.9)
-    poster.paste((8, 7, 7), (0, SIZE[1] - SHADE), fall)
 
 
 def _write(poster: Image.Image, words: Sequence[str], content: Sequence[bool], lit: int | None) -> None:

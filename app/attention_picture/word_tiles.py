@@ -129,7 +129,8 @@ def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, t
     x, y = round(centre - tiles.tile[0] / 2), tiles.head
     moments = list_tile_moments(seen.attention, word)
     if not moments:
-        _draw_nothing(pen, (x, y), tiles.tile)
+        pen.rectangle((x, y, x + tiles.tile[0] - 1, y + tiles.tile[1] - 1), fill=FAINT)
+        drawing.draw_centred(pen, (centre, y + tiles.tile[1] / 2 - SMALL / 2), "no attention", SMALL, QUIET)
     boxes = {each.moment: each.box for each in seen.attention.list_chosen(word)}
     for moment in moments:
         weights = None if boxes.get(moment) else seen.attention.find_places(word, moment)
@@ -239,9 +240,3 @@ def overlay_attention(
     if not isinstance(spatial, GridAttention):
         return heatmap.overlay_boxes(picture, weights, spatial.boxes[moment])
     return heatmap.overlay_cells(picture, weights, *spatial.edges())
-
-
-def _draw_nothing(pen: ImageDraw.ImageDraw, corner: tuple[int, int], size: tuple[int, int]) -> None:
-    x, y = corner
-    pen.rectangle((x, y, x + size[0] - 1, y + size[1] - 1), fill=FAINT)
-    drawing.draw_centred(pen, (x + size[0] / 2, y + size[1] / 2 - SMALL / 2), "no attention", SMALL, QUIET)

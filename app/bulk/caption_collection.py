@@ -91,10 +91,7 @@ def caption_collection(
 
 
 def start_ray(address: str | None) -> None:
-    """Connects to a cluster, or starts Ray here. Raises UsageError.
-
-    Without an address Ray itself would look for the last cluster of this machine, which may be dead.
-    """
+    """Connects to a cluster, or starts Ray: without an address it would look for one. Raises UsageError."""
     if ray.is_initialized():
         return
     address = address or os.environ.get("RAY_ADDRESS") or "local"
@@ -180,7 +177,7 @@ def _read_codes(out: Location, run: str) -> tuple[int, tuple[tuple[str, str], ..
     return captioned, tuple(sorted((row["file"], row["code"]) for row in failed))
 
 
-class RemoteAttempts:
+class RemoteAttempts(EngineAttempts):
     """Asks the one EngineAttempts of a run, which lives on the driver's machine, from any other."""
 
     def __init__(self) -> None:

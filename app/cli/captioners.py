@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.commands import read_settings
 from app.terminal import complain, print_table, printable, say
 from extractors.errors import ReelwordError
 
@@ -22,9 +23,8 @@ COLUMNS = ("name", "family", "from", "on disk", "in memory", "licence")
 
 def _open() -> InstalledCaptioners:
     from app.pipeline.installed_captioners import pretrained_captioners
-    from app.settings import load_settings
 
-    return pretrained_captioners(load_settings())
+    return pretrained_captioners(read_settings())
 
 
 @captioners.command()
@@ -42,9 +42,7 @@ def add(
     ] = None,
 ) -> None:
     """Bring a captioner here, once it has captioned a frame; a download that broke off goes on."""
-    from app.settings import load_settings
-
-    card = _open().add(source, try_captioner, name=name, offline=load_settings().offline)
+    card = _open().add(source, try_captioner, name=name, offline=read_settings().offline)
     say(f"{card.name}: {describe(card)}")
     say("A worker that starts from now on loads it; reelword models lists all.")
 

@@ -1,11 +1,11 @@
-"""Loads commands when they are called, so that help and version come at once, and prints their help.
+"""Loads commands, and settings, when they are needed, so that help comes at once, and prints that help.
 
 The list of all commands is in app/cli/main.py; a command's file has its function, or a group of functions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,6 +14,9 @@ from typer.main import get_command
 from app.errors import UsageError
 from app.terminal import complain
 from extractors.errors import ReelwordError
+
+if TYPE_CHECKING:
+    from app.settings import Settings
 
 MOST_COLUMNS = 10_000  #: help is as wide as the terminal; without a number it ends at 80 columns
 
@@ -51,8 +54,11 @@ class ListedCommand(TyperCommand):
         """Imports the command and makes it of its function or its group of functions."""
         from app.cli.model_options import expand_fields
 
-        name, target = str(self.name), getattr(import_module(self._module), str(self.name))
-        app = target if isinstance(target, typer.Typer) else _of_one(name, target)
+        target = getattr(import_module(self._module), str(self.name))
+        app = target
+        if not isinstance(target, typer.Typer):
+            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            app.command(self.name)(target)
         app.rich_markup_mode, app.info.help = None, self.help
         for each in app.registered_commands:
             each.cls = Command
@@ -73,10 +79,12 @@ class ListedCommand(TyperCommand):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-def _of_one(name: str, function: Callable[..., Any]) -> typer.Typer:
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name)(function)
-    return app
+def read_settings(**changes: object) -> "Settings":
+    """Reads the settings, changed by what a command line says (None is nothing). Raises UsageError."""
+    from app.settings import load_settings
+
+    named = {name: value for name, value in changes.items() if value is not None}
+    return load_settings().model_copy(update=named)
 
 
 class CommandList(TyperGroup):

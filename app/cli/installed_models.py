@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.jobs.captioner_info import CaptionerInfo
-from app.pipeline.installed_captioners import (
-    captioner_info,
-    combination_infos,
-    default_here,
-    find_missing_weights,
-    pretrained_captioners,
-    pretrained_info,
-)
+from app.pipeline import installed_captioners as installed
 from app.settings import Settings
 from app.terminal import print_table
 from extractors.windows import WindowOptions
@@ -31,9 +24,12 @@ def describe_models(settings: Settings) -> list[dict[str, Any]]:
     files = list_checkpoints(weights)
     infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
     alone = list(infos.values())
-    joint = combination_infos(alone, find_embedding(weights))
-    pretrained = {card.name: (card, pretrained_info(card)) for card in pretrained_captioners(settings).list()}
-    chosen = default_here([*alone, *(info for _, info in pretrained.values())], settings)
+    joint = installed.combination_infos(alone, find_embedding(weights))
+    pretrained = {
+        card.name: (card, installed.pretrained_info(card))
+        for card in installed.pretrained_captioners(settings).list()
+    }
+    chosen = installed.default_here([*alone, *(info for _, info in pretrained.values())], settings)
     models = [_describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
     models += [_describe_info(info) for info in joint]
     models += [{**_describe_info(info), "bytes": card.size} for card, info in pretrained.values()]
@@ -60,7 +56,7 @@ def _describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> di
 
 def _read_info(name: str, path: Path) -> CaptionerInfo | None:
     try:
-        return captioner_info(name, path)
+        return installed.captioner_info(name, path)
     except CheckpointError:
         return None
 
@@ -105,7 +101,7 @@ def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
 
 
 def _list_missing(wanted: StreamSet, data: Path) -> list[str]:
-    return find_missing_weights((each.extractor for each in wanted.inputs), data)
+    return installed.find_missing_weights((each.extractor for each in wanted.inputs), data)
 
 
 def _format_input(stream: StreamInput) -> str:

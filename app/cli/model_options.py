@@ -7,8 +7,6 @@ defaults and descriptions that the fields have, and hands the function the value
 that the model gets is an option of every command that takes the model.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -24,10 +22,6 @@ from pydantic.fields import FieldInfo
 
 from app.errors import UsageError
 from models.decoding.options import DecodingOptions, first_fault
-
-if TYPE_CHECKING:
-    from app.settings import Settings
-
 
 OptionsT = TypeVar("OptionsT", bound=DecodingOptions)
 PLAIN = (bool, int, float, str, Path, list[str])  #: types that an option can have by itself
@@ -176,11 +170,3 @@ Streams = Annotated[
     str | None,
     typer.Option(help="Stream set, see models --sets; default: the one each captioner was trained on."),
 ]
-
-
-def settings_with(streams: str | None) -> Settings:
-    """Reads the settings, with the stream set that the command line names. Raises UsageError."""
-    from app.settings import load_settings
-
-    settings = load_settings()
-    return settings if streams is None else settings.model_copy(update={"streams": streams})

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.commands import read_settings
 from app.cli.model_options import FieldsOf
 from app.cli.server import Server, ServerChoice
 from app.errors import UsageError
@@ -37,9 +38,8 @@ def list_models(
         return
     if sets:
         from app.cli.installed_models import print_sets
-        from app.settings import load_settings
 
-        print_sets(load_settings().data, as_json=as_json)
+        print_sets(read_settings().data, as_json=as_json)
         return
     print_models(_describe(service), as_json=as_json)
 
@@ -55,9 +55,7 @@ def show(
 
 
 def _describe(service: ServerChoice) -> list[Model]:
-    from app.settings import load_settings
-
-    settings = load_settings()
+    settings = read_settings()
     if (server := service.find(settings)) is not None:
         return ask_models(server)
     from app.cli.installed_models import describe_models

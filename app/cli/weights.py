@@ -1,18 +1,16 @@
 """Declares ``reelword weights``; app/cli/weight_files.py does it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from app.cli.commands import read_settings
 from extractors.media.errors import MissingFile
 
-if TYPE_CHECKING:
-    from app.settings import Settings
-
 Names = Annotated[
+    list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
+]
     list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
 ]
 
@@ -24,7 +22,7 @@ def list_weights(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
     """List the weights of weights/manifest.toml: their source, licence, and whether they are here."""
     from app.cli.weight_files import print_weights
 
-    print_weights(_load_settings(), as_json=as_json)
+    print_weights(read_settings(), as_json=as_json)
 
 
 @weights.command()
@@ -32,7 +30,7 @@ def get(names: Names) -> None:
     """Download weights into the data folder; what broke off goes on where it stopped."""
     from app.cli.weight_files import get_weights
 
-    raise typer.Exit(get_weights(names, _load_settings()))
+    raise typer.Exit(get_weights(names, read_settings()))
 
 
 @weights.command()
@@ -45,7 +43,7 @@ def add(
         raise MissingFile(f"There is no file {file}.")
     from app.cli.weight_files import add_weights
 
-    raise typer.Exit(add_weights(file, name, _load_settings()))
+    raise typer.Exit(add_weights(file, name, read_settings()))
 
 
 @weights.command()
@@ -55,10 +53,4 @@ def verify(
     """Check every byte of the weights that are here, or of those that are named."""
     from app.cli.weight_files import verify_weights
 
-    raise typer.Exit(verify_weights(names or [], _load_settings()))
-
-
-def _load_settings() -> Settings:
-    from app.settings import load_settings
-
-    return load_settings()
+    raise typer.Exit(verify_weights(names or [], read_settings()))

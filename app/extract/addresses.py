@@ -88,10 +88,7 @@ def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
 
 
 def stamp_of(video: str) -> str | None:
-    """Names a video's version by its size and the time of its last change, without reading it.
-
-    None for one of the web, and where it cannot be looked at.
-    """
+    """Names a video's version by size and last change; None of the web, or where it cannot be looked at."""
     if video.startswith(WEB):
         return None
     try:

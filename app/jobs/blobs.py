@@ -142,10 +142,7 @@ class Blobs:
                 yield piece
 
     def copy(self, key: str, to: str) -> None:
-        """Copies a blob, which is never written to again: in a folder the two share their bytes on the disk.
-
-        Raises BlobMissingError.
-        """
+        """Copies a blob, which is never changed; in a folder the two share bytes. Raises BlobMissingError."""
         source, target = self._path(key), self._path(to)
         with _missing_named(key):
             if not self.is_local:

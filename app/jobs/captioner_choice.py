@@ -99,10 +99,7 @@ class CaptionerChoices:
         return sorted(self._infos)
 
     def resolve(self, options: CaptionOptions) -> CaptionerChoice:
-        """Fills in the default captioner and the default members.
-
-        Raises what ``check`` and ``check_options`` raise.
-        """
+        """Fills in default captioner and members. Raises what ``check`` and ``check_options`` raise."""
         captioner = options.captioner or self.default or ""
         members = options.members or (self._infos[captioner].members if captioner in self._infos else ())
         choice = CaptionerChoice(captioner, members)

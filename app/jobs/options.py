@@ -197,10 +197,7 @@ FORM_FIELDS = tuple(sorted(CaptionOptions.model_fields, key=DecodingOptions.mode
 
 
 def form_schema() -> dict[str, dict[str, Any]]:
-    """Makes the JSON Schema of each form field.
-
-    A form cannot send null: a value of null, or a default of null, means that the field is absent.
-    """
+    """Makes the JSON Schema of each form field; null, also as a default, means that it is absent."""
     options = CaptionOptions.model_json_schema()["properties"]
     return {name: _without_null(options[name]) for name in FORM_FIELDS}
 

@@ -19,7 +19,7 @@ from typing import Any
 import redis
 
 from app.jobs.job import GROUP, PRIORITIES, Keys, Priority
-from app.jobs.redis_client import BLOCK_SECONDS, LuaScript, unavailable_if_away
+from app.jobs.redis_client import BLOCK_SECONDS, LuaScript
 
 RECOVERY_INTERVAL = 0.5  #: seconds between looks for abandoned entries, by all workers together
 NOT_YET = -1.0  #: when a worker has looked that has to look at once
@@ -90,9 +90,8 @@ class Queue:
         ensure_groups(self.server, self.keys)
         release_dead_worker(self.server, self.worker.rpartition("-")[0], self.keys, living=self.worker)
         forget = LuaScript(self.server, "forget")
-        with unavailable_if_away():
-            for stream in self._streams:
-                forget([stream, self.keys.clock, self.keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
+        for stream in self._streams:
+            forget([stream, self.keys.clock, self.keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
 
     def take(
         self, count: int, block: float = BLOCK_SECONDS, *, is_ahead: bool = False, without: Passed = ALL_LANES
@@ -116,17 +115,16 @@ class Queue:
             QueueUnavailable: Redis is away.
         """
         until = time.monotonic() + block
-        with unavailable_if_away():
-            try:
-                while not (taken := self._share(count, is_ahead, without)):
-                    left = until - time.monotonic()
-                    if is_ahead or left <= 0 or not self.server.blpop([self.keys.wake], left):
-                        break
-            except redis.ResponseError as error:
-                if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
-                    raise
-                ensure_groups(self.server, self.keys)  # the server was emptied, or has something else there
-                return []
+        try:
+            while not (taken := self._share(count, is_ahead, without)):
+                left = until - time.monotonic()
+                if is_ahead or left <= 0 or not self.server.blpop([self.keys.wake], left):
+                    break
+        except redis.ResponseError as error:
+            if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
+                raise
+            ensure_groups(self.server, self.keys)  # the server was emptied, or has something else there
+            return []
         return taken
 
     def _share(self, count: int, is_ahead: bool, without: Passed) -> list[Offer]:
@@ -158,8 +156,7 @@ class Queue:
     def close(self) -> None:
         """Takes this consumer off the server, unless entries are still its own."""
         leave = LuaScript(self.server, "leave")
-        with unavailable_if_away():
-            leave([*self._streams, self.keys.clock, self.keys.dead], [GROUP, self.worker])
+        leave([*self._streams, self.keys.clock, self.keys.dead], [GROUP, self.worker])
 
 
 def worker_prefix(pid: int) -> str:
@@ -195,38 +192,29 @@ def release_dead_worker(server: redis.Redis, name: str, keys: Keys, living: str 
     script = LuaScript(server, "release")
     streams = [keys.stream(priority) for priority in PRIORITIES]
     arguments = [GROUP, f"{name}-", living, keys.job(""), keys.worker("")]
-    with unavailable_if_away():
-        return int(script([*streams, keys.workers, keys.clock, keys.dead], arguments))
+    return int(script([*streams, keys.workers, keys.clock, keys.dead], arguments))
 
 
 def ensure_groups(server: redis.Redis, keys: Keys) -> None:
-    """Makes the streams' groups, which read from the start, so that jobs accepted before are found.
-
-    A key that holds something else is renamed, as lua/common.lua does it.
-    """
+    """Makes the streams' groups, from the start; a key that holds something else is renamed."""
     for priority in PRIORITIES:
         try:
-            with unavailable_if_away():
-                if server.type(keys.stream(priority)) not in ("stream", "none"):
-                    server.rename(keys.stream(priority), f"{keys.stream(priority)}:unreadable")
-                server.xgroup_create(keys.stream(priority), GROUP, id="0", mkstream=True)
+            if server.type(keys.stream(priority)) not in ("stream", "none"):
+                server.rename(keys.stream(priority), f"{keys.stream(priority)}:unreadable")
+            server.xgroup_create(keys.stream(priority), GROUP, id="0", mkstream=True)
         except redis.ResponseError as error:
             if not any(kind in str(error) for kind in ("BUSYGROUP", "no such key")):
                 raise
 
 
 def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
-    """Counts the jobs that no worker has: new ones and those that were handed back.
-
-    Raises QueueUnavailable.
-    """
+    """Counts the jobs that no worker has: new ones and those handed back. Raises QueueUnavailable."""
     keys = keys or Keys()
     total = 0
-    with unavailable_if_away():
-        for priority in PRIORITIES:
-            stream = keys.stream(priority)
-            if server.type(stream) == "stream":
-                total += int(server.xlen(stream)) - _in_hand(server, stream)
+    for priority in PRIORITIES:
+        stream = keys.stream(priority)
+        if server.type(stream) == "stream":
+            total += int(server.xlen(stream)) - _in_hand(server, stream)
     return max(total, 0)
 
 

@@ -66,10 +66,7 @@ class EngineInfo:
         return replace(self, captioners=tuple(captioners), unmeasured=rest)
 
     def resolve(self, options: CaptionOptions) -> CaptionOptions:
-        """Fills in who writes where that has not been chosen: the job was accepted while no worker lived.
-
-        Raises CaptionerUnknown, EmbeddingMissing, InvalidMembers.
-        """
+        """Fills in who writes. Raises CaptionerUnknown, EmbeddingMissing, InvalidMembers."""
         if options.choice is not None:
             return options
         return options.with_choice(CaptionerChoices(self.captioners, self.default).resolve(options))

@@ -157,7 +157,16 @@ def _captioned(
         for each, answer in zip(together, answers, strict=True):
             if isinstance(answer, JobFailure):
                 raise answer
-            yield _segment_caption(each, answer)
+            shown = each.footage.shown_frames
+            yield SegmentCaption(
+                each.segment,
+                answer,
+                shown.pts + each.segment.start,
+                shown.pixels,
+                each.footage.pixels[each.picture],
+                each.film,
+                each.first_picture,
+            )
     return ended.value
 
 
@@ -190,13 +199,6 @@ def _growing_batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
             size, together = min(2 * size, most), []
     if together:
         yield together
-
-
-def _segment_caption(each: SegmentFrames, answer: EngineAnswer) -> SegmentCaption:
-    footage, shown = each.footage, each.footage.shown_frames
-    sampled = shown.pts + each.segment.start
-    picture = footage.pixels[each.picture]
-    return SegmentCaption(each.segment, answer, sampled, shown.pixels, picture, each.film, each.first_picture)
 
 
 def _whole(decoded: Decoded) -> SegmentFrames:

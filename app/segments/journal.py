@@ -128,10 +128,7 @@ def _vector(text: str | None) -> NDArray[np.float32] | None:
 
 
 def film_key(film: Path, **settings: object) -> str:
-    """Names a journal by all that decides what is in it: the file as it is now, and settings as JSON values.
-
-    Raises OSError where the file cannot be looked at.
-    """
+    """Names a journal by the file as it is now and by settings (JSON). Raises OSError."""
     status = film.stat()
     content = [FORMAT, os.path.abspath(film), status.st_size, status.st_mtime_ns, settings]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]

@@ -53,10 +53,7 @@ def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> 
 
 
 class LazyEngine:
-    """Loads an engine when it is first asked: films that are done need none.
-
-    Its members raise EngineStartFailed, and UsageError for a stream set that there is not.
-    """
+    """Loads an engine when it is first asked: done films need none. Raises EngineStartFailed, UsageError."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

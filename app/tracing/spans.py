@@ -46,10 +46,7 @@ class Tracing:
 
     @contextmanager
     def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - the tracing one's parameters
-        """Spans the answering of a request.
-
-        parent: the client's ``traceparent``. Yields what takes the rest of what is known.
-        """
+        """Spans the answering of a request, of a client's ``parent``; yields what takes the rest."""
         yield SpanNotes(name)
 
     @contextmanager
@@ -62,10 +59,7 @@ class Tracing:
         return None
 
     def record(self, parent: str | None, spans: Sequence[FinishedSpan]) -> None:
-        """Sends spans that are over.
-
-        parent: the ``traceparent`` of what they are a part of; None begins a trace.
-        """
+        """Sends spans that are over; ``parent`` is what they are a part of, None begins a trace."""
 
     def close(self) -> None:
         """Sends what is left."""

@@ -17,7 +17,7 @@ from app.jobs.job import Job, JobLimits
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
-from app.worker.attempt import Answered, Attempt, Clip
+from app.worker.attempt import Attempt, Clip
 from extractors.files import sha256_of
 from extractors.shots.segment import LONG_FILM
 
@@ -70,9 +70,9 @@ class FeatureReuse:
 
     def distrust(self, attempt: Attempt) -> None:
         """Forgets the features that an attempt failed with, so that the next one reads the file."""
-        if isinstance(attempt.contents, Clip | Answered) and attempt.clip.is_cached:
-            assert attempt.clip.feature_key is not None
-            self._cache.forget(attempt.clip.feature_key[0])
+        clip = attempt.contents
+        if isinstance(clip, Clip) and clip.is_cached and clip.feature_key is not None:
+            self._cache.forget(clip.feature_key[0])
             attempt.contents = None
 
     def keep(self, clip: Clip, answer: EngineAnswer) -> None:

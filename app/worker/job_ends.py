@@ -203,10 +203,7 @@ def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: 
 
 
 def _store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Stores an answer that is too large for Redis as a blob.
-
-    Returns what goes on the record: the answer, or its media facts and the key of the blob.
-    """
+    """Stores an answer too large for Redis; returns what is recorded: all of it, or the blob's key."""
     text = json.dumps(record)
     if len(text) <= ANSWER_LIMIT:
         return record

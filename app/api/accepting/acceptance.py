@@ -176,7 +176,7 @@ def check_submission(service: ApiDependencies, submission: Submission) -> None:
     if submission.source_url is not None:
         if service.settings.urls == "off":
             raise refusals.UrlNotSupported("The request has a url.")
-        if AllowedHosts(service.settings.url_host_names).refuses_literally(submission.source_url):
+        if AllowedHosts(service.settings.url_hosts).refuses_literally(submission.source_url):
             raise UrlNotAllowed("The address lies in a network that videos are not fetched from.")
     if submission.webhook is not None and service.webhooks.sender is None:
         raise refusals.WebhooksOff("The request has a webhook.")

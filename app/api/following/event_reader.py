@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from app.errors import QueueUnavailable
 from app.jobs.job import Job, Keys, QueuePosition, Stage, State
 from app.jobs.queue_position import QueuePositions
-from app.jobs.redis_client import end_tasks, entry_number, unavailable_if_away
+from app.jobs.redis_client import end_tasks, entry_number
 
 BLOCK_MS = 200  #: of a read, after which jobs that are followed since are read too
 PAUSE = 0.03  #: seconds between two reads: what many workers say meanwhile comes in one
@@ -129,18 +129,16 @@ class JobChanges:
 
     async def now(self, job_id: str) -> tuple[Job | None, str]:
         """Reads a job and the id of its last change, in one step. Raises RecordUnreadable."""
-        with unavailable_if_away():
-            async with self._server.pipeline(transaction=True) as pipe:
-                pipe.hgetall(self._keys.job(job_id))
-                pipe.xrevrange(self._keys.events(job_id), count=1)
-                record, last = await pipe.execute()
+        async with self._server.pipeline(transaction=True) as pipe:
+            pipe.hgetall(self._keys.job(job_id))
+            pipe.xrevrange(self._keys.events(job_id), count=1)
+            record, last = await pipe.execute()
         job = Job.from_record(job_id, record) if record else None
         return job, last[0][0] if last else "0-0"
 
     async def since(self, job_id: str, change_id: str) -> list[JobChange]:
         """Reads the changes from one on, that one with them where it is still kept."""
-        with unavailable_if_away():
-            entries: Any = await self._server.xrange(self._keys.events(job_id), min=change_id)
+        entries: Any = await self._server.xrange(self._keys.events(job_id), min=change_id)
         return [JobChange.read(entry, fields) for entry, fields in entries]
 
     async def wait(
@@ -158,8 +156,7 @@ class JobChanges:
         """
         jobs = {self._keys.events(job_id): job_id for job_id in after}
         streams: Any = {key: "{}-{}".format(*after[job_id]) for key, job_id in jobs.items()}
-        with unavailable_if_away():
-            reply: Any = await self._server.xread(streams, count=most, block=block_ms)
+        reply: Any = await self._server.xread(streams, count=most, block=block_ms)
         return {
             jobs[key]: [JobChange.read(entry, fields) for entry, fields in entries]
             for key, entries in reply or ()
@@ -167,11 +164,10 @@ class JobChanges:
 
     async def states(self, job_ids: Sequence[str]) -> dict[str, str | None]:
         """Reads the states of jobs; None where there is no record."""
-        with unavailable_if_away():
-            async with self._server.pipeline(transaction=False) as pipe:
-                for job_id in job_ids:
-                    pipe.hget(self._keys.job(job_id), "state")
-                states = await pipe.execute()
+        async with self._server.pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.hget(self._keys.job(job_id), "state")
+            states = await pipe.execute()
         return dict(zip(job_ids, states, strict=True))
 
 

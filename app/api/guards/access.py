@@ -81,11 +81,11 @@ class CheckAccess:
     def __init__(self, app: ASGIApp, service: ApiDependencies) -> None:
         self._app, self._service = app, service
         settings = service.settings
-        self._needs_key, self._origins = settings.needs_key, settings.origins
+        self._needs_key, self._origins = settings.needs_key, settings.cors_origins
         self._is_metrics_open = settings.metrics_access == "open"
         self._is_open_by_default = settings.is_open_by_default
         self._logged: set[str] = set()  # codes of refusals
-        self._named = [_bracketed(name) for name in settings.host_names]
+        self._named = [_bracketed(name) for name in settings.allowed_hosts]
         self._trusted = trusted_hosts(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,10 +103,7 @@ class CheckAccess:
             await self._app(scope, receive, send)
 
     async def _check(self, scope: Scope) -> RateState | None:
-        """Checks a request, and counts it for its key's rate; None where it has none.
-
-        Raises what says that it may not be answered, and QueueUnavailable.
-        """
+        """Checks a request, counts it for its key's rate (None without one); raises why it is refused."""
         headers = Headers(scope=scope)
         if not self._is_trusted(headers):
             raise self._logged_once(refusals.HostNotAllowed(_host_detail(headers)))
@@ -169,16 +166,16 @@ class CheckAccess:
 def trusted_hosts(settings: Settings) -> list[str]:
     """Lists the names that this service answers to: loopback's, its own address, those of the settings."""
     bound = [] if settings.host in EVERYWHERE else [settings.host]
-    names = [*bound, *settings.host_names, *settings.peer_host_names]
+    names = [*bound, *settings.allowed_hosts, *settings.peer_hosts]
     return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, names)]))
 
 
 def allow_origins(app: Starlette, settings: Settings) -> None:
     """Lets pages of the named origins ask from a browser, with a key in a header; cookies stay at home."""
-    if settings.origins:
+    if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=settings.origins,
+            allow_origins=settings.cors_origins,
             allow_methods=CORS_METHODS,
             allow_headers=CORS_HEADERS,
             expose_headers=CORS_EXPOSED,

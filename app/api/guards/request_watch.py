@@ -140,9 +140,7 @@ def _describe(notes: SpanNotes, method: str, scope: Scope, status: int) -> None:
 
 
 def _protect(headers: MutableHeaders, scope: Scope) -> None:
-    """Sets what a browser may do with an answer: a content policy by path, no sniffing of types, no referrer,
-    no devices, and by https nothing but https from then on.
-    """
+    """Sets what a browser may do with an answer: policy, types, referrer, devices, https alone."""
     path = "/" if path_of(scope).startswith("/f/") else path_of(scope)
     headers["Content-Security-Policy"] = POLICIES.get(path, NOTHING)
     headers["X-Content-Type-Options"] = "nosniff"

@@ -111,10 +111,7 @@ class BatchForm:
             raise too_large(self.limits.batch_bytes)
 
     def upload(self) -> BatchUpload:
-        """Puts together what a form that has been read to its end has brought; files before addresses.
-
-        Raises VideoMissing.
-        """
+        """Puts together what a whole form has brought; files before addresses. Raises VideoMissing."""
         items = [*(video.upload() for video in self.videos), *(_at(sink.value) for sink in self.urls)]
         if not items:
             raise refusals.VideoMissing("The form has no field called video, and none called url.")

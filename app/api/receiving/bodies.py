@@ -87,10 +87,7 @@ class CaptionForm:
 
 
 def kind_of(headers: Mapping[str, str]) -> str:
-    """Reads the kind of a body from its content type: ``FORM``, ``JSON`` or, of a video, any other.
-
-    Raises NotMultipart for one that is not taken, or is compressed.
-    """
+    """Reads a body's kind: ``FORM``, ``JSON`` or a video's. Raises NotMultipart where it is not taken."""
     codings = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding"))
     if coded := {coding.strip().lower() for coding in codings.split(",")} - PLAIN_CODINGS:
         raise refusals.NotMultipart(f"The body is compressed ({min(coded)[:64]}).")

@@ -200,10 +200,7 @@ class Room:
     make_room: Callable[[Callable[[], int]], bool] | None = None
 
     def check(self, needed: int) -> None:
-        """Checks that there is room, and makes some where there is none.
-
-        Raises StorageFull where ``needed`` bytes more would go below the floor all the same.
-        """
+        """Makes room where there is none. Raises StorageFull: ``needed`` bytes would go below the floor."""
         self.folder.mkdir(parents=True, exist_ok=True)
 
         def missing() -> int:
@@ -266,10 +263,7 @@ class ReservedFile(io.BufferedWriter):
         self._size = self._reserved = 0
 
     def reserve(self, size: int) -> None:
-        """Makes room for ``size`` bytes in all.
-
-        Raises StorageFull, and OSError where the disk itself is full.
-        """
+        """Makes room for ``size`` bytes in all. Raises StorageFull, and OSError where the disk is full."""
         if size > self._reserved:
             self._room.allocate(self.fileno(), self._reserved, size - self._reserved)
             self._reserved = size

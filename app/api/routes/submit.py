@@ -150,10 +150,7 @@ async def answer(
 
 
 async def _wait(request: Request, service: ApiDependencies, job: Job, seconds: float) -> Job:
-    """Waits for a job's end, ``seconds`` at most, and returns it as it stands.
-
-    At once where its key waits for as many as it may. Raises ClientDisconnect.
-    """
+    """Waits for a job's end, unless its key waits for as many as may be. Raises ClientDisconnect."""
     owner = job.submission.owner
     if service.events.is_full_for(owner):
         return job

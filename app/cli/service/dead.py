@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.commands import read_settings
 from app.errors import RecordUnreadable
 from app.terminal import complain
 
@@ -27,9 +28,8 @@ dead = typer.Typer(no_args_is_help=True)
 
 def _open() -> JobRecords:
     from app.cli.service.job_records import JobRecords
-    from app.settings import load_settings
 
-    return JobRecords.connect(load_settings())
+    return JobRecords.connect(read_settings())
 
 
 @dead.command("list")

@@ -83,8 +83,10 @@ def list_settings(settings: Settings) -> list[ShownSetting]:
     return [
         ShownSetting(
             settings.variables(name)[0],
-            _hide_password(str(getattr(settings, name))) if field.repr else _hide(getattr(settings, name)),
-            str(field.default),
+            _hide_password(_write(getattr(settings, name)))
+            if field.repr
+            else "…" * bool(getattr(settings, name)),
+            _write(field.default),
             field.description or "",
         )
         for name, field in Settings.model_fields.items()
@@ -157,7 +159,7 @@ def _check_access(settings: Settings, client: redis.Redis) -> Iterator[Finding]:
 def check_names(settings: Settings) -> Iterator[Finding]:
     """Finds the names that the API may be asked for by, beside loopback's."""
     bound = [] if settings.host in EVERYWHERE else [settings.host]
-    names = ", ".join(dict.fromkeys([*bound, *settings.host_names])) or "localhost alone"
+    names = ", ".join(dict.fromkeys([*bound, *settings.allowed_hosts])) or "localhost alone"
     yield Finding("names", names, advice_on_names(settings))
 
 
@@ -171,7 +173,7 @@ def _check_embedded() -> Iterator[Finding]:
 def _name_server(client: redis.Redis) -> str:
     try:
         info: Any = client.info("server")
-    except redis.RedisError:
+    except (QueueUnavailable, redis.RedisError):
         return "does not tell its version"
     name = "valkey" if "valkey_version" in info else "redis"
     return f"{name} {info.get('valkey_version') or info.get('redis_version')}"
@@ -262,8 +264,8 @@ CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
 )
 
 
-def _hide(secret: str) -> str:
-    return "…" if secret else ""
+def _write(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _hide_password(url: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli.commands import read_settings
 from app.cli.model_options import FieldsOf
 from app.cli.server import ServerChoice
 from app.errors import JobNotRequeued, RecordUnreadable, UsageError
@@ -40,9 +41,7 @@ jobs = typer.Typer(no_args_is_help=True)
 
 def _open(service: ServerChoice) -> JobRecords | ServerJobs:
     """By the API of a service that is named; else by Redis, which is there while no API runs."""
-    from app.settings import load_settings
-
-    settings = load_settings()
+    settings = read_settings()
     if (server := service.find_named(settings)) is not None:
         from app.cli.service.server_jobs import ServerJobs
 

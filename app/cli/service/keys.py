@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.commands import read_settings
 from app.errors import UsageError
 from app.terminal import complain, own_command, print_table, printable
 
@@ -73,7 +74,7 @@ def add(
         "max_pixels": max_pixels,
         "expires_at": None if expires is None else time.time() + seconds_of(expires),
     }
-    store = _store(_load_settings())
+    store = _store(read_settings())
     if any(key.name == name for key in store.all().values()):
         raise UsageError(f"There is a key called {name}: revoke it first, or choose another name.")
     try:
@@ -92,7 +93,7 @@ def add(
 @keys.command("list")
 def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List keys with what they may do, oldest first; secrets are not kept."""
-    settings = _load_settings()
+    settings = read_settings()
     entries = list(_store(settings).all().values())
     if as_json:
         typer.echo(json.dumps([key.model_dump(exclude={"sha256", "webhook_secret"}) for key in entries]))
@@ -109,7 +110,7 @@ def revoke(
     ],
 ) -> None:
     """End keys: they open nothing any more, within seconds, nor do pages that were signed in by them."""
-    store, failed = _store(_load_settings()), 0
+    store, failed = _store(read_settings()), 0
     for name in names:
         matching = [key for key in store.all().values() if name in (key.name, key.id)]
         for key in matching:
@@ -127,12 +128,6 @@ def seconds_of(duration: str) -> int:
     if match is None or not int(match[1]):
         raise UsageError(f"--expires: {duration} is no duration: give one as 12h, 30d or 52w.")
     return int(match[1]) * UNITS[match[2]]
-
-
-def _load_settings() -> Settings:
-    from app.settings import load_settings
-
-    return load_settings()
 
 
 def _store(settings: Settings) -> KeyStore:

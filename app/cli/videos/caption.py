@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.model_options import FieldsOf, Streams, change_options, settings_with
+from app.cli.commands import read_settings
+from app.cli.model_options import FieldsOf, Streams, change_options
 from app.cli.server import ServerChoice
 from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.errors import UsageError
@@ -39,7 +40,7 @@ def caption(
         raise UsageError("--attention draws whole videos: leave out --segments and --format.")
     videos = find_videos(files, output.attention or output.out)  # what is missing is said before models load
     options = options.model_copy(update={"attention": output.attention is not None})
-    settings = settings_with(streams)
+    settings = read_settings(streams=streams)
     server = service.find(settings, ["--streams"] * (streams is not None) + cut.here_alone)
     if server is not None:
         from app.cli.videos.server_captions import caption_by_server

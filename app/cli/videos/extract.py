@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
+from app.cli.commands import read_settings
 from app.errors import UsageError, sentence
 from app.terminal import complain
 
@@ -65,10 +66,9 @@ def extract(
     find_inputs(videos, out)  # what is missing is said before networks load
     from app.extract.extract_files import extract_files
     from app.extract.plan import ExtractionPlan, ExtractorsMissing
-    from app.settings import load_settings
     from extractors.windows import WindowOptions
 
-    configured = load_settings()
+    configured = read_settings()
     try:
         windows = WindowOptions(stack_size, step_size, extraction_fps, extraction_total, most)
         stream_set = _find_stream_set(streams, extractor, windows)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.commands import read_settings
 from app.errors import UsageError
 from app.extract.inputs import find_videos
 
@@ -33,10 +34,9 @@ def search(
     if films:
         find_videos(films, None)  # what is missing is said before models load
     from app.search.search_films import SearchRequest, search_films, show_jobs
-    from app.settings import load_settings
 
     request = SearchRequest(words, count, segments, sheet, as_json)
     if jobs:
-        show_jobs(request, load_settings())
+        show_jobs(request, read_settings())
         return
-    raise typer.Exit(1 if search_films(films or [], request, load_settings()) else 0)
+    raise typer.Exit(1 if search_films(films or [], request, read_settings()) else 0)

@@ -134,10 +134,7 @@ class VideoReader:
     limits: Limits  #: of decoding
 
     def read(self, attempt: Attempt) -> Place | None:
-        """Reads what the job's caption is written of, and returns where the job goes next.
-
-        None where the job has ended, because it failed or asked for an estimate only.
-        """
+        """Reads what the caption is written of; returns where the job goes next, None where it has ended."""
         if attempt.claim.job.submission.validate_only:
             self._validate(attempt)
             return None
