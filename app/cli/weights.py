@@ -11,8 +11,6 @@ from extractors.media.errors import MissingFile
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
 ]
-    list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
-]
 
 weights = typer.Typer(no_args_is_help=True)
 
