@@ -7,8 +7,6 @@ environment and the weights have to be at the same place on every machine, and t
 of them reach them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math
@@ -128,7 +126,7 @@ def _pipeline(
     info: EngineInfo,
     run: str,
     done: DoneVideos,
-    attempts: RemoteAttempts,
+    attempts: "RemoteAttempts",
 ) -> ray.data.Dataset:
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))

@@ -1,7 +1,5 @@
 """Lists videos at paths, in lists and at addresses of stores and the web, and brings them to this machine."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ With one job everything happens in this process. Workers ignore Ctrl-C, which re
 parent tells them to stop, and they take back what they have half written before they do.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -55,7 +53,7 @@ def extract_in_processes(
             yield from work.extract(videos)
 
 
-def _load(plan: ExtractionPlan) -> VideoExtraction:
+def _load(plan: ExtractionPlan) -> "VideoExtraction":
     """Loads the extractors, which imports torch. Raises UsageError, ExtractorsMissing."""
     try:
         from app.extract.extraction import VideoExtraction
@@ -78,7 +76,7 @@ class _Worker:
     is_ready: bool = False
 
     @classmethod
-    def start(cls, plan: ExtractionPlan) -> _Worker:
+    def start(cls, plan: ExtractionPlan) -> "_Worker":
         # videos may be named from where the command was given; a folder called app there is not this one
         searched = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PYTHONPATH": searched, "PYTHONSAFEPATH": "1"}

@@ -4,8 +4,6 @@ A plan captions from feature streams, from frames beside them in a fusion, or fr
 computes the streams of all plans of a batch together, then each plan writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -104,7 +102,7 @@ class FramePlan:
     """Captions from frames: a pretrained captioner, which has its own image encoder."""
 
     choice: CaptionerChoice
-    captioner: AnyPretrainedCaptioner
+    captioner: "AnyPretrainedCaptioner"
     feature_source: None = None  #: no extractor runs
 
     def caption(
@@ -120,7 +118,7 @@ class FramePlan:
 CaptionPlan: TypeAlias = StreamPlan | FramePlan
 
 
-def _describe_shown(captioner: AnyPretrainedCaptioner) -> dict[str, str]:
+def _describe_shown(captioner: "AnyPretrainedCaptioner") -> dict[str, str]:
     sampling = captioner.sampling
     rate = f"{sampling.fps} frames a second, at most {sampling.max_frames}"
     chosen = describe_spread(sampling.count) if sampling.fps is None else rate
@@ -273,7 +271,7 @@ class LoadedCaptioners:
 
 def load_pretrained(
     settings: Settings, device: str, cards: Sequence[PretrainedCard]
-) -> dict[str, AnyPretrainedCaptioner]:
+) -> "dict[str, AnyPretrainedCaptioner]":
     """Loads the pretrained captioners that are chosen, of no choice all; one that is damaged is left out.
 
     Args:
@@ -287,7 +285,7 @@ def load_pretrained(
     return {name: captioner for name, captioner in captioners.items() if captioner is not None}
 
 
-def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretrainedCaptioner | None:
+def _load_one(card: PretrainedCard, settings: Settings, device: str) -> "AnyPretrainedCaptioner | None":
     """Imports transformers, which takes seconds."""
     log.info("captioner is loaded", captioner=card.name, megabytes=round(card.facts.memory / 1e6))
     try:

@@ -9,8 +9,6 @@
 app/tracing/open_telemetry.py sends them; it alone imports OpenTelemetry, and is imported where it is wanted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +33,7 @@ class FinishedSpan:
     start: float  #: seconds since 1970
     end: float  #: likewise
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    children: Sequence[FinishedSpan] = ()
+    children: "Sequence[FinishedSpan]" = ()
     error: str | None = None
 
 

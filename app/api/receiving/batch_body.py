@@ -4,8 +4,6 @@ Each video goes to a staged file of its own as it arrives; nothing of the batch 
 there. The limit of the whole, like that of each video, ends the reading at the first byte too many.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -80,7 +78,7 @@ class BatchForm:
     blobs: Blobs  #: where videos are staged
     room: Room  #: of the disk that they are staged on
     stack: ExitStack  #: closes, and removes, what is opened
-    videos: list[BatchVideoSink] = field(default_factory=list)
+    videos: "list[BatchVideoSink]" = field(default_factory=list)
     urls: list[FieldSink] = field(default_factory=list)
     video_bytes: int = 0
     fields: FormFields = field(default_factory=lambda: FormFields(COMMON_FIELDS, BATCH_NAMES))

@@ -1,7 +1,5 @@
 """Declares ``reelword evaluate``: options, and errors by the option to change."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,7 +57,7 @@ class EvaluatedItems:
             if path is not None and not path.exists():
                 raise typer.BadParameter(f"{option}: there is no {path}")
 
-    def open(self) -> EvaluationSource:
+    def open(self) -> "EvaluationSource":
         """Returns what training's own evaluation reads."""
         from extractors.windows import FRAMES
         from training.datasets.registry import SetFolder
@@ -91,7 +89,7 @@ class ScoreOutput:
     record: Annotated[str | None, typer.Option(help="Keep the scores in the captioner's card.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
 
-    def give(self, captioner: str, result: Evaluation) -> None:
+    def give(self, captioner: str, result: "Evaluation") -> None:
         """Prints the scores, and writes captions and the captioner's card where that is asked for."""
         from training.evaluation.caption_files import write_results
         from training.evaluation.report import record_scores

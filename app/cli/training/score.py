@@ -1,7 +1,5 @@
 """Declares ``reelword score``: captions in files, references in files, no captioner."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

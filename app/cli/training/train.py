@@ -1,7 +1,5 @@
 """Declares ``reelword train``: options, and errors by the option to change."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -67,8 +65,8 @@ def open_training(
     options: TrainOptions,
     saved: shared.SavedFeatureOptions,
     run: shared.RunOptions,
-    on_pictures: PictureSession | None = None,
-) -> Iterator[tuple[Notify, TrainRun]]:
+    on_pictures: "PictureSession | None" = None,
+) -> "Iterator[tuple[Notify, TrainRun]]":
     """Checks what was typed and joins the processes that train; names the option that mends an error.
 
     Args:
@@ -127,7 +125,7 @@ def open_training(
         raise typer.Exit(130) from error
 
 
-def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]:
+def make_train(on_pictures: "PictureSession | None" = None) -> Callable[..., None]:
     """Makes the command. on_pictures: trains on archives of pictures; the laboratory's has it alone."""
 
     def train(

@@ -8,8 +8,6 @@ the record names it. The clip is then captioned like any other video (app/worker
 caption is the job's.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -136,7 +134,7 @@ class FilmSegments:
         film: Film,
         path: Path,
         folder: SegmentFolder,
-        children: tuple[_WatchedEngine, Decoder, Decoder],
+        children: "tuple[_WatchedEngine, Decoder, Decoder]",
         duration: float,
         began: float,
     ) -> None:

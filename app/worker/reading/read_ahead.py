@@ -5,8 +5,6 @@ holds up nothing but its own job. What is wrong with a file is told at once; a d
 job an attempt and no other.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time
@@ -47,7 +45,7 @@ class ReadAhead:
     """Moves attempts from ``fetch`` and ``read`` to where they are captioned."""
 
     hand: JobsInHand  #: where attempts wait
-    readers: Sequence[VideoReader]  #: each gets a thread
+    readers: "Sequence[VideoReader]"  #: each gets a thread
     fetches: UrlFetches  #: of videos that have an address
     ends: JobEnds  #: of jobs whose video cannot be had
 
@@ -84,7 +82,7 @@ class ReadAhead:
             if thread.ident is not None:
                 thread.join()
 
-    def _read_all(self, reader: VideoReader) -> None:
+    def _read_all(self, reader: "VideoReader") -> None:
         try:
             reader.decoder.start()
         except MediaError as error:  # the next job tries once more
