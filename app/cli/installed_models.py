@@ -15,7 +15,7 @@ from app.terminal import print_table
 from extractors.windows import WindowOptions
 from models.captioners.registry import list_stream_sets
 from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
-from models.stream_set import DEMO, StreamInput, StreamSet
+from models.stream_set import DEMO, StreamSet
 
 
 def describe_models(settings: Settings) -> list[dict[str, Any]]:
@@ -37,11 +37,7 @@ def describe_models(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
-    """Describes a captioner by its checkpoint.
-
-    info: what was read of it, None where it cannot be read. Returns a member of the JSON document; ``error``
-    says what is wrong with it.
-    """
+    """Describes a captioner by its checkpoint; ``error`` says what is wrong where ``info`` was not read."""
     file_facts = {"file": str(path), "bytes": path.stat().st_size}
     if info is not None:
         streams = read_card(path).training.get("streams", DEMO.name)
@@ -74,13 +70,14 @@ def _describe_info(info: CaptionerInfo) -> dict[str, Any]:
 
 def print_sets(data: Path, *, as_json: bool) -> None:
     """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
+    sets = [describe_set(each, data) for each in list_stream_sets().values()]
     if as_json:
-        print(json.dumps([describe_set(each, data) for each in list_stream_sets().values()]))
+        print(json.dumps(sets))
         return
     rows = [
-        (each.name, each.captioner, "\n".join(map(_format_input, each.inputs)),
-         ", ".join(_list_missing(each, data)) or "nothing")
-        for each in list_stream_sets().values()
+        (each["name"], each["captioner"], "\n".join(map(_format_input, each["streams"])),
+         ", ".join(each["missing"]) or "nothing")
+        for each in sets
     ]  # fmt: skip
     print_table(("stream set", "for", "streams", "missing here"), rows)
 
@@ -96,18 +93,14 @@ def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
              "use": each.use, "windows": _list_windows(each.windows)}
             for each in wanted.inputs
         ],
-        "missing": _list_missing(wanted, data),
+        "missing": installed.find_missing_weights((each.extractor for each in wanted.inputs), data),
     }  # fmt: skip
 
 
-def _list_missing(wanted: StreamSet, data: Path) -> list[str]:
-    return installed.find_missing_weights((each.extractor for each in wanted.inputs), data)
-
-
-def _format_input(stream: StreamInput) -> str:
-    windows = ", ".join(f"{name} {value}" for name, value in _list_windows(stream.windows).items())
-    use = f" ({stream.use})" if stream.use else ""
-    return f"{stream.stream}: {stream.shape}{use}{f'; {windows}' if windows else ''}"
+def _format_input(stream: dict[str, Any]) -> str:
+    windows = ", ".join(f"{name} {value}" for name, value in stream["windows"].items())
+    use = f" ({stream['use']})" if stream["use"] else ""
+    return f"{stream['stream']}: {stream['shape']}{use}{f'; {windows}' if windows else ''}"
 
 
 def _list_windows(windows: WindowOptions) -> dict[str, Any]:

@@ -101,8 +101,10 @@ class JobIndex:
             QueueUnavailable: Redis is away.
         """
         place, ids, strays = self._find(wanted, limit, None if cursor is None else _Place.read(cursor))
-        if strays:
-            self._try_reindex(strays)
+        try:
+            self.reindex(strays)
+        except QueueUnavailable as error:  # where Redis takes no writes the page is answered all the same
+            log.info("the index is not put right", reason=str(error))
         return JobPage(self._read(ids), None if place is None else place.cursor)
 
     def all(self, wanted: JobFilter) -> Iterator[Job]:
@@ -231,13 +233,6 @@ class JobIndex:
         except RecordUnreadable as error:
             log.warning("a job is left out of a list", job=job_id, reason=str(error))
             return None
-
-    def _try_reindex(self, job_ids: Sequence[str]) -> None:
-        """Puts right what a page met; where Redis takes no writes the page is answered all the same."""
-        try:
-            self.reindex(job_ids)
-        except QueueUnavailable as error:
-            log.info("the index is not put right", reason=str(error))
 
 
 def _microseconds(seconds: float) -> int:

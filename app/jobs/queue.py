@@ -128,7 +128,9 @@ class Queue:
         return taken
 
     def _share(self, count: int, is_ahead: bool, without: Passed) -> list[Offer]:
-        looks = self._looks()
+        # 2 looks for abandoned jobs now, 1 unless another worker has just done so
+        is_due = time.monotonic() - self._looked_at >= RECOVERY_INTERVAL
+        looks = 2 if self._looked_at <= NOT_YET else int(is_due)
         keys = [*self._streams, self.keys.workers, self.keys.clock, self.keys.dead]
         limits = [count, self._lease_ms, self.attempts]
         interval = round(RECOVERY_INTERVAL * 1000)
@@ -146,12 +148,6 @@ class Queue:
         elif looks:
             self._looked_at = time.monotonic()
         return offers
-
-    def _looks(self) -> int:
-        """Returns 2 to look for abandoned jobs now, 1 unless another worker has just done so, or 0."""
-        if self._looked_at <= NOT_YET:
-            return 2
-        return int(time.monotonic() - self._looked_at >= RECOVERY_INTERVAL)
 
     def close(self) -> None:
         """Takes this consumer off the server, unless entries are still its own."""

@@ -86,13 +86,11 @@ class JobRecords:
             raise JobNotRequeued(f"There is no job {name[:64]}.")
         if job.state in REVIVED and job.submission.source_url is None and not self.blobs.exists(job.upload):
             raise JobNotRequeued(f"The upload of job {name} is not kept any more.")
-        if self._revive(job) != "queued" or job.state not in REVIVED:
-            raise JobNotRequeued(f"Job {name} is {job.state}: only failed and canceled jobs are put back.")
-
-    def _revive(self, job: Job) -> str:
-        keys, script = self.jobs.keys, LuaScript(self.jobs.server, "revive")
+        keys, revive = self.jobs.keys, LuaScript(self.jobs.server, "revive")
         names = [keys.job(job.id), keys.stream(job.priority), keys.expiry, keys.events(job.id)]
-        return str(script([*names, keys.clock, keys.dead], [job.id, self.jobs.lease_ms]))
+        state = revive([*names, keys.clock, keys.dead], [job.id, self.jobs.lease_ms])
+        if state != "queued" or job.state not in REVIVED:
+            raise JobNotRequeued(f"Job {name} is {job.state}: only failed and canceled jobs are put back.")
 
     def cancel(self, name: str) -> str:
         """Cancels a job as ``DELETE /jobs/{id}`` does, but leaves the result of one that is over.

@@ -90,9 +90,10 @@ class Sweeper:
             self._seen = set()
             return
         self.jobs.index.mend()
-        if not self._owns_blobs():
+        if not self._owns_blobs():  # another process may: of a Redis that was emptied only who swept before
             self._seen = set()
-            self._pass_turn()
+            if self.jobs.server.get(self._key("sweeper")) == self._name:
+                self.jobs.server.delete(self._key("sweeper"))
             return
         self._expire_due()
         sizes = self.blobs.sizes("results", depth=2)
@@ -120,12 +121,6 @@ class Sweeper:
             return False
         self.jobs.server.pexpire(key, milliseconds)
         return True
-
-    def _pass_turn(self) -> None:
-        """Lets another process sweep: of a Redis that has been emptied, only who swept before may."""
-        key = self._key("sweeper")
-        if self.jobs.server.get(key) == self._name:
-            self.jobs.server.delete(key)
 
     def _owns_blobs(self) -> bool:
         """Returns whether these blobs are of this namespace of this Redis, or of one that has been emptied
