@@ -74,7 +74,7 @@ def caption_collection(
     start_ray(fleet.address)
     info: EngineInfo = ray.get(ray.remote(describe_engine).remote(settings))
     options = info.resolve(options)
-    run = _digest_options(options, _weights_of(info, options))
+    run = _digest_options(options, info)
     folder = open_location(out)
     finished = find_done(folder, run)
     if folder.is_local:
@@ -151,17 +151,12 @@ def _pipeline(
     )
 
 
-def _digest_options(options: CaptionOptions, weights_sha256: str) -> str:
+def _digest_options(options: CaptionOptions, info: EngineInfo) -> str:
     """Digests what a caption depends on beside the video, so that a changed option is not passed over."""
-    text = f"{sorted(options.model_dump().items())} {weights_sha256}"
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _weights_of(info: EngineInfo, options: CaptionOptions) -> str:
-    """Names the weights of all who write."""
     names = () if options.choice is None else (options.choice.captioner, *options.choice.members)
     digests = {each.name: each.weights_sha256 for each in info.captioners}
-    return " ".join(digests.get(name, "") for name in names)
+    weights = " ".join(digests.get(name, "") for name in names)
+    return hashlib.sha256(f"{sorted(options.model_dump().items())} {weights}".encode()).hexdigest()
 
 
 def _read_codes(out: Location, run: str) -> tuple[int, tuple[tuple[str, str], ...]]:

@@ -7,14 +7,12 @@ computes the streams of all plans of a batch together, then each plan writes.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
 from app.errors import EngineStartFailed, InvalidMembers
 from app.jobs.captioner_choice import CaptionerChoices
-from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
 from app.pipeline import installed_captioners as installed
 from app.pipeline.semantic_space import LoadedSemanticSpace
@@ -139,13 +137,14 @@ class LoadedCaptioners:
         self._frames = settings.frames
         names = settings.captioners
         cards = installed.pretrained_captioners(settings).list()
-        self._check_names(settings, cards)
+        files = list_checkpoints(folder)
+        present = [*files, *(card.name for card in cards)]
+        if unknown := [name for name in names if name not in present]:
+            raise EngineStartFailed(
+                f"REELWORD_CAPTIONERS names {unknown[0]}, and installed are only: {', '.join(present)}."
+            )
         self.pretrained = load_pretrained(settings, device, cards)
-        loaded = {
-            name: load_captioner(name, device, folder)
-            for name in list_checkpoints(folder)
-            if not names or name in names
-        }
+        loaded = {name: load_captioner(name, device, folder) for name in files if not names or name in names}
         if not loaded and not self.pretrained:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
         self._stream_sets = stream_sets_for(loaded, settings.streams) if loaded else {}
@@ -162,7 +161,8 @@ class LoadedCaptioners:
         self._embedding = None if path is None else load_embedding(path, device)
         self._embedding_sha256 = "" if path is None else sha256_of(path)
         pretrained = [installed.pretrained_info(card) for card in cards if card.name in self.pretrained]
-        self.infos = (*self._list_captioners(folder), *pretrained)
+        alone = [installed.captioner_info(name, files[name], self._frames) for name in self.checkpoints]
+        self.infos = (*alone, *installed.combination_infos(alone, path), *pretrained)
         self.captioner_choices = CaptionerChoices(self.infos, settings.captioner)
         if self.captioner_choices.default not in self.captioner_choices.names:
             available = ", ".join(self.captioner_choices.names)
@@ -178,13 +178,6 @@ class LoadedCaptioners:
             log.warning("captioner left out", captioner=captioner, why=error.advice)
             return False
         return True
-
-    def _check_names(self, settings: Settings, cards: Sequence[PretrainedCard]) -> None:
-        installed = [*list_checkpoints(settings.weights), *(card.name for card in cards)]
-        if unknown := [name for name in settings.captioners if name not in installed]:
-            raise EngineStartFailed(
-                f"REELWORD_CAPTIONERS names {unknown[0]}, and installed are only: {', '.join(installed)}."
-            )
 
     @cached_property
     def semantic_space(self) -> LoadedSemanticSpace | None:
@@ -262,11 +255,6 @@ class LoadedCaptioners:
     def _embedding_of_fusion(self) -> tuple[SemanticEmbedding, Card]:
         assert self._embedding is not None, "fusion cannot be chosen without an embedding"
         return self._embedding
-
-    def _list_captioners(self, folder: Path) -> tuple[CaptionerInfo, ...]:
-        files = list_checkpoints(folder)
-        alone = [installed.captioner_info(name, files[name], self._frames) for name in self.checkpoints]
-        return (*alone, *installed.combination_infos(alone, find_embedding(folder)))
 
 
 def load_pretrained(

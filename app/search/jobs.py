@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 from PIL import Image
 
-from app.documents.job import JobDocument, document_of
+from app.documents.job import document_of
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job
@@ -83,40 +83,31 @@ def moments_of_jobs(
 
 def _moments(job: Job, blobs: Blobs) -> list[Moment]:
     document = document_of(job, blobs)
-    if document.segments is None:
-        whole = _whole(job, document, blobs)
-        return [] if whole is None else [whole]
-    return [
-        Moment(
-            source=f"{document.filename or 'job'} {job.id}",
-            start=each.start,
-            end=each.end,
-            time=each.representative,
-            caption=each.caption,
-            vector=None,
-            picture=partial(_picture, blobs, frame_key(job.results, number)),
-            job=job.id,
-            address=f"/jobs/{job.id}/segments/{number}/frame.jpg",
-        )
-        for number, each in enumerate(document.segments)
-    ]
-
-
-def _whole(job: Job, document: JobDocument, blobs: Blobs) -> Moment | None:
+    make = partial(Moment, source=f"{document.filename or 'job'} {job.id}", vector=None, job=job.id)
+    if document.segments is not None:
+        return [
+            make(
+                start=each.start,
+                end=each.end,
+                time=each.representative,
+                caption=each.caption,
+                picture=partial(_picture, blobs, frame_key(job.results, number)),
+                address=f"/jobs/{job.id}/segments/{number}/frame.jpg",
+            )
+            for number, each in enumerate(document.segments)
+        ]
     if not document.caption or not document.sampled or document.media is None:
-        return None
+        return []
     middle, zero = len(document.sampled) // 2, document.media.first_picture or 0.0
-    return Moment(
-        source=f"{document.filename or 'job'} {job.id}",
+    whole = make(
         start=zero,
         end=zero + (document.media.duration or 0.0),
         time=zero + document.sampled[middle],
         caption=document.caption,
-        vector=None,
         picture=partial(_picture, blobs, f"{job.results}/frames/{middle}.jpg"),
-        job=job.id,
         address=f"/jobs/{job.id}/frames/{middle}.jpg",
     )
+    return [whole]
 
 
 def _picture(blobs: Blobs, key: str) -> Image.Image:

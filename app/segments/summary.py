@@ -86,7 +86,9 @@ def read_summary_clip(
         MediaError: a frame cannot be read again.
     """
     times = moments(segments, request.sampling.count if request.sampling else FRAMES)
-    decoded = [decoder.decode(film, _instant(request, time), limits) for time in times]
+    frame = replace(request, sampling=Sampling(count=1), windows=(), audio_rate=None)  # in all its sizes
+    parts = [replace(frame, part=(time, time + INSTANT)) for time in times]
+    decoded = [decoder.decode(film, part, limits) for part in parts]
     return SummaryClip(_as_a_clip(decoded), times, segments[-1].end)
 
 
@@ -96,12 +98,6 @@ def moments(segments: Sequence[SegmentDocument], count: int) -> list[float]:
     instants = Sampling(count).instants(end)
     shown = (next((s for s in reversed(segments) if s.start <= instant), segments[0]) for instant in instants)
     return list(dict.fromkeys(segment.representative for segment in shown))
-
-
-def _instant(request: DecodeRequest, time: float) -> DecodeRequest:
-    """Asks for one frame, in all sizes that the captioner wants."""
-    part = (time, time + INSTANT)
-    return replace(request, sampling=Sampling(count=1), windows=(), audio_rate=None, part=part)
 
 
 def _as_a_clip(decoded: Sequence[Decoded]) -> Footage:

@@ -70,15 +70,18 @@ class JobEnds:
         attempt.settle()
         return False
 
-    def finish(self, attempt: Attempt, answer: EngineAnswer | JobFailure) -> bool:
-        """Writes the result; False where writing met an error and the job is to run again."""
+    def finish(self, attempt: Attempt, answer: EngineAnswer | JobFailure | None = None) -> bool:
+        """Writes the result, without an answer what is known of the video; False where the job runs again."""
         if self.settle_if_stopped(attempt):
             return True
         if isinstance(answer, JobFailure):
             self.fail(attempt, answer)
             return True
         try:
-            self._succeed(attempt, answer)
+            if answer is None:
+                self._end_well(attempt, attempt.record())
+            else:
+                self._succeed(attempt, answer)
         except QueueUnavailable:
             raise
         except Exception:
@@ -92,19 +95,13 @@ class JobEnds:
         store_result(self.blobs, attempt.claim.results, attempt.clip.stills, answer.attention)
         whole = attempt.record(attempt.facts.joined_with(answer.answer))
         record, key = _store_large_answer(self.blobs, attempt.claim.results, whole), attempt.clip.feature_key
-        if self.end_well(attempt, record, key and key[0]):
+        if self._end_well(attempt, record, key and key[0]):
             self.reuse.keep(attempt.clip, answer)
 
-    def end_well(self, attempt: Attempt, record: Mapping[str, Any], sha256: str | None = None) -> bool:
-        """Ends the job as succeeded, on the record.
+    def _end_well(self, attempt: Attempt, record: Mapping[str, Any], sha256: str | None = None) -> bool:
+        """Ends the job as succeeded, on the record; False where it was lost, or canceled meanwhile.
 
-        Args:
-            attempt: at the job.
-            record: what is written.
-            sha256: of its file, where features of it are kept.
-
-        Returns:
-            False where it was lost, or canceled meanwhile.
+        sha256: of its file, where features of it are kept.
         """
         job = attempt.claim.job
         self.watch.release(attempt)

@@ -131,7 +131,12 @@ class JobsInHand:
         go between its segments; none. Raises what another thread has met.
         """
         with self._changed:
-            self._changed.wait_for(self._is_anything_ready, patience)
+            self._changed.wait_for(
+                lambda: (
+                    self._waiting["caption"] or self._is_film_next() or self._is_film_due() or self._failure
+                ),
+                patience,
+            )
             self._raise_failure()
             ready = self._waiting["caption"]
             if self._is_film_due() or (not ready and self._is_film_next()):
@@ -144,10 +149,6 @@ class JobsInHand:
                     lambda: len(ready) >= most or "read" not in self._places.values(), max(0.0, left)
                 )
             return self._take_ready(most)
-
-    def _is_anything_ready(self) -> bool:
-        is_film_next = self._is_film_next() or self._is_film_due()
-        return bool(self._waiting["caption"] or is_film_next or self._failure)
 
     def _is_film_next(self) -> bool:
         return bool(self._waiting["film"]) and all(place == "film" for place in self._places.values())

@@ -106,7 +106,9 @@ class CheckAccess:
         """Checks a request, counts it for its key's rate (None without one); raises why it is refused."""
         headers = Headers(scope=scope)
         if not self._is_trusted(headers):
-            raise self._logged_once(refusals.HostNotAllowed(_host_detail(headers)))
+            hosts = headers.getlist("host")
+            asked = f"asks for {hosts[0][:100]}" if len(hosts) == 1 else "needs one Host header"
+            raise self._logged_once(refusals.HostNotAllowed(f"The request {asked}."))
         if self._is_open_by_default and (passed := [name for name in BY_A_PROXY if name in headers]):
             raise self._logged_once(refusals.ProxyNotNamed(f"The request has the header {passed[0]}."))
         if scope["method"] not in READING and not self._is_same_origin(headers):
@@ -181,13 +183,6 @@ def allow_origins(app: Starlette, settings: Settings) -> None:
             expose_headers=CORS_EXPOSED,
             max_age=CORS_SECONDS,
         )
-
-
-def _host_detail(headers: Headers) -> str:
-    hosts = headers.getlist("host")
-    return (
-        f"The request asks for {hosts[0][:100]}." if len(hosts) == 1 else "The request needs one Host header."
-    )
 
 
 def _bracketed(name: str) -> str:

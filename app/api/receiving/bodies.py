@@ -127,7 +127,10 @@ async def receive_body(
     if kind == FORM:
         return await receive(body, headers, file, max_video_bytes, room=room)
     if kind == JSON:
-        return await receive_json(body)
+        fields = await read_json(body)
+        if fields.get("url") is None:
+            raise refusals.VideoMissing("The JSON has no member url.")
+        return Upload(None, 0, fields, is_json=True)
     return await _receive_raw(body, headers, query, file, max_video_bytes, room)
 
 
@@ -177,18 +180,14 @@ async def _receive(
             )
 
     await in_pieces(body, feed)
-    _check_complete(form, parts)
-    if parts.filename is None:
-        return Upload(None, 0, parts.fields)
-    await anyio.to_thread.run_sync(flush, output)
-    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
-
-
-def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:
     if parts.filename is not None and not parts.video.is_complete:
         raise refusals.MalformedForm("The form ends in the middle of the video.")
     form.finish()
     parts.check()
+    if parts.filename is None:
+        return Upload(None, 0, parts.fields)
+    await anyio.to_thread.run_sync(flush, output)
+    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
 
 
 def refuse_query(query: QueryParams) -> None:
@@ -196,14 +195,6 @@ def refuse_query(query: QueryParams) -> None:
     if query:
         names = ", ".join(dict.fromkeys(query))
         raise refusals.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
-
-
-async def receive_json(body: AsyncIterator[bytes]) -> Upload:
-    """Reads a JSON object of fields. Raises MalformedJson; VideoMissing where it has no url."""
-    fields = await read_json(body)
-    if fields.get("url") is None:
-        raise refusals.VideoMissing("The JSON has no member url.")
-    return Upload(None, 0, fields, is_json=True)
 
 
 async def _receive_raw(

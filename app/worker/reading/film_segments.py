@@ -93,7 +93,10 @@ class FilmSegments:
             began = time.monotonic()
             video = self._probe(attempt, film, path, first)
             self._check(video, film.options)
-            folder = self._folder(attempt, film.options)
+            folder = SegmentFolder(
+                self.blobs, attempt.claim.results, basis_of(film.options, self.engine.info)
+            )
+            folder.take_over(f"results/{attempt.claim.job.id}")
             self._caption_rest(attempt, film, path, folder, (watched, first, second), video.duration, began)
             if attempt.stopped is None and not film.gives_way:
                 film.share = 1.0
@@ -122,11 +125,6 @@ class FilmSegments:
     def _check_count(self, segments: int) -> None:
         if segments > self.settings.max_segments:
             raise TooManySegments(f"The film has more than {self.settings.max_segments} segments.")
-
-    def _folder(self, attempt: Attempt, options: CaptionOptions) -> SegmentFolder:
-        folder = SegmentFolder(self.blobs, attempt.claim.results, basis_of(options, self.engine.info))
-        folder.take_over(f"results/{attempt.claim.job.id}")
-        return folder
 
     def _caption_rest(
         self,

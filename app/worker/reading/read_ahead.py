@@ -105,17 +105,15 @@ class ReadAhead:
                 return None
             if error is None:
                 return "read"
-            if not self._is_fetched_again(attempt, error):
+            if isinstance(error, JobFailure):
+                self.ends.fail(attempt, error)
+                return None
+            log.error("the job's video could not be fetched", job=attempt.claim.job.id, exc_info=error)
+            if not self.ends.again(
+                attempt, WorkerFault("The worker met an error while it fetched the video.")
+            ):
                 return None
         return None
-
-    def _is_fetched_again(self, attempt: Attempt, error: Exception) -> bool:
-        """Returns whether the next attempt has begun after this error; else the job has ended."""
-        if isinstance(error, JobFailure):
-            self.ends.fail(attempt, error)
-            return False
-        log.error("the job's video could not be fetched", job=attempt.claim.job.id, exc_info=error)
-        return self.ends.again(attempt, WorkerFault("The worker met an error while it fetched the video."))
 
 
 @dataclass(eq=False)
@@ -134,7 +132,9 @@ class VideoReader:
     def read(self, attempt: Attempt) -> Place | None:
         """Reads what the caption is written of; returns where the job goes next, None where it has ended."""
         if attempt.claim.job.submission.validate_only:
-            self._validate(attempt)
+            while read_until_it_works(attempt, self._read_estimate, self.ends):
+                if self.ends.finish(attempt):
+                    break
             return None
         if not read_until_it_works(attempt, self._read_for_engine, self.ends):
             return None
@@ -197,21 +197,6 @@ class VideoReader:
             self.watch.guard([attempt], self.decoder.kill),
         ):
             yield path
-
-    def _validate(self, attempt: Attempt) -> None:
-        """Ends a job that asks for no caption with what its video is and what one would cost."""
-        ends = self.ends
-        while read_until_it_works(attempt, self._read_estimate, ends) and not ends.settle_if_stopped(attempt):
-            try:
-                ends.end_well(attempt, attempt.record())
-                return
-            except QueueUnavailable:
-                raise
-            except Exception:
-                log.exception("the job's estimate could not be kept", job=attempt.claim.job.id)
-                cause = WorkerFault("The worker met an error while it kept the result.")
-                if not ends.again(attempt, cause):
-                    return
 
     def _read_estimate(self, attempt: Attempt) -> None:
         """Reads what a caption would be written of, and estimates what that costs."""
