@@ -1,4 +1,4 @@
-"""Defines what a trace is made of, and makes none: what runs where REELWORD_TRACES names no collector.
+"""Defines what a trace is made of, and makes none where REELWORD_TRACES names no collector.
 
     request          the API, from a client's own trace where it sends one (traceparent)
     └─ submit        the job's record is written; its context goes into the record
@@ -12,6 +12,9 @@ app/tracing/open_telemetry.py sends them; it alone imports OpenTelemetry, and is
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from app.settings import Settings
+from extractors.errors import name_missing_packages
 
 Attribute = str | int | float | bool
 
@@ -61,3 +64,21 @@ class Tracing:
 
     def close(self) -> None:
         """Sends what is left."""
+
+
+def connect_tracing(settings: Settings, process: str, instance: str = "") -> Tracing:
+    """Makes the sender of spans, or one that sends none.
+
+    Args:
+        settings: whether there is a collector, and where.
+        process: ``api`` or ``worker``.
+        instance: which of them; empty where there is one.
+
+    Raises:
+        PackageMissing: a collector is named, and OpenTelemetry is not installed.
+    """
+    if settings.traces is None:
+        return Tracing()
+    with name_missing_packages():
+        from app.tracing.open_telemetry import OtlpTracing
+    return OtlpTracing(settings.traces, process, instance)
