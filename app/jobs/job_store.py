@@ -47,7 +47,6 @@ class Claim:
     job: Job
     token: str
     worker: str
-    is_shared: bool
 
     @property
     def results(self) -> str:
@@ -312,7 +311,7 @@ class Jobs:
         if answer[0] != "claimed":
             return Refusal(job_id, answer[0])  # type: ignore[arg-type]
         record = dict(zip(answer[1::2], answer[2::2], strict=True))
-        return Claim(Job.from_record(job_id, record), record["token"], worker, is_shared)
+        return Claim(Job.from_record(job_id, record), record["token"], worker)
 
     def claim_again(self, held: Claim, cause: ReelwordError, *, was_shared: bool = True) -> Claim | Refusal:
         """Takes the next attempt at once, alone, for the holder of the last one (whose child died of it).

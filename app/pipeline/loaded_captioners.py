@@ -184,7 +184,7 @@ class LoadedCaptioners:
         """Embeds by fusion's embedding, None without one; the networks below it are the captioners' own."""
         if self._embedding is None:
             return None
-        return LoadedSemanticSpace(*self._embedding, self._embedding_sha256, self._pool)
+        return LoadedSemanticSpace(*self._embedding, self._pool)
 
     def plan(self, choice: CaptionerChoice) -> CaptionPlan:
         """Returns one way to caption. Raises InvalidMembers."""

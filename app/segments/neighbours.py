@@ -26,10 +26,6 @@ Vectors = NDArray[np.float32]
 class SemanticSpace(Protocol):
     """Makes unit vectors of pictures and sentences in one space, whose product is how well they fit."""
 
-    @property
-    def digest(self) -> str:
-        """Returns the sha256 of the weights."""
-
     def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> Vectors:
         """Embeds pictures, uint8 (H, W, 3) each → (N, D)."""
 
