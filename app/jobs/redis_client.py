@@ -71,7 +71,7 @@ class NamingClient(redis.Redis):
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         with unavailable_if_away():
-            return super().execute_command(*args, **options)
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> NamingPipeline:
         return NamingPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
@@ -90,7 +90,7 @@ class AsyncNamingClient(AsyncRedis):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         with unavailable_if_away():
-            return await super().execute_command(*args, **options)
+            return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> AsyncNamingPipeline:
         return AsyncNamingPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)

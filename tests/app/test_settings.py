@@ -50,9 +50,9 @@ def test_secrets_are_read_from_files_of_their_names(monkeypatch: pytest.MonkeyPa
     (tmp_path / "REELWORD_WEBHOOK_HOSTS").write_text("hooks\n")
     monkeypatch.delenv("REDIS_URL", raising=False)
     settings = Settings(_secrets_dir=tmp_path)
-    assert (settings.redis_url, settings.webhook_hosts) == ("redis://user:secret@there", "hooks")
+    assert (settings.redis_url, settings.webhook_hosts) == ("redis://user:secret@there", ("hooks",))
     monkeypatch.setenv("REELWORD_WEBHOOK_HOSTS", "others")
-    assert Settings(_secrets_dir=tmp_path).webhook_hosts == "others", "a variable goes first"
+    assert Settings(_secrets_dir=tmp_path).webhook_hosts == ("others",), "a variable goes first"
     (tmp_path / "own").mkdir()
     (tmp_path / "own/REDIS_URL").write_text("redis://elsewhere\n")
     assert Settings(_secrets_dir=[tmp_path, tmp_path / "own"]).redis_url == "redis://elsewhere"

@@ -280,8 +280,8 @@ def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors 
         attention = None if whole.attention is None else whole.attention.model_dump_json().encode()
         folder.show(frame_jpeg(each.picture), attention)
     now = together or new
-    vectors = {"picture": _as_text(now.picture), "sentence": _as_text(now.sentence)}
-    folder.hold(now.document.model_dump(mode="json"), {"longest": now.longest, **vectors})
+    state = {"longest": now.longest, "picture": _as_text(now.picture), "sentence": _as_text(now.sentence)}
+    folder.hold(now.document.model_dump(mode="json"), state)
 
 
 def _joined(kept: Mapping[str, Any]) -> JoinedSegment:

@@ -138,7 +138,7 @@ BELOW = {
 def below(
     settings: Settings, root: str, added: bytes, stripped: bytes, **changed: str
 ) -> Iterator[tuple[LiveApi, httpx.Client]]:
-    changed = {"access": "open", "trusted_proxies": ("127.0.0.1",), "root_path": root, **changed}
+    changed = {"access": "open", "trusted_proxies": "127.0.0.1", "root_path": root, **changed}
     settings = Settings.model_validate({**settings.model_dump(by_alias=False), **changed})
     with live_api(settings) as api, proxied(api, added, b"/reel", stripped) as client:
         yield api, client
