@@ -25,7 +25,7 @@ COMMANDS = {
     "jobs": ("service.jobs", "List, show, requeue, cancel and purge jobs."),
     "dead": ("service.dead", "List, show, requeue and drop jobs that could not be read."),
     "keys": ("service.keys", "Make, list and revoke API keys."),
-    "doctor": ("service.run", "Print every setting, versions, engines and weights, and what is wrong."),
+    "doctor": ("service.doctor", "Print every setting, versions, engines and weights, and what is wrong."),
     "models": ("models", "List captioners with sizes and scores, and stream sets with what they lack."),
     "captioners": ("captioners", "Add, list, remove and verify open pretrained captioners."),
     "weights": ("weights", "List, get, add and verify the networks' published weights."),

@@ -1,6 +1,4 @@
-"""Declares the commands that run the service: ``serve`` all its processes, ``worker`` and ``api`` one; and
-``doctor``, which looks at it (app/cli/service/examination.py).
-"""
+"""Declares the commands that run the service: ``serve`` all its processes, ``worker`` and ``api`` one."""
 
 import os
 from typing import Annotated
@@ -52,10 +50,3 @@ def api(
     settings = settings.model_copy(update={"port": free_port(settings.host, settings.port)})
     logs.configure_logs(settings, process="api")
     run(settings)
-
-
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Prints what was found, and exits with 1 where something is wrong."""
-    from app.cli.service.examination import examine
-
-    raise typer.Exit(1 if examine(read_settings(), as_json=as_json) else 0)
