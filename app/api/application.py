@@ -247,7 +247,6 @@ def configuration(
     """Returns how uvicorn runs the application.
 
     Args:
-        app: the application.
         settings: its host and limits.
         port: what it listens on; 0 takes any.
         drain_seconds: how long requests under way may take once it is stopped.

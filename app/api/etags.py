@@ -26,7 +26,6 @@ def answer_compressed(
         request: what is answered; its Accept-Encoding says whether it takes gzip.
         data: gzip of the body.
         kind: the body's media type.
-        headers: that the answer has besides.
 
     Returns:
         The answer, with ``Vary`` and ``ETag``; plain where gzip is not taken, 304 where the client has it.

@@ -28,7 +28,6 @@ def draw_poster(
     """Draws a poster of a caption.
 
     Args:
-        caption: the sentence.
         frames: those that the captioner saw, in order; one at least.
         times: their seconds.
         attention: of the caption, None where there is none.

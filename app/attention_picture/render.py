@@ -25,7 +25,6 @@ def draw_attention_picture(
     """Draws the whole picture.
 
     Args:
-        attention: of one caption.
         frames: those that the captioner saw, in order, all of one size.
         frame_times: their seconds.
 

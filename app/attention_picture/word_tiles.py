@@ -37,7 +37,6 @@ class PictureSource:
         """Draws a moment's frame with weights of its cells or boxes over it.
 
         Args:
-            moment: which.
             weights: of its cells or boxes, None for the frame alone.
             size: (width, height) of the picture.
             box: a place to be outlined, x0 y0 x1 y1 in [0, 1].
@@ -85,8 +84,6 @@ def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[
     """Finds the frame nearest the middle of a moment, of those inside it where there are any.
 
     Args:
-        attention: of the caption.
-        moment: which.
         frame_times: seconds of the frames.
 
     Returns:
@@ -166,8 +163,6 @@ def write_below(attention: AttentionDocument, word: int, moment: int, time: floa
     one has a text of its own, as a label has, the word is of that and not of the whole clip.
 
     Args:
-        attention: of the caption.
-        word: its number.
         moment: whose frame it is.
         time: of the frame, in seconds.
     """
@@ -228,7 +223,6 @@ def overlay_attention(
     Args:
         attention: of the caption; it says where cells or boxes lie.
         weights: of the cells or boxes, None for none.
-        moment: which.
         picture: the moment's frame.
 
     Returns:

@@ -63,9 +63,7 @@ def caption_collection(
     Args:
         videos: paths and addresses, as app/extract/addresses.py lists them.
         out: folder of parquet files, or its address; made where it is not there.
-        options: how captions are written.
         settings: where models are, limits.
-        fleet: what runs where.
 
     Raises:
         UsageError: Ray is not there, or the folder cannot be opened.

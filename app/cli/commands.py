@@ -109,7 +109,6 @@ def make_program(package: str, commands: Mapping[str, tuple[str, str]], help_lin
         package: dotted name of the package that the commands' modules lie in.
         commands: of each command its module below the package, in which a function or a group has the
             command's name, and the sentence that is its help.
-        help_line: of the program.
     """
 
     class Commands(CommandList):

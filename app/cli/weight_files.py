@@ -66,7 +66,6 @@ def add_weights(file: Path, name: str, settings: Settings) -> int:
     Args:
         file: the user's own, which stays where it is.
         name: whose weights it is, by the manifest.
-        settings: where the data folder is.
 
     Returns:
         The exit code.

@@ -211,7 +211,6 @@ def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None, r
     """Makes a job's document; what is not known (yet) is null.
 
     Args:
-        job: as it stands.
         blobs: where the parts of its answer lie that outgrow Redis.
         position: where it stands in the queue; its document has no place without.
         root: address that those in it begin with, or a path.
@@ -231,7 +230,6 @@ def urls_of(job: Job, blobs: Blobs, root: str) -> JobUrls:
     """Names what to ask next of a job.
 
     Args:
-        job: as it stands.
         blobs: asked for its video where nothing else says that it is there.
         root: address that they begin with, or a path.
     """
@@ -298,8 +296,6 @@ def segment_lines(job: Job, blobs: Blobs, numbers: range) -> list[JobSegment]:
     """Reads some of a job's segments; fewer where they are kept no more.
 
     Args:
-        job: of a film.
-        blobs: where they lie.
         numbers: which, counted from 0.
     """
     kept = kept_segments(job, blobs) if numbers else None

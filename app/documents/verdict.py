@@ -43,7 +43,6 @@ def keep_verdict(job: Job, judgement: NewVerdict, blobs: Blobs, request: str | N
     Args:
         job: that has succeeded.
         judgement: of its best caption.
-        blobs: where results are.
         request: the key by which one that is sent again is known.
 
     Returns:

@@ -26,7 +26,6 @@ def extract_files(sources: Sequence[str], plan: ExtractionPlan, jobs: int) -> in
 
     Args:
         sources: files, folders, lists and addresses.
-        plan: what is asked of each video.
         jobs: how many are extracted at a time.
 
     Returns:

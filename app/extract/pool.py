@@ -35,8 +35,6 @@ def extract_in_processes(
     """Extracts features of videos, here or in several processes.
 
     Args:
-        plan: what is asked of each.
-        videos: which.
         jobs: how many processes; 1 is this one.
 
     Yields:

@@ -61,7 +61,6 @@ async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[flo
     Args:
         url: http or https.
         file: is written anew; what is in it after an error means nothing.
-        limits: of size, time and hosts.
         report: takes the share that has come, where the server announces the size.
 
     Raises:

@@ -108,7 +108,6 @@ class Blobs:
         """Reads some bytes of a blob.
 
         Args:
-            key: of the blob.
             start: the first byte.
             end: the byte after the last; after the blob's own end nothing is read.
 
@@ -122,8 +121,6 @@ class Blobs:
         """Reads some bytes of a blob, a piece at a time, so that memory stays flat.
 
         Args:
-            key: of the blob.
-            start: the first byte.
             end: the byte after the last.
 
         Yields:

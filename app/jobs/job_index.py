@@ -92,8 +92,6 @@ class JobIndex:
         a dead letter.
 
         Args:
-            wanted: which jobs.
-            limit: most jobs of the page.
             cursor: ``next`` of the page before; None for the first.
 
         Raises:

@@ -135,11 +135,9 @@ class Jobs:
         """Accepts a job, which is on Redis's disk when this returns.
 
         Args:
-            job_id: its id.
             options: as asked for, with the choice of who writes where it has been made.
             upload: key of the blob that is its file.
             filename: the file's name on its sender's disk, fit for display.
-            priority: the queue that it waits in.
             submission: what else was sent with it.
             reservation: of the idempotency key that stands for this job from now on.
 
@@ -165,8 +163,6 @@ class Jobs:
 
         Args:
             script: which writes all of them or none.
-            keys: its KEYS.
-            arguments: its ARGV.
             job_ids: the jobs, which are withdrawn where the disk takes too long.
 
         Raises:
@@ -281,10 +277,6 @@ class Jobs:
         """Takes a job for one attempt. What cannot be read becomes a dead letter.
 
         Args:
-            job_id: the job on offer.
-            entry: its entry in the stream.
-            priority: the stream.
-            worker: who takes it.
             cause: the error to record where no attempt is left.
             is_shared: it will run in a batch with others.
             held: the claim of a holder that starts the job anew after a crash.
@@ -317,7 +309,6 @@ class Jobs:
         """Takes the next attempt at once, alone, for the holder of the last one (whose child died of it).
 
         Args:
-            held: the holder's claim.
             cause: the error to record where no attempt is left.
             was_shared: whether others were in the batch of a claim that is shared. It is not known then whose
                 fault it was, and the job continues within the attempt that it had.
@@ -342,8 +333,6 @@ class Jobs:
         """Renews the lease.
 
         Args:
-            claim: whose lease.
-            stage: that runs.
             progress: share of the whole job that is done.
             answer: what is known so far, where there is news.
             has_gained: whether this attempt has finished a part after which the next one resumes; it is
@@ -369,8 +358,6 @@ class Jobs:
         """Writes the answer.
 
         Args:
-            claim: of the attempt.
-            answer: what is recorded.
             sha256: of the file, where its features are kept, which go when the job's result goes.
 
         Returns:
@@ -382,7 +369,6 @@ class Jobs:
         """Ends the job as failed.
 
         Args:
-            claim: of the attempt that failed.
             error: its code, message and hint are recorded.
             answer: what is known all the same.
 
@@ -443,8 +429,6 @@ class Jobs:
 
         Args:
             job_id: empty where the entry names none.
-            entry: its id in the stream.
-            priority: the stream.
             reason: why it cannot be read.
             fields: what an entry has that names no job.
         """

@@ -102,7 +102,6 @@ class Queue:
         before it comes alone.
 
         Args:
-            count: the most.
             block: seconds to wait where there is none; 0 does not wait.
             is_ahead: the worker is at work: it does not wait, gets nothing while another worker is idle or an
                 abandoned job has its last attempt before it, and else what is left of its share.

@@ -180,8 +180,6 @@ class LuaScript:
 
         Args:
             pipe: which cannot load a script that the server does not know.
-            keys: its KEYS.
-            args: its ARGV.
             by_text: sends all of it, for such a server; else its digest, which is 15 KB shorter.
         """
         if by_text:

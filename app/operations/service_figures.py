@@ -92,8 +92,6 @@ def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> S
     """Reads everything.
 
     Args:
-        server: the connection to Redis.
-        keys: names in Redis.
         registry: who lists the workers.
 
     Raises:

@@ -101,7 +101,6 @@ def media_answer(decoded: Decoded, decode_seconds: float, options: CaptionOption
     """Makes the part of a job's answer that is known after decoding.
 
     Args:
-        decoded: the video.
         decode_seconds: that this took.
         options: whether bars are left out.
     """
@@ -141,7 +140,6 @@ class CaptionEngine(Protocol):
         Args:
             videos: their frames, or the packed streams of an earlier answer.
             options: one a video; who writes has been chosen in them.
-            report: is called with the progress.
 
         Returns:
             For each video its answer, or why this one video cannot have one.

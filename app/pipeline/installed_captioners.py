@@ -111,8 +111,6 @@ def captioner_info(name: str, path: Path, frames: int | None = None) -> Captione
     """Reads what one checkpoint's file has on its captioner.
 
     Args:
-        name: the captioner's.
-        path: its file.
         frames: how many are looked at, where they are spread over the video.
 
     Raises:

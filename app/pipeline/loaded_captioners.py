@@ -264,7 +264,6 @@ def load_pretrained(
 
     Args:
         settings: which are chosen, and in what precision they are loaded.
-        device: that they are loaded to.
         cards: of all that are installed.
     """
     names = settings.captioners

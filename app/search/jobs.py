@@ -48,7 +48,6 @@ def search_jobs(
     """Ranks moments of jobs by their captions, and the best of them by their pictures too.
 
     Args:
-        words: what is looked for.
         moments: of ``moments_of_jobs``.
         space: what captions and pictures are compared in; None where there is none.
         count: how many, at most.
@@ -69,8 +68,6 @@ def moments_of_jobs(
     """Yields the moments of each job that has succeeded and whose result is kept, newest jobs first.
 
     Args:
-        jobs: the records.
-        blobs: the results.
         owner: whose jobs alone; None for all.
         most: jobs that are looked at.
         ids: of jobs whose results alone are read; None for all.

@@ -49,8 +49,6 @@ def search_films(
 
     Args:
         paths: files, folders and patterns.
-        request: what is looked for.
-        settings: of all.
         captioner: of films; by default the one of the settings.
 
     Raises:

@@ -46,7 +46,6 @@ class Searches:
         """Waits for a worker's answer, as long as ``seconds``; None where none has come.
 
         Args:
-            words: what is looked for.
             count: moments at most.
             owner: whose jobs alone are searched; None for all.
             seconds: that an answer may take.

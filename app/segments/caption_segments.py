@@ -71,10 +71,7 @@ def caption_segments(
     The first one is captioned by itself and batches grow from there, so that it does not wait for others.
 
     Args:
-        path: the film.
         engine: writes captions; its models are loaded.
-        options: of the captioner.
-        segments: how the film is cut.
         decoder: reads the film; nothing else is asked of it until the end.
         start_after: end of the last segment that is known already, in seconds: the same segments follow as
             if the film had been read from its start.

@@ -148,8 +148,6 @@ def follow_film(
     """Captions a film and says so in lines for people: each segment as it is known, then what it is about.
 
     Args:
-        film: a video file.
-        captioner: captions it.
         name: stands before each line.
         say: is called with each line.
 

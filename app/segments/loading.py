@@ -81,8 +81,6 @@ def load_film_captioner(
     """Makes a film captioner whose journals are told apart by the weights that are there.
 
     Args:
-        settings: of all.
-        options: of the captioner.
         segments: how films are cut.
         engine: one that is loaded already.
 

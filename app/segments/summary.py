@@ -34,8 +34,6 @@ def summarize(
         film: the file, in which the decoder jumps to each of them.
         segments: all of the film, one at least.
         engine: writes captions; its models are loaded.
-        options: of the captioner.
-        decoder: reads the frames.
         limits: of decoding, each frame by itself.
 
     Raises:
@@ -79,7 +77,6 @@ def read_summary_clip(
         film: the file, in which the decoder jumps to each of them.
         segments: all of the film, one at least.
         request: of the captioner, for the frames' sizes and number.
-        decoder: reads the frames.
         limits: of decoding, each frame by itself.
 
     Raises:

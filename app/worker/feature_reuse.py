@@ -36,9 +36,7 @@ class FeatureReuse:
         Its owner is part of it: else a key would learn by its job's timings that another has sent the file.
 
         Args:
-            job: whose file it is.
             options: the job's, with who writes filled in.
-            engine: that will caption it.
 
         Raises:
             BlobMissingError: its file had to be read, and is not there.
@@ -54,8 +52,6 @@ class FeatureReuse:
         """Finds the features of a job's video, with what else is known of it.
 
         Args:
-            job: whose video it is.
-            options: the job's.
             key: of ``key_of``.
 
         Returns:

@@ -188,7 +188,6 @@ def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: 
     """Stores the frames and, where there is one, the attention document.
 
     Args:
-        blobs: where files of jobs lie.
         folder: key that they go below, the attempt's own.
         frames: JPEG files of those that the captioner saw.
         attention: the document as JSON, None where it was not asked for.

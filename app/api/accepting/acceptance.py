@@ -33,7 +33,6 @@ class Acceptance:
         """Makes a job, or finds the one that an earlier request with the same idempotency key has made.
 
         Args:
-            request: what is asked for.
             upload: the file, or none where the worker is to fetch one.
             repeated: the request's key.
 
@@ -53,7 +52,6 @@ class Acceptance:
         """Makes a blob of the file and a job of the blob; where that fails, neither is left.
 
         Args:
-            request: what is asked for.
             upload: the file, or none where the worker is to fetch one.
             reservation: the idempotency key that stands for the job from now on.
 
@@ -80,7 +78,6 @@ class Acceptance:
         """Makes a job of a copy of an earlier one's upload; where that fails, neither is left.
 
         Args:
-            request: what is asked for now.
             earlier: the job; its upload may be missing where the video's features are kept.
             repeated: remembers the new job for the request's key.
 
@@ -150,8 +147,6 @@ def check_room(service: ApiDependencies, caller: Caller, announced: int, most: i
     """Refuses jobs that could not be kept, before a body is read.
 
     Args:
-        service: what routes need.
-        caller: who sends them.
         announced: bytes of the body, as its header has it.
         most: that are taken; a larger body is refused for its size in a moment.
 

@@ -148,7 +148,6 @@ class JobChanges:
 
         Args:
             after: for each job the last change that is known.
-            block_ms: how long.
             most: changes of one job that are read at once.
 
         Returns:
@@ -219,7 +218,6 @@ class EventReader:
         """Follows a job meanwhile.
 
         Args:
-            job: as it stands.
             last: id of the change that it stands at.
             owner: id of the key that follows it; None without one.
             has_place: whether its place in the queue is looked at, too.
@@ -246,7 +244,6 @@ class EventReader:
 
         Args:
             job_id: the job; of one that is not there nothing is yielded.
-            seconds: how long.
             request: whose client may hang up.
             owner: id of its key; None without one.
             has_place: whether a change of its place in the queue counts.

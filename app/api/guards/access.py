@@ -62,8 +62,6 @@ def what_it_needs(method: str, path: str, *, is_metrics_open: bool) -> Need:
     """Decides what a request has to be allowed.
 
     Args:
-        method: of the request.
-        path: that it asks for.
         is_metrics_open: whether everybody may read the service's numbers.
     """
     if path == "/metrics":
@@ -194,8 +192,6 @@ async def count_request(service: ApiDependencies, key: ApiKey, *, is_writing: bo
     """Counts a request for its key's rate.
 
     Args:
-        service: has the counts.
-        key: that it was sent with.
         is_writing: whether it makes or changes something.
 
     Returns:

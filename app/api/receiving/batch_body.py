@@ -151,10 +151,6 @@ async def receive_batch(
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
-        limits: of the videos.
-        blobs: where they are staged.
-        room: of that disk.
         stack: removes the staged files that no job has adopted when it is closed.
 
     Raises:

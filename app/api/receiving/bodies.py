@@ -111,10 +111,8 @@ async def receive_body(
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
         query: of the address: fields, where the body is the video alone.
         file: takes the video; it is removed where the body is refused.
-        max_video_bytes: most bytes of the video.
         room: of the disk, and what must stay free of it; by default nothing.
 
     Raises:
@@ -146,9 +144,7 @@ async def receive(
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
         file: takes the video; it is removed where the form is refused.
-        max_video_bytes: most bytes of the video.
         stall_seconds: how long the client may send next to nothing.
         room: of the disk, and what must stay free of it; by default nothing.
 

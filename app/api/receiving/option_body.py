@@ -79,7 +79,6 @@ async def receive_options(
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
         known: names that the fields may have.
 
     Returns:

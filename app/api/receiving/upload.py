@@ -99,7 +99,6 @@ async def opened(file: Path, headers: Mapping[str, str], room: Room | None = Non
     """Opens a file for a request's video; it is removed again where anything goes wrong.
 
     Args:
-        file: takes the video.
         headers: the request's, which may announce how much comes.
         room: of the disk; by default there is enough.
 
@@ -139,8 +138,6 @@ def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead:
     """Refuses with 413, before a byte is read, a body announced as too long.
 
     Args:
-        headers: the request's.
-        max_video_bytes: most bytes of the video.
         overhead: bytes that the body may have beside it.
     """
     if announced_bytes(headers) > max_video_bytes + overhead:
@@ -227,7 +224,6 @@ class Room:
         Args:
             descriptor: the file, open for writing.
             start: byte that the blocks begin at.
-            length: how many bytes they hold.
 
         Raises:
             StorageFull: too little would stay free.

@@ -249,8 +249,6 @@ def read_blob(service: ApiDependencies, key: str, missing: refusals.RequestError
     """Reads what a route sends.
 
     Args:
-        service: where blobs are.
-        key: of the blob.
         missing: is raised where it is not there.
     """
     try:
@@ -263,9 +261,7 @@ def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
     """Finds a job that the caller may see.
 
     Args:
-        service: where jobs are.
         job_id: as it stands in the address.
-        caller: who asks.
 
     Raises:
         UnknownJob: there is none of that id, or it is another owner's.

@@ -128,7 +128,6 @@ async def answer(
 
     Args:
         request: whose sender may hang up.
-        service: what routes need.
         made: the job as it was accepted, and whether that was by an earlier request.
         wait: seconds to wait for its end; None where the client does not ask for that.
 

@@ -32,11 +32,8 @@ def report_set(name: str, root: Path, paper: str | None, depth: Depth, *, as_jso
     """Looks for a captioned set in a folder and prints what is there.
 
     Args:
-        name: of the set.
-        root: the folder.
         paper: whose splits and words.
         depth: how closely videos are looked at.
-        as_json: prints one JSON document.
 
     Returns:
         Whether all that is needed is there.

@@ -70,12 +70,9 @@ def open_training(
     """Checks what was typed and joins the processes that train; names the option that mends an error.
 
     Args:
-        captioner: its name.
-        data: the folder of the set.
         recipe: the name of a recipe or its file.
         options: what not every run reads.
         saved: features that were made before.
-        run: where it computes and what it writes down.
         on_pictures: trains on archives of pictures.
 
     Yields:

@@ -44,8 +44,6 @@ def caption_files(
     """Captions files and prints what came of each.
 
     Args:
-        videos: the files.
-        options: how captions are written.
         settings: where models are.
         output: what is printed, and where pictures and documents of the attention go.
         segments: how a film that is long enough to be cut is cut; its segments' lines follow its own. None
@@ -168,8 +166,6 @@ def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output:
     """Captions films by their segments and prints or writes what came of each.
 
     Args:
-        films: the files.
-        captioner: what captions them.
         output: what is printed and written.
 
     Returns:

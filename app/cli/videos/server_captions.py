@@ -30,8 +30,6 @@ def caption_by_server(
     """Captions videos and prints what came of each.
 
     Args:
-        server: that captions them.
-        videos: the files.
         options: how captions are written, and how films are cut.
         output: what is printed and written.
 

@@ -141,7 +141,6 @@ class EngineProcess:
 
         Args:
             videos: the frames of each, or its packed streams.
-            options: of each.
             report: is called with the progress of all.
             keep: places of the videos whose answers are to have their streams, packed.
 

@@ -72,7 +72,6 @@ class FilmSegments:
         Args:
             attempt: at a job whose options say how its film is cut.
             film: how far that is.
-            path: its file.
 
         Raises:
             MediaError: its leaves; what is finished stays for the next attempt.
