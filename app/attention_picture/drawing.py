@@ -62,14 +62,11 @@ def draw_centred(
 
 
 def fit_text(text: str, size: int, width: float) -> tuple[str, float]:
-    """Makes a line of text smaller, and then shorter, until it fits.
+    """Makes a line of text smaller, then shorter, until it fits; returns it and the font's size.
 
     Args:
         size: of the font that is wanted.
         width: of the room.
-
-    Returns:
-        The text, cut short where it would be too small to read, and the size.
     """
     length = ImageFont.load_default(size).getlength(text)
     smallest = size * 0.6

@@ -44,16 +44,13 @@ def scale_weights(weights: Sequence[float]) -> list[float]:
 def overlay_cells(
     picture: Image.Image, weights: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]
 ) -> Image.Image:
-    """Lays the weights of cells, even or not, over a picture; what lies outside the edges stays bare.
+    """Lays the weights of cells, even or not, over a new RGB picture; outside the edges it stays bare.
 
     Args:
         picture: any size.
         weights: of the cells, row by row; they sum to one.
         row_edges: where rows begin and end, rising, in [0, 1] of the height; one more than there are rows.
         column_edges: the same of columns and the width.
-
-    Returns:
-        A new picture of the same size, RGB.
     """
     (left, right), (top, bottom) = (
         _find_reach(edges, pixels)
@@ -120,15 +117,12 @@ def _is_even(edges: Sequence[float]) -> bool:
 def overlay_boxes(
     picture: Image.Image, weights: Sequence[float], boxes: Sequence[Sequence[float]]
 ) -> Image.Image:
-    """Lights boxes over a picture by their weight, and outlines the three strongest.
+    """Lights boxes over a new RGB picture by their weight, and outlines the three strongest.
 
     Args:
         picture: any size.
         weights: of the boxes; they sum to one.
         boxes: of each x0, y0, x1, y1 in [0, 1].
-
-    Returns:
-        A new picture of the same size, RGB.
     """
     glow = Image.new("L", picture.size)
     pen = ImageDraw.Draw(glow)

@@ -25,16 +25,13 @@ def draw_poster(
     attention: AttentionDocument | None,
     word: str,
 ) -> Image.Image:
-    """Draws a poster of a caption.
+    """Draws a poster of a caption, RGB, SIZE.
 
     Args:
         frames: those that the captioner saw, in order; one at least.
         times: their seconds.
         attention: of the caption, None where there is none.
         word: of the caption, to be lit; another is passed over.
-
-    Returns:
-        RGB, SIZE.
     """
     picture, words = frames[len(frames) // 2].convert("RGB"), caption.split()
     content = attention.content if attention is not None and attention.content else [True] * len(words)

@@ -22,17 +22,11 @@ STRIP_HEIGHT, STRIP_COLUMNS = 104, 16
 def draw_attention_picture(
     attention: AttentionDocument, frames: Sequence[Image.Image], frame_times: Sequence[float]
 ) -> Image.Image:
-    """Draws the whole picture.
+    """Draws the whole picture, RGB. Raises ValueError: there are not as many times as frames, or none.
 
     Args:
         frames: those that the captioner saw, in order, all of one size.
         frame_times: their seconds.
-
-    Returns:
-        RGB, of a size that follows from what there is to show.
-
-    Raises:
-        ValueError: there are not as many times as frames, or none.
     """
     if len(frames) != len(frame_times) or not frames:
         raise ValueError(f"{len(frames)} frames cannot have {len(frame_times)} times")

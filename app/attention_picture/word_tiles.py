@@ -34,15 +34,12 @@ class PictureSource:
         size: tuple[int, int],
         box: Sequence[float] | None = None,
     ) -> tuple[Image.Image, float]:
-        """Draws a moment's frame with weights of its cells or boxes over it.
+        """Draws a moment's frame, with weights of its cells or boxes, and returns it with its seconds.
 
         Args:
             weights: of its cells or boxes, None for the frame alone.
             size: (width, height) of the picture.
             box: a place to be outlined, x0 y0 x1 y1 in [0, 1].
-
-        Returns:
-            The picture and the frame's seconds.
         """
         frame = find_frame(self.attention, moment, self.times)
         picture = self.frames[frame].convert("RGB").resize(size, Image.Resampling.LANCZOS)
@@ -81,13 +78,10 @@ class TileLayout:
 
 
 def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[float]) -> int:
-    """Finds the frame nearest the middle of a moment, of those inside it where there are any.
+    """Finds the number of the frame nearest the middle of a moment, of those inside it if there are any.
 
     Args:
         frame_times: seconds of the frames.
-
-    Returns:
-        The frame's number.
     """
     start, end = attention.times[moment]
     inside = [k for k, time in enumerate(frame_times) if start <= time < end or time == start]
@@ -218,15 +212,12 @@ def _draw_bars(
 def overlay_attention(
     attention: AttentionDocument, weights: Sequence[float] | None, moment: int, picture: Image.Image
 ) -> Image.Image:
-    """Lays weights of a moment's cells or boxes over its picture.
+    """Lays weights of a moment's cells or boxes over a new picture; without weights it is the same one.
 
     Args:
         attention: of the caption; it says where cells or boxes lie.
         weights: of the cells or boxes, None for none.
         picture: the moment's frame.
-
-    Returns:
-        A new picture, or the same one where there are no weights.
     """
     spatial = attention.spatial
     if spatial is None or weights is None:

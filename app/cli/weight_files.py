@@ -61,14 +61,11 @@ def get_weights(names: Sequence[str], settings: Settings) -> int:
 
 
 def add_weights(file: Path, name: str, settings: Settings) -> int:
-    """Takes a file of the user's in.
+    """Takes a file of the user's in; returns the exit code.
 
     Args:
         file: the user's own, which stays where it is.
         name: whose weights it is, by the manifest.
-
-    Returns:
-        The exit code.
     """
     return _do_each([name], settings, lambda known, folder: folder.add(file, known, _make_check(known)))
 

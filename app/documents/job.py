@@ -208,15 +208,12 @@ class Accepted(Document):
 
 
 def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None, root: str = "") -> JobDocument:
-    """Makes a job's document; what is not known (yet) is null.
+    """Makes a job's document; what is not known (yet) is null. Raises RecordUnreadable.
 
     Args:
         blobs: where the parts of its answer lie that outgrow Redis.
         position: where it stands in the queue; its document has no place without.
         root: address that those in it begin with, or a path.
-
-    Raises:
-        RecordUnreadable: this version cannot read its answer.
     """
     try:
         document = _document(job, _answer(job, blobs), position or QueuePosition())

@@ -32,13 +32,10 @@ STOP_SECONDS = 10.0  #: for a worker that is told to stop; native code cannot be
 def extract_in_processes(
     plan: ExtractionPlan, videos: Sequence[InputVideo], jobs: int
 ) -> Iterator[ExtractionOutcome]:
-    """Extracts features of videos, here or in several processes.
+    """Extracts features of videos, here or in several processes; yields what became of each once done.
 
     Args:
         jobs: how many processes; 1 is this one.
-
-    Yields:
-        What became of each, in the order in which they are done.
 
     Raises:
         UsageError: the extractors cannot be had as asked.

@@ -274,7 +274,7 @@ class Jobs:
         was_shared: bool = True,
         waits: bool = False,
     ) -> Claim | Refusal:
-        """Takes a job for one attempt. What cannot be read becomes a dead letter.
+        """Takes a job for one attempt; what cannot be read becomes a dead letter. Raises QueueUnavailable.
 
         Args:
             cause: the error to record where no attempt is left.
@@ -282,9 +282,6 @@ class Jobs:
             held: the claim of a holder that starts the job anew after a crash.
             was_shared: False where the job of that claim was alone after all.
             waits: nothing works on it yet: should the worker die until then, no attempt is counted.
-
-        Raises:
-            QueueUnavailable: Redis is away.
         """
         try:
             self.get(job_id)  # before an attempt is counted
@@ -330,7 +327,7 @@ class Jobs:
         is_at_work: bool | None = None,
         text: str = "",
     ) -> Pulse:
-        """Renews the lease.
+        """Renews the lease; returns ``canceled`` or ``lost`` where the job must stop.
 
         Args:
             progress: share of the whole job that is done.
@@ -339,9 +336,6 @@ class Jobs:
                 not counted then, should it end.
             is_at_work: whether a child works on it, or it waits for one; None where that is not told.
             text: what is written so far, for those who follow the job alone.
-
-        Returns:
-            ``canceled`` or ``lost`` where the job must stop.
         """
         job = claim.job
         pulse: Pulse = self._beat(
@@ -355,25 +349,19 @@ class Jobs:
         return pulse
 
     def succeed(self, claim: Claim, answer: Mapping[str, Any], sha256: str | None = None) -> bool:
-        """Writes the answer.
+        """Writes the answer; False where the claim was lost, or cancellation was asked for.
 
         Args:
             sha256: of the file, where its features are kept, which go when the job's result goes.
-
-        Returns:
-            False where the claim was lost, or cancellation was asked for; nothing is written.
         """
         return self._end_claimed(claim, "succeeded", answer, None, sha256) == "done"
 
     def fail(self, claim: Claim, error: ReelwordError, answer: Mapping[str, Any] | None = None) -> bool:
-        """Ends the job as failed.
+        """Ends the job as failed; False where the claim was lost or cancellation was asked for.
 
         Args:
             error: its code, message and hint are recorded.
             answer: what is known all the same.
-
-        Returns:
-            False where the claim was lost, or cancellation was asked for.
         """
         return self._end_claimed(claim, "failed", answer, error) == "done"
 

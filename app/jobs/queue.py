@@ -96,7 +96,7 @@ class Queue:
     def take(
         self, count: int, block: float = BLOCK_SECONDS, *, is_ahead: bool = False, without: Passed = ALL_LANES
     ) -> list[Offer]:
-        """Takes up to ``count`` jobs, those that wait one of each owner by turns.
+        """Takes ``count`` jobs at most, of each owner by turns; or none. Raises QueueUnavailable.
 
         Abandoned jobs come together, as many as idle workers share them, but one that has its last attempt
         before it comes alone.
@@ -106,12 +106,6 @@ class Queue:
             is_ahead: the worker is at work: it does not wait, gets nothing while another worker is idle or an
                 abandoned job has its last attempt before it, and else what is left of its share.
             without: what is left to others.
-
-        Returns:
-            Them; none where nothing arrives.
-
-        Raises:
-            QueueUnavailable: Redis is away.
         """
         until = time.monotonic() + block
         try:
@@ -173,14 +167,11 @@ def _process_space() -> str:
 
 
 def release_dead_worker(server: redis.Redis, name: str, keys: Keys, living: str = "") -> int:
-    """Ends the leases of a worker that is known to be dead: its jobs run again without waiting for them.
+    """Ends the leases of a worker known to be dead, so that its jobs run again; returns how many it had.
 
     Args:
         name: its name as far as host and process id.
         living: a worker of the same name so far, which keeps its own.
-
-    Returns:
-        How many jobs it had.
 
     Raises QueueUnavailable.
     """

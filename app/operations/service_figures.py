@@ -89,13 +89,10 @@ class ServiceFigures:
 
 
 def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> ServiceFigures:
-    """Reads everything.
+    """Reads everything. Raises QueueUnavailable.
 
     Args:
         registry: who lists the workers.
-
-    Raises:
-        QueueUnavailable: Redis is away.
     """
     return ServiceFigures(
         queues={priority: _read_queue(server, keys.stream(priority)) for priority in PRIORITIES},

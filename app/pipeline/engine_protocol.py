@@ -135,14 +135,11 @@ class CaptionEngine(Protocol):
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Captions videos together, each as its options say.
+        """Captions videos, each as its options say; returns for each its answer, or why it has none.
 
         Args:
             videos: their frames, or the packed streams of an earlier answer.
             options: one a video; who writes has been chosen in them.
-
-        Returns:
-            For each video its answer, or why this one video cannot have one.
         """
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:

@@ -108,13 +108,10 @@ def captioner_infos(weights: Path, wanted: Collection[str] = ()) -> list[Caption
 
 
 def captioner_info(name: str, path: Path, frames: int | None = None) -> CaptionerInfo:
-    """Reads what one checkpoint's file has on its captioner.
+    """Reads what one checkpoint's file has on its captioner. Raises CheckpointError.
 
     Args:
         frames: how many are looked at, where they are spread over the video.
-
-    Raises:
-        CheckpointError: the file cannot be read.
     """
     card = checkpoint.read_card(path)
     description = find_captioner(card.captioner).description

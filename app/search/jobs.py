@@ -28,14 +28,11 @@ LOOKED_AT = 4  #: moments of which the pictures are compared, for each that is s
 
 
 def search_service(words: str, settings: Settings, space: SemanticSpace | None, count: int) -> list[Found]:
-    """Ranks the jobs of the service of the settings.
+    """Ranks the jobs of the service of the settings. Raises QueueUnavailable.
 
     Args:
         words, space, count: as of ``search_jobs``.
         settings: where Redis and the blobs are.
-
-    Raises:
-        QueueUnavailable: Redis does not answer.
     """
     with connect(redis_url(settings), PATIENCE) as server:
         blobs = Blobs(settings.blob_url, settings.staging)
@@ -45,18 +42,12 @@ def search_service(words: str, settings: Settings, space: SemanticSpace | None, 
 def search_jobs(
     words: str, moments: Iterable[Moment], space: SemanticSpace | None, count: int
 ) -> list[Found]:
-    """Ranks moments of jobs by their captions, and the best of them by their pictures too.
+    """Ranks moments of jobs by captions, and the best by pictures too. Raises QueueUnavailable.
 
     Args:
         moments: of ``moments_of_jobs``.
         space: what captions and pictures are compared in; None where there is none.
         count: how many, at most.
-
-    Returns:
-        The best first; those that fit not at all are left out.
-
-    Raises:
-        QueueUnavailable: Redis does not answer.
     """
     best = [ranked.moment for ranked in rank(words, list(moments), space, LOOKED_AT * count)]
     return rank(words, best if space is None else _with_vectors(best, space), space, count)

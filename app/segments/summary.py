@@ -71,16 +71,13 @@ def read_summary_clip(
     decoder: Decoder,
     limits: Limits | None = None,
 ) -> SummaryClip:
-    """Reads the frames that stand for segments spread over the film's time.
+    """Reads the frames that stand for segments spread over the film's time. Raises MediaError.
 
     Args:
         film: the file, in which the decoder jumps to each of them.
         segments: all of the film, one at least.
         request: of the captioner, for the frames' sizes and number.
         limits: of decoding, each frame by itself.
-
-    Raises:
-        MediaError: a frame cannot be read again.
     """
     times = moments(segments, request.sampling.count if request.sampling else FRAMES)
     frame = replace(request, sampling=Sampling(count=1), windows=(), audio_rate=None)  # in all its sizes

@@ -31,15 +31,12 @@ class FeatureReuse:
         self._cache, self._blobs, self._decoder = FeatureCache(settings, blobs), blobs, settings.decoder
 
     def key_of(self, job: Job, options: CaptionOptions, engine: EngineInfo) -> tuple[str, str] | None:
-        """Names a video's features by the file's digest and all else; None where there are none to be kept.
+        """Names a video's features by its digest and all else; None for none. Raises BlobMissingError.
 
         Its owner is part of it: else a key would learn by its job's timings that another has sent the file.
 
         Args:
             options: the job's, with who writes filled in.
-
-        Raises:
-            BlobMissingError: its file had to be read, and is not there.
         """
         basis = engine.feature_basis(options) if self._cache.is_on else None
         if basis is None:
@@ -49,13 +46,10 @@ class FeatureReuse:
         return None if sha256 is None else (sha256, f"{owner}\n{self._decoder}\n{basis}")
 
     def find(self, job: Job, options: CaptionOptions, key: tuple[str, str]) -> KeptFeatures | None:
-        """Finds the features of a job's video, with what else is known of it.
+        """Finds what a job can be captioned from as it is; None where its file has to be read.
 
         Args:
             key: of ``key_of``.
-
-        Returns:
-            What the job can be captioned from as it is; None where its file has to be read.
         """
         features = self._cache.find(*key)
         if features is None or not _fits(job, options, features):

@@ -42,15 +42,12 @@ class JobEnds:
     reuse: FeatureReuse  #: keeps the features of what has been captioned
 
     def again(self, attempt: Attempt, cause: ReelwordError, *, was_shared: bool = False) -> bool:
-        """Goes on to the next attempt at once.
+        """Goes on to the next attempt at once; False where the job has ended or is no longer ours.
 
         Args:
             attempt: whose child has died, or met an error.
             cause: what is recorded where no attempt is left.
             was_shared: whether that may be another job's fault; then it has the same attempt once more.
-
-        Returns:
-            False where the job has ended or is no longer ours.
         """
         with self.watch.pause():
             if attempt.stopped:

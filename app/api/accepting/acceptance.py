@@ -30,14 +30,11 @@ class Acceptance:
     def accept_once(
         self, request: CaptionRequest, upload: Upload, repeated: RepeatedRequest
     ) -> tuple[Job, bool]:
-        """Makes a job, or finds the one that an earlier request with the same idempotency key has made.
+        """Makes a job, or finds the one that an earlier request with the key has made, and says which.
 
         Args:
             upload: the file, or none where the worker is to fetch one.
             repeated: the request's key.
-
-        Returns:
-            The job, and whether it is an earlier one's.
 
         Raises:
             RequestError, QueueError: as ``RepeatedRequest.make_once`` and ``accept``.
@@ -144,14 +141,11 @@ def as_told(request: CaptionRequest) -> dict[str, Any]:
 
 
 def check_room(service: ApiDependencies, caller: Caller, announced: int, most: int) -> None:
-    """Refuses jobs that could not be kept, before a body is read.
+    """Refuses jobs that could not be kept, before a body is read: StorageFull, BacklogFull, TooManyJobs.
 
     Args:
         announced: bytes of the body, as its header has it.
         most: that are taken; a larger body is refused for its size in a moment.
-
-    Raises:
-        StorageFull, BacklogFull, TooManyJobs: there is no room on the disk, in the queue, or for the caller.
     """
     if announced <= most:
         service.room.check(announced)

@@ -144,14 +144,11 @@ class JobChanges:
     async def wait(
         self, after: Mapping[str, ChangeNumber], block_ms: int, most: int
     ) -> dict[str, list[JobChange]]:
-        """Waits for changes of many jobs.
+        """Waits for changes of many jobs, and returns them by job; none where nothing came in time.
 
         Args:
             after: for each job the last change that is known.
             most: changes of one job that are read at once.
-
-        Returns:
-            The changes by job; none where nothing came in time.
         """
         jobs = {self._keys.events(job_id): job_id for job_id in after}
         streams: Any = {key: "{}-{}".format(*after[job_id]) for key, job_id in jobs.items()}

@@ -189,16 +189,10 @@ def _bracketed(name: str) -> str:
 
 
 async def count_request(service: ApiDependencies, key: ApiKey, *, is_writing: bool) -> RateState | None:
-    """Counts a request for its key's rate.
+    """Counts a request for its key's rate, None without one. Raises QueueUnavailable.
 
     Args:
         is_writing: whether it makes or changes something.
-
-    Returns:
-        How far the rate is used up; None where the key has none.
-
-    Raises:
-        QueueUnavailable: Redis does not answer.
     """
     if key.rate_of(is_writing=is_writing) is None:
         return None

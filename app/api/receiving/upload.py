@@ -96,14 +96,11 @@ def _displayable_letter(letter: str) -> str:
 
 @asynccontextmanager
 async def opened(file: Path, headers: Mapping[str, str], room: Room | None = None) -> AsyncIterator[BinaryIO]:
-    """Opens a file for a request's video; it is removed again where anything goes wrong.
+    """Opens a file for a video; it is gone where anything goes wrong. Raises StorageFull.
 
     Args:
         headers: the request's, which may announce how much comes.
         room: of the disk; by default there is enough.
-
-    Raises:
-        StorageFull: the disk is.
     """
     room = room or Room(file.parent, min_free=0)
     try:

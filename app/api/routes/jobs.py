@@ -258,13 +258,10 @@ def read_blob(service: ApiDependencies, key: str, missing: refusals.RequestError
 
 
 def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
-    """Finds a job that the caller may see.
+    """Finds a job that the caller may see. Raises UnknownJob: there is none, or it is another owner's.
 
     Args:
         job_id: as it stands in the address.
-
-    Raises:
-        UnknownJob: there is none of that id, or it is another owner's.
     """
     job = service.jobs.get(job_id) if JOB_ID.fullmatch(job_id) else None
     if job is None or not caller.sees(job):

@@ -29,17 +29,11 @@ LISTED = 10
 
 
 def report_set(name: str, root: Path, paper: str | None, depth: Depth, *, as_json: bool) -> bool:
-    """Looks for a captioned set in a folder and prints what is there.
+    """Prints what of a captioned set is there, and returns whether all is needed. Raises DataSetError.
 
     Args:
         paper: whose splits and words.
         depth: how closely videos are looked at.
-
-    Returns:
-        Whether all that is needed is there.
-
-    Raises:
-        DataSetError: there is no such set, or its annotations cannot be read.
     """
     with _open_probe(depth) as probe:
         report = check_data_set(find_data_set(name), root, paper, probe)

@@ -41,16 +41,13 @@ def caption_files(
     output: CaptionOutput,
     segments: SegmentOptions | None = None,
 ) -> int:
-    """Captions files and prints what came of each.
+    """Captions files, prints what came of each, and returns how many failed.
 
     Args:
         settings: where models are.
         output: what is printed, and where pictures and documents of the attention go.
         segments: how a film that is long enough to be cut is cut; its segments' lines follow its own. None
             to cut none.
-
-    Returns:
-        How many failed.
 
     Raises:
         UsageError: nothing can be done for any file.
@@ -163,13 +160,10 @@ def _warn(file: Path, warnings: Sequence[Note]) -> None:
 
 
 def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output: CaptionOutput) -> int:
-    """Captions films by their segments and prints or writes what came of each.
+    """Captions films by their segments, prints or writes what came of each, and returns how many failed.
 
     Args:
         output: what is printed and written.
-
-    Returns:
-        How many failed.
 
     Raises:
         UsageError, EngineStartFailed: nothing can be done for any of them.

@@ -27,14 +27,11 @@ Document = dict[str, Any]
 def caption_by_server(
     server: Server, videos: Sequence[InputVideo], options: CaptionOptions, output: CaptionOutput
 ) -> int:
-    """Captions videos and prints what came of each.
+    """Captions videos, prints what came of each, and returns how many failed.
 
     Args:
         options: how captions are written, and how films are cut.
         output: what is printed and written.
-
-    Returns:
-        How many failed.
 
     Raises:
         UsageError: the output cannot be written.

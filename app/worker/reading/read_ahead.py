@@ -219,18 +219,12 @@ class VideoReader:
 
 
 def read_until_it_works(attempt: Attempt, read: Callable[[Attempt], None], ends: JobEnds) -> bool:
-    """Reads a job's video, in as many attempts as the job has.
+    """Reads a job's video, in all its attempts; False where it has ended. Raises QueueUnavailable.
 
     Args:
         attempt: gets what was read.
         read: reads it, and raises what went wrong.
         ends: of the job, where there is no attempt left or none would help.
-
-    Returns:
-        False where the job has ended instead.
-
-    Raises:
-        QueueUnavailable: Redis stays away.
     """
     while not ends.settle_if_stopped(attempt):
         try:
