@@ -65,7 +65,10 @@ class FilmDocument(Document):
 
 
 def film_of(job: Job, blobs: Blobs) -> FilmDocument:
-    """Makes a film's document of a job, so far; without segments it is one. Raises RecordUnreadable."""
+    """Makes a film's document of a job, as far as it is; without segments it is one of the whole length.
+
+    Raises RecordUnreadable.
+    """
     document = document_of(job, blobs)
     kept = kept_segments(job, blobs)
     segments = [_whole(document)] if kept is None else _read_segments(job, kept, blobs)

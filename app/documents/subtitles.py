@@ -59,12 +59,7 @@ def to_csv(film: FilmDocument) -> str:
     for segment in film.on_players_clock().segments:
         score = segment.captions[0].score if segment.captions else ""
         times = (f"{segment.start:.3f}", f"{segment.end:.3f}")
-        text_cell = _one_line(segment.caption)
-        if text_cell.startswith(
-            ("=", "+", "-", "@")
-        ):  # a spreadsheet is to take it for a text, not a formula
-            text_cell = f"'{text_cell}"
-        lines.writerow((*times, text_cell, score))
+        lines.writerow((*times, _no_formula(_one_line(segment.caption)), score))
     return text.getvalue()
 
 
@@ -121,6 +116,11 @@ def _timed(segment: SegmentDocument, attention: AttentionDocument) -> str:
 def _one_line(text: str) -> str:
     """Leaves out what ends a line or a cue, or cannot be printed."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+
+
+def _no_formula(text: str) -> str:
+    """Has a spreadsheet take for a text what begins like a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _escaped(text: str) -> str:
