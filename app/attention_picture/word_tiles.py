@@ -15,8 +15,7 @@ from models.caption import AttentionDocument, GridAttention, TextExplanation, We
 
 BARS, NAMES = 46, 18  #: heights of bars and of the choices' names below them
 BELOW, LINE = 44, 21  #: room below a frame, for the line of moments and the time; and for one more line
-#: Written for a word that no moment stands out for.
-SPREAD = "all along"
+SPREAD = "all along"  #: written for a word that no moment stands out for
 
 
 @dataclass(frozen=True, eq=False)

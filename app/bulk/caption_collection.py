@@ -31,8 +31,7 @@ import ray.data
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 VIDEOS_A_PART = 16  #: rows of a parquet file, and what a killed run has to do again
-#: Warns that there are no bars, which is chosen here.
-PROGRESS_LOGGER = "ray.data._internal.progress"
+PROGRESS_LOGGER = "ray.data._internal.progress"  #: warns that there are no bars, which is chosen here
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,9 @@ PLAIN = (bool, int, float, str, Path, list[str])  #: types that an option can ha
 class FieldsOf:
     """Marks a parameter whose fields are options."""
 
-    #: The heading that the options stand below in the help.
-    panel: str | None = None
-    #: Fields that stand before the others.
-    first: tuple[str, ...] = ()
-    #: Fields that are no options.
-    leave_out: tuple[str, ...] = ()
+    panel: str | None = None  #: the heading that the options stand below in the help
+    first: tuple[str, ...] = ()  #: fields that stand before the others
+    leave_out: tuple[str, ...] = ()  #: fields that are no options
     #: Where it is given, the function gets a mapping of what was typed of its fields, and nothing is checked.
     model: type[BaseModel] | None = None
 

@@ -164,8 +164,7 @@ class Job:
     results_of: Annotated[str, Field(pattern=r"^\d{1,20}$")] | None = None
     #: Seconds from acceptance to the first start, which no setting of a clock changes.
     waited: Annotated[FiniteFloat, Field(ge=0)] | None = None
-    #: Seconds from acceptance to the end, likewise.
-    took: Annotated[FiniteFloat, Field(ge=0)] | None = None
+    took: Annotated[FiniteFloat, Field(ge=0)] | None = None  #: seconds from acceptance to the end, likewise
     submission: Submission = Submission()
     worker: str | None = None  #: that took it last
     sha256: str | None = None  #: of its file, where features of it were kept, or it was uploaded

@@ -62,8 +62,7 @@ class Offer:
     entry: str  #: its id in the stream
     priority: Priority
     is_recovered: bool  #: another worker had it, and may have died of it
-    #: All that the entry has.
-    fields: Mapping[str, str] = field(default_factory=dict, compare=False)
+    fields: Mapping[str, str] = field(default_factory=dict, compare=False)  #: all that the entry has
 
 
 @dataclass(eq=False)

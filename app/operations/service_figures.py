@@ -18,8 +18,7 @@ from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 #: Upper bounds of the histograms' buckets, in seconds, as lua/common.lua has them.
 BOUNDS = ("0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60", "150", "300", "900", "3600")
-#: States that a job may end in; ``expired`` follows one of them.
-ENDS = ("succeeded", "failed", "canceled")
+ENDS = ("succeeded", "failed", "canceled")  #: states that a job may end in; ``expired`` follows one of them
 
 
 @dataclass(frozen=True)

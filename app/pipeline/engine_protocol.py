@@ -34,8 +34,7 @@ class EngineAnswer:
     #: Returns the streams that the caption was written from, packed; None where they are too large to keep.
     #: It stays in the engine's process, and is None where the caption was written from frames.
     pack_streams: Callable[[], bytes | None] | None = None
-    #: The packed streams, where they are to be kept.
-    packed_streams: bytes | None = None
+    packed_streams: bytes | None = None  #: the packed streams, where they are to be kept
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,10 @@ class EngineInfo:
 
     device: str
     captioners: tuple[CaptionerInfo, ...]
-    #: The frames for a captioner that ``requests`` does not list.
-    request: DecodeRequest
+    request: DecodeRequest  #: the frames for a captioner that ``requests`` does not list
     #: Captioner → the frames that its extractors want; those of its members come beside them.
     requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
-    #: The captioner of jobs that name none.
-    default: str | None = None
+    default: str | None = None  #: the captioner of jobs that name none
     #: Captioner → what names all that decides the streams that feed it, but for the frames; captioners that
     #: look at frames themselves are left out.
     feature_identities: Mapping[str, str] = field(default_factory=dict)

@@ -24,8 +24,7 @@ from app.documents.job import Media, Model, Note
 from app.documents.segments import SegmentDocument
 
 FORMAT = 2
-#: Seconds after which a journal that has not been opened is removed.
-KEPT = 30 * 86400.0
+KEPT = 30 * 86400.0  #: seconds after which a journal that has not been opened is removed
 
 
 @dataclass(frozen=True, eq=False)

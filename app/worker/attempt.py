@@ -36,11 +36,9 @@ SHARES: Mapping[Stage, tuple[float, float]] = {
     "caption": (0.8, 1.0),
 }
 
-#: Of the progress of a film that is cut: its segments. What is left is its summary.
-SEGMENTS_SHARE = 0.95
+SEGMENTS_SHARE = 0.95  #: of the progress of a film that is cut: its segments. What is left is its summary
 
-#: Of the progress of a job whose video is fetched: that.
-FETCH_SHARE = 0.3
+FETCH_SHARE = 0.3  #: of the progress of a job whose video is fetched: that
 MOST_MARKS = 90  #: stages of a turn whose beginnings are kept: a film has three for each segment
 NO_FACTS = Answer()  #: of a video that has not been read
 

@@ -24,8 +24,7 @@ from app.api.metrics import Metrics
 from app.api.page_files import FILES
 from app.tracing.spans import SpanNotes, Tracing
 
-#: Answers that are no pages load nothing.
-NOTHING = "default-src 'none'; frame-ancestors 'none'"
+NOTHING = "default-src 'none'; frame-ancestors 'none'"  #: answers that are no pages load nothing
 #: The page loads its own script, has its own style, draws on canvases, plays films of this server and of its
 #: visitor's own disk (``blob:``), and talks to this server.
 PAGE = (

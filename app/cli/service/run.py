@@ -8,8 +8,7 @@ import typer
 from app.cli.commands import read_settings
 from app.cli.model_options import Streams
 
-#: Of workers and their children: on a machine that they share with the API, requests go first.
-NICENESS = 5
+NICENESS = 5  #: of workers and their children: on a machine that they share with the API, requests go first
 
 
 Port = Annotated[int | None, typer.Option(help="Port to listen on; default REELWORD_PORT or PORT.")]

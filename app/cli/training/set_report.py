@@ -24,8 +24,7 @@ from training.datasets.check import (
 from training.datasets.registry import find_data_set
 
 Depth = Literal["none", "header", "deep"]
-#: As many unreadable files as are listed; all of them are in the JSON.
-LISTED = 10
+LISTED = 10  #: as many unreadable files as are listed; all of them are in the JSON
 
 
 def report_set(name: str, root: Path, paper: str | None, depth: Depth, *, as_json: bool) -> bool:
