@@ -31,7 +31,8 @@ from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import connect, connect_async, redis_url
 from app.jobs.worker_registry import WorkerRegistry
 from app.settings import Settings
-from app.tracing.spans import Tracing, connect_tracing
+from app.tracing.connection import connect_tracing
+from app.tracing.spans import Tracing
 from app.webhooks.deliverer import Deliverer
 from app.webhooks.delivery_store import DeliveryStore
 from app.webhooks.sender import Sender

@@ -249,7 +249,7 @@ def urls_of(job: Job, blobs: Blobs, root: str) -> JobUrls:
 
 
 def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> JobDocument:
-    asked = job.submission
+    submission = job.submission
     shown = ("metadata", "source_url", "validate_only", "batch", "recaption_of")
     return JobDocument.model_validate(
         {
@@ -258,8 +258,8 @@ def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> J
             "timings": job.timings,
             "error": job.error,
             "priority": job.priority,
-            **{name: getattr(asked, name) for name in shown},
-            "webhook": None if asked.webhook is None else urlsplit(asked.webhook).hostname,
+            **{name: getattr(submission, name) for name in shown},
+            "webhook": None if submission.webhook is None else urlsplit(submission.webhook).hostname,
             "place": position.place,
             "estimated_seconds": position.estimated_seconds,
             "workers": position.workers,

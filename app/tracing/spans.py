@@ -13,9 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from app.settings import Settings
-from extractors.errors import name_missing_packages
-
 Attribute = str | int | float | bool
 
 
@@ -64,18 +61,3 @@ class Tracing:
 
     def close(self) -> None:
         """Sends what is left."""
-
-
-def connect_tracing(settings: Settings, process: str, instance: str = "") -> Tracing:
-    """Makes the sender of spans, or one that sends none. Raises PackageMissing: no OpenTelemetry is here.
-
-    Args:
-        settings: whether there is a collector, and where.
-        process: ``api`` or ``worker``.
-        instance: which of them; empty where there is one.
-    """
-    if settings.traces is None:
-        return Tracing()
-    with name_missing_packages():
-        from app.tracing.open_telemetry import OtlpTracing
-    return OtlpTracing(settings.traces, process, instance)

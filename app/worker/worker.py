@@ -31,7 +31,7 @@ from app.jobs.redis_client import connect, redis_url
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 from app.search.searches import Searches
 from app.settings import Settings
-from app.tracing.spans import connect_tracing
+from app.tracing.connection import connect_tracing
 from app.worker.engine.process import EngineProcess
 from app.worker.intake import UNEXPECTED_PAUSE, Intake
 from app.worker.job_ends import delete_blobs

@@ -105,8 +105,8 @@ class CheckAccess:
         headers = Headers(scope=scope)
         if not self._is_trusted(headers):
             hosts = headers.getlist("host")
-            asked = f"asks for {hosts[0][:100]}" if len(hosts) == 1 else "needs one Host header"
-            raise self._logged_once(refusals.HostNotAllowed(f"The request {asked}."))
+            request = f"asks for {hosts[0][:100]}" if len(hosts) == 1 else "needs one Host header"
+            raise self._logged_once(refusals.HostNotAllowed(f"The request {request}."))
         if self._is_open_by_default and (passed := [name for name in BY_A_PROXY if name in headers]):
             raise self._logged_once(refusals.ProxyNotNamed(f"The request has the header {passed[0]}."))
         if scope["method"] not in READING and not self._is_same_origin(headers):

@@ -20,7 +20,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from app.jobs.job import Keys, Submission
 from app.jobs.job_store import Jobs
 from app.settings import Settings, load_settings
-from app.tracing.spans import FinishedSpan, Tracing, connect_tracing
+from app.tracing.connection import connect_tracing
+from app.tracing.spans import FinishedSpan, Tracing
 from extractors.errors import PackageMissing
 from tests.app.live_api import LiveApi, live_api
 from tests.app.worker.test_worker import settings_for
