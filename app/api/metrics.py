@@ -56,7 +56,7 @@ class Metrics:
         return generate_latest(self.registry) + generate_latest(shared)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JobMetrics(Collector):
     """Makes metrics of figures."""
 
