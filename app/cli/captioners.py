@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.commands import read_settings
+from app.cli.model_options import AsJson, settings_with
 from app.terminal import complain, print_table, printable, say
 from extractors.errors import ReelwordError
 from models.pretrained.adapters.card import CHECKPOINT
@@ -23,7 +23,7 @@ COLUMNS = ("name", "family", "from", "on disk", "in memory", "licence")
 def _open() -> "InstalledCaptioners":
     from app.pipeline.installed_captioners import pretrained_captioners
 
-    return pretrained_captioners(read_settings())
+    return pretrained_captioners(settings_with())
 
 
 @captioners.command()
@@ -41,13 +41,14 @@ def add(
     ] = None,
 ) -> None:
     """Bring a captioner here, once it has captioned a frame; a download that broke off goes on."""
-    card = _open().add(source, try_captioner, name=name, offline=read_settings().offline)
+
+    card = _open().add(source, try_captioner, name=name, offline=settings_with().offline)
     say(f"{card.name}: {describe(card)}")
     say("A worker that starts from now on loads it; reelword models lists all.")
 
 
 @captioners.command("list")
-def show(as_json: Annotated[bool, typer.Option("--json", help="Print the cards as JSON.")] = False) -> None:
+def show(as_json: AsJson = False) -> None:
     """List installed captioners with their source, size, memory and licence."""
     cards = _open().list()
     if as_json:

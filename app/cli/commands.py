@@ -5,7 +5,7 @@ The list of all commands is in app/cli/main.py; a command's file has its functio
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,9 +14,6 @@ from typer.main import get_command
 from app.errors import UsageError
 from app.terminal import complain
 from extractors.errors import ReelwordError
-
-if TYPE_CHECKING:
-    from app.settings import Settings
 
 MOST_COLUMNS = 10_000  #: help is as wide as the terminal; without a number it ends at 80 columns
 
@@ -79,14 +76,6 @@ class ListedCommand(TyperCommand):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-def read_settings(**changes: object) -> "Settings":
-    """Reads the settings, changed by what a command line says (None is nothing). Raises UsageError."""
-    from app.settings import load_settings
-
-    named = {name: value for name, value in changes.items() if value is not None}
-    return load_settings().model_copy(update=named)
-
-
 class CommandList(TyperGroup):
     """Ends a command that meets an error of ours with the sentence that the error is."""
 
@@ -102,7 +91,9 @@ class CommandList(TyperGroup):
             raise typer.Exit(1) from error
 
 
-def make_program(package: str, commands: Mapping[str, tuple[str, str]], help_line: str) -> typer.Typer:
+def make_program(
+    package: str, commands: Mapping[str, tuple[str, str]], help_line: str, *, add_completion: bool = False
+) -> typer.Typer:
     """Makes a program of commands that are imported when they are called.
 
     Args:
@@ -121,7 +112,7 @@ def make_program(package: str, commands: Mapping[str, tuple[str, str]], help_lin
 
     return typer.Typer(
         cls=Commands,
-        add_completion=False,
+        add_completion=add_completion,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

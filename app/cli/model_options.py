@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -22,6 +22,9 @@ from pydantic.fields import FieldInfo
 
 from app.errors import UsageError
 from models.decoding.options import DecodingOptions, first_fault
+
+if TYPE_CHECKING:
+    from app.settings import Settings
 
 OptionsT = TypeVar("OptionsT", bound=DecodingOptions)
 PLAIN = (bool, int, float, str, Path, list[str])  #: types that an option can have by itself
@@ -163,7 +166,16 @@ def _naming_option() -> Iterator[None]:
         raise UsageError(f"{option}{fault}.") from error
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Streams = Annotated[
     str | None,
     typer.Option(help="Stream set, see models --sets; default: the one each captioner was trained on."),
 ]
+
+
+def settings_with(**changes: object) -> "Settings":
+    """Reads the settings, changed by what a command line says (None is nothing). Raises UsageError."""
+    from app.settings import load_settings
+
+    named = {name: value for name, value in changes.items() if value is not None}
+    return load_settings().model_copy(update=named)

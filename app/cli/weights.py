@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.commands import read_settings
+from app.cli.model_options import AsJson, settings_with
 from extractors.media.errors import MissingFile
 
 Names = Annotated[
@@ -16,11 +16,11 @@ weights = typer.Typer(no_args_is_help=True)
 
 
 @weights.command("list")
-def list_weights(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_weights(as_json: AsJson = False) -> None:
     """List the weights of weights/manifest.toml: their source, licence, and whether they are here."""
     from app.cli.weight_files import print_weights
 
-    print_weights(read_settings(), as_json=as_json)
+    print_weights(settings_with(), as_json=as_json)
 
 
 @weights.command()
@@ -28,7 +28,7 @@ def get(names: Names) -> None:
     """Download weights into the data folder; what broke off goes on where it stopped."""
     from app.cli.weight_files import get_weights
 
-    raise typer.Exit(get_weights(names, read_settings()))
+    raise typer.Exit(get_weights(names, settings_with()))
 
 
 @weights.command()
@@ -47,13 +47,13 @@ def add(
     if name.startswith(HUB):
         from app.cli.weight_files import add_encoder
 
-        add_encoder(str(file), name, read_settings())
+        add_encoder(str(file), name, settings_with())
         return
     if not file.is_file():
         raise MissingFile(f"There is no file {file}.")
     from app.cli.weight_files import add_weights
 
-    raise typer.Exit(add_weights(file, name, read_settings()))
+    raise typer.Exit(add_weights(file, name, settings_with()))
 
 
 @weights.command()
@@ -63,4 +63,4 @@ def verify(
     """Check every byte of the weights that are here, or of those that are named."""
     from app.cli.weight_files import verify_weights
 
-    raise typer.Exit(verify_weights(names or [], read_settings()))
+    raise typer.Exit(verify_weights(names or [], settings_with()))

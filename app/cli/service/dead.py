@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.commands import read_settings
+from app.cli.model_options import AsJson, settings_with
 from app.errors import RecordUnreadable
 from app.terminal import complain
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from app.jobs.job_store import Jobs
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME", help="As dead list has it.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 dead = typer.Typer(no_args_is_help=True)
 
@@ -27,7 +26,7 @@ dead = typer.Typer(no_args_is_help=True)
 def _open() -> "JobRecords":
     from app.cli.service.job_records import JobRecords
 
-    return JobRecords.connect(read_settings())
+    return JobRecords.connect(settings_with())
 
 
 @dead.command("list")

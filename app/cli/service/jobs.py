@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.commands import read_settings
-from app.cli.model_options import FieldsOf
+from app.cli.model_options import AsJson, FieldsOf, settings_with
 from app.cli.server import ServerChoice
 from app.errors import JobNotRequeued, RecordUnreadable, UsageError
 from app.terminal import complain, print_table, say
@@ -27,9 +26,8 @@ PURGED = ("succeeded", "failed", "canceled")  #: states of jobs that may have so
 #: Of a job's document, what is shown first.
 SHOWN = ("id", "state", "stage", "filename", "created_at", "started_at", "ended_at", "caption")
 
-Service = Annotated[ServerChoice, FieldsOf("Whose jobs")]
+Service = Annotated[ServerChoice, FieldsOf("Where it is done")]
 Names = Annotated[list[str], typer.Argument(metavar="JOB", help="As jobs list has it.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 States = Annotated[
     str | None, typer.Option("--state", help=f"States, with commas between: {', '.join(STATES)}.")
 ]
@@ -39,7 +37,7 @@ jobs = typer.Typer(no_args_is_help=True)
 
 def _open(service: ServerChoice) -> "JobRecords | ServerJobs":
     """By the API of a service that is named; else by Redis, which is there while no API runs."""
-    settings = read_settings()
+    settings = settings_with()
     if (server := service.find_named(settings)) is not None:
         from app.cli.service.server_jobs import ServerJobs
 

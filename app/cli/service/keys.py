@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.commands import read_settings
+from app.cli.model_options import AsJson, settings_with
 from app.errors import UsageError
 from app.terminal import complain, own_command, print_table, printable
 
@@ -72,7 +72,7 @@ def add(
         "max_pixels": max_pixels,
         "expires_at": None if expires is None else time.time() + seconds_of(expires),
     }
-    store = _store(read_settings())
+    store = _store(settings_with())
     if any(key.name == name for key in store.all().values()):
         raise UsageError(f"There is a key called {name}: revoke it first, or choose another name.")
     try:
@@ -89,9 +89,9 @@ def add(
 
 
 @keys.command("list")
-def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def show(as_json: AsJson = False) -> None:
     """List keys with what they may do, oldest first; secrets are not kept."""
-    settings = read_settings()
+    settings = settings_with()
     entries = list(_store(settings).all().values())
     if as_json:
         typer.echo(json.dumps([key.model_dump(exclude={"sha256", "webhook_secret"}) for key in entries]))
@@ -108,7 +108,7 @@ def revoke(
     ],
 ) -> None:
     """End keys: they open nothing any more, within seconds, nor do pages that were signed in by them."""
-    store, failed = _store(read_settings()), 0
+    store, failed = _store(settings_with()), 0
     for name in names:
         matching = [key for key in store.all().values() if name in (key.name, key.id)]
         for key in matching:

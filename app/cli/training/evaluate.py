@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from app.cli.model_options import FieldsOf
+from app.cli.model_options import AsJson, FieldsOf
 from app.cli.training import shared_options as shared
 from models.decoding.options import DecodingOptions
 
@@ -31,7 +31,7 @@ class EvaluatedItems:
         int | None, typer.Option(help="Frames sampled from a clip; default: as the service samples.")
     ] = None
     data: Annotated[
-        Path | None, typer.Option(help="Folder of a captioned set, or of one's own videos; see docs/data.md.")
+        Path | None, typer.Option(help="Folder of a captioned set, or of your own videos (docs/data.md).")
     ] = None
     data_set: shared.DataSetName = None
     paper: shared.Paper = None
@@ -87,7 +87,7 @@ class ScoreOutput:
         Literal["coco", "vatex"], typer.Option(help="COCO's results, or VATEX' submission, of --captions.")
     ] = "coco"
     record: Annotated[str | None, typer.Option(help="Keep the scores in the captioner's card.")] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
+    as_json: AsJson = False
 
     def give(self, captioner: str, result: "Evaluation") -> None:
         """Prints the scores, and writes captions and the captioner's card where that is asked for."""
@@ -122,7 +122,8 @@ def evaluate(
         str | None, typer.Option(help="What it is fed with: a stream set; default: its own.")
     ] = None,
     members: Annotated[
-        str | None, typer.Option(help="fusion or ensemble only: who takes part, with commas between.")
+        str | None,
+        typer.Option(help="Captioners that fusion or ensemble is made of, with commas between them."),
     ] = None,
     embedding: Annotated[
         Path | None, typer.Option(help="fusion only: the embedding that chooses; default: the service's.")

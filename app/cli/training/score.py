@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.model_options import AsJson
 from app.cli.training import shared_options as shared
 
 
@@ -30,7 +31,7 @@ def score(
     ] = None,
     frames: Annotated[int, typer.Option(min=1, help="Frames of each video that CLIP sees.")] = 8,
     device: shared.Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Scores a file of captions against references, with bootstrap intervals."""
     if (clip is None) != (videos is None):

@@ -135,7 +135,7 @@ def make_train(on_pictures: "PictureSession | None" = None) -> Callable[..., Non
         out: Annotated[
             Path | None,
             typer.Option(
-                help="The run's folder; one that was stopped goes on from it. Default: runs/CAPTIONER-RECIPE"
+                help="The run's folder; one that was stopped goes on from it. Default: runs/CAPTIONER-RECIPE."
             ),
         ] = None,
         seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.commands import read_settings
-from app.cli.model_options import FieldsOf
+from app.cli.model_options import FieldsOf, settings_with
 from app.jobs.options import CaptionOptions
 from app.terminal import complain
 
@@ -48,7 +47,7 @@ def bulk(
 
     fleet = Fleet(address, decoders, engines, batch)
     options = options.model_copy(update={"attention": False})
-    tally = caption_collection(videos, out, options, read_settings(), fleet)
+    tally = caption_collection(videos, out, options, settings_with(), fleet)
     for file, code in tally.failures[:SHOWN]:
         complain(f"{file}: {code}")
     if len(tally.failures) > SHOWN:

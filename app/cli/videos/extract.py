@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from app.cli.commands import read_settings
+from app.cli.model_options import settings_with
 from app.errors import UsageError, sentence
 from app.terminal import complain
 
@@ -55,8 +55,12 @@ def extract(
         bool, typer.Option(help="Print the five likeliest classes, of networks that tell any.")
     ] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Videos extracted at the same time.")] = 1,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; default REELWORD_DEVICE.")] = None,
-    precision: Annotated[Precision | None, typer.Option(help="Default: the fastest there is.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="What computes: cpu, cuda, cuda:1 …; default: REELWORD_DEVICE.")
+    ] = None,
+    precision: Annotated[
+        Precision | None, typer.Option(help="What networks compute in; default: the fastest there is.")
+    ] = None,
 ) -> None:
     """Write features of videos to files, one decoding for all extractors; goes on where it was stopped."""
     from app.extract.addresses import find_inputs
@@ -66,7 +70,7 @@ def extract(
     from app.extract.plan import ExtractionPlan, ExtractorsMissing
     from extractors.windows import WindowOptions
 
-    configured = read_settings()
+    configured = settings_with()
     try:
         windows = WindowOptions(stack_size, step_size, extraction_fps, extraction_total, most)
         stream_set = _find_stream_set(streams, extractor, windows)

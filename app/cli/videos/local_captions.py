@@ -16,9 +16,9 @@ from PIL import Image
 from app import terminal
 from app.attention_picture.render import draw_attention_picture
 from app.cli.videos.caption_output import CaptionOutput, write_file
+from app.documents.exports import FORMATS
 from app.documents.job import FileDocument, Note
 from app.documents.segments import FilmDocument
-from app.documents.subtitles import FORMATS
 from app.errors import JobFailure, UsageError
 from app.extract.inputs import InputVideo, choose_names
 from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
@@ -194,7 +194,7 @@ def _write(document: FilmDocument, name: str, output: CaptionOutput) -> None:
         if output.as_json:
             print(terminal.printable_json(document.on_players_clock().model_dump_json()), flush=True)
         return
-    text = FORMATS[output.form].write(document)
+    text = FORMATS[output.form].write(document.with_words(each.attention for each in document.segments))
     if output.out is None:
         sys.stdout.write(text)
     else:
