@@ -76,16 +76,7 @@ def add_weights(file: Path, name: str, settings: Settings) -> int:
 
 
 def add_encoder(source: str, name: str, settings: Settings) -> None:
-    """Brings an encoder ``hub:NAME`` here from a folder or a hub, once it has looked at a frame.
-
-    Args:
-        source: the folder, or ``OWNER/NAME[@REVISION]``.
-        name: what its extractor is called.
-        settings: where the data folder is.
-
-    Raises:
-        PretrainedError, WeightsError: it cannot be brought, or not be opened.
-    """
+    """Brings an encoder ``hub:NAME`` here from a folder or a hub. Raises PretrainedError, WeightsError."""
     from app.cli.captioners import describe
     from models.pretrained.installed import InstalledCaptioners
 
@@ -95,6 +86,7 @@ def add_encoder(source: str, name: str, settings: Settings) -> None:
 
 
 def _try_encoder(folder: Path) -> ModelFacts:
+    """Reads what a folder holds, and looks at a frame with it."""
     from extractors.catalog.hub_encoders import read_encoder
     from extractors.extractor import ExtractorOptions
     from models.pretrained.folder import count_parameters, make_facts, weight_files
