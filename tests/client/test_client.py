@@ -168,8 +168,10 @@ def test_everything_else_the_service_has_is_asked_for_by_its_address() -> None:
     assert json.loads(script.seen[-1].content) == {"verdict": "wrong", "correction": "a cat"}
 
 
-#: Operations that programs have no use for: the page's own session, and what keepers of the service watch.
-NOT_OF_THE_CLIENT = {"signIn", "signOut", "checkLive", "getMetrics"}
+#: The page's own session, what keepers of the service watch, and files in parts, which clients of tus send.
+NOT_OF_THE_CLIENT = {
+    "signIn", "signOut", "checkLive", "getMetrics", "createFile", "getFile", "appendToFile", "deleteFile",
+}  # fmt: skip
 EVERYTHING: tuple[Callable[[Client], object], ...] = (
     lambda client: client.submit(b"a video"),
     lambda client: client.job(JOB),

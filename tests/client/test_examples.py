@@ -159,7 +159,7 @@ def test_the_gradio_page_captions(api: LiveApi, folder: Path) -> None:
         _wait_for(port, SECONDS)
         client = peer.Client(f"http://127.0.0.1:{port}")
         write_video(folder / "clip.mp4")
-        video = {"video": peer.handle_file(str(folder / "clip.mp4"))}
+        video = peer.handle_file(str(folder / "clip.mp4"))
         caption, words, clip = client.predict(video, api_name="/caption")
         assert caption == CAPTION
         assert [row[0] for row in words["data"]] == list(WORDS)
