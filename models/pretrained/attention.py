@@ -1,7 +1,5 @@
 """Records what written tokens attend to while a model reads finished captions once more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass

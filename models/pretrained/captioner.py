@@ -2,8 +2,6 @@
 transformers generate, read what was written once more for log-probabilities and attention, join words.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

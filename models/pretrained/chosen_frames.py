@@ -1,7 +1,5 @@
 """Chooses of a video's frames those that a pretrained model is shown, and maps its moments back to them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

@@ -4,8 +4,6 @@ A video that is one moment alone has that moment's frames, as often as a model w
 needs them. A frame that is one place alone is grey everywhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ No weight is loaded and nothing but json, YAML and safetensors headers is parsed
 captioner, and say what it needs, before it makes room for it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@
 A folder gets its name when everything in it has been checked.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

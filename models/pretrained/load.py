@@ -1,7 +1,5 @@
 """Opens a folder in the Hugging Face format as a captioner of its family."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias

@@ -14,8 +14,6 @@
 single captions and videos does not end the reading: notices report it (caption_set.py).
 """
 
-from __future__ import annotations
-
 from extractors.errors import ReelwordError
 
 

@@ -10,8 +10,6 @@ the file) may be left out. A table is separated by commas, semicolons or tabs, h
 first row, and quotes fields with separators or line breaks, as spreadsheets write them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self

@@ -8,8 +8,6 @@ An item may be named by ``image_id``, ``video_id``, ``videoID``, ``id`` or ``fil
 references are read from its folder, too.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Container, Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ and after them the vocabulary's probabilities, of the words that count alone. Wh
 (``training/batches/forcing_plan.py``), so that nothing here waits for a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Holds a network while it is trained: its weights, their moving average, and the optimiser."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar, cast

@@ -1,7 +1,5 @@
 """Computes losses of captioners: of words, of attention, against teachers' probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate

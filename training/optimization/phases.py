@@ -3,8 +3,6 @@
 Each phase continues from the best weights of the one before; papers go on from its last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias

@@ -5,8 +5,6 @@ the gradients while the backward pass goes on. Losses are means over words or sa
 has another number: ``Processes.share`` weighs them, so that the average is the mean over the whole batch.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

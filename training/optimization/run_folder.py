@@ -1,7 +1,5 @@
 """Keeps a training run in its folder: state, log, best checkpoint."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -4,8 +4,6 @@ A step is a function of the seed and its number (``TrainingBatches.at``, one gen
 was killed continues exactly where its last saved state stands.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Computes scores and loss on held-out items, quick enough to choose checkpoints by."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ twice; weights are chosen by the same search that ``evaluate`` makes at the end.
 once, each with its video.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

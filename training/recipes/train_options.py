@@ -1,7 +1,5 @@
 """Declares the options of ``reelword train`` that not every run reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

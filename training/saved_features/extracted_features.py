@@ -1,7 +1,5 @@
 """Reads features that ``reelword extract`` wrote: safetensors, npy or HDF5, a folder an extractor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path

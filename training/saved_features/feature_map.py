@@ -5,8 +5,6 @@ set calls it, ``{stem}`` the same without folders and suffix, ``{number}`` the n
 train, val or test, and ``{name}`` what the file of ``names`` calls it, or else its id.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Reads streams of other people's features, as a map names them, with times on the video's clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ reelword.json                                     its card
 README.md                                         the same for people
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

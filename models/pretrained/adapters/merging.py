@@ -1,7 +1,5 @@
 """Merges an adapter into the weights of its base, by peft."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

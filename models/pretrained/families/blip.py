@@ -5,8 +5,6 @@ memory, over which cross-attention spreads as it does over the cells of one pict
 videos in this way, without training. Each word so has its weights over frames and cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

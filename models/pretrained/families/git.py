@@ -4,8 +4,6 @@ All image tokens stand before the caption in one self-attention. A word's attent
 that writes it to the image tokens; the class token of each frame, which sees no single place, is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass

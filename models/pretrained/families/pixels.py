@@ -1,7 +1,5 @@
 """Opens the families whose models are given pixels of frames, each made by the model's image processor."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Self

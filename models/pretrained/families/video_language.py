@@ -5,8 +5,6 @@ Frames are encoded once for all beams and for reading back. Prompts of a batch a
 are read back without padding, one video after another, since a long prompt's eager attention is large.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy

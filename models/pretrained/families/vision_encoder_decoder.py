@@ -4,8 +4,6 @@ Video encoders (TimeSformer, VideoMAE) see all frames together. Image encoders (
 see them one by one, and what they make of them is laid behind each other as one memory, as with BLIP.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
