@@ -15,8 +15,6 @@ chunk and ``KEPT_BYTES`` of frames stay in memory: two hours of video cost what 
 time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -265,7 +263,7 @@ class _Streamer:
         jumps = read_by_jumps(self._source, self._painter.paint, frame_numbers, self._index, self.reading)
         yield from self._hand_over((picture for _, picture in jumps), frame_numbers)
 
-    def _read(self, kept: _KeptPictures, is_first: bool) -> Iterator[StreamPart]:
+    def _read(self, kept: "_KeptPictures", is_first: bool) -> Iterator[StreamPart]:
         """Reads in order. Of a first reading only what keeps to a trusted index is handed over."""
         reading, frame_numbers = DecodePass(), self._choose()
         self.reading = reading

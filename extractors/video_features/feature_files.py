@@ -6,8 +6,6 @@ which video, and what the bytes of the tensors sum up to, so that a damaged file
 The forms for other people's code are in extractors/video_features/npy_hdf5.py.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -16,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from numpy.typing import NDArray
@@ -59,7 +57,7 @@ class FeatureSpec:
         return asdict(self)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> FeatureSpec:
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
         windows = document["windows"]
         return cls(
             document["extractor"],
@@ -68,7 +66,7 @@ class FeatureSpec:
             dict(document["inputs"]),
         )
 
-    def differences(self, other: FeatureSpec) -> list[str]:
+    def differences(self, other: Self) -> list[str]:
         """Lists ``member: ours, not theirs`` for each member that differs."""
         ours, theirs = _flatten(self.document()), _flatten(other.document())
         return [
@@ -88,7 +86,7 @@ class VideoSource:
     bytes: int  #: the content's size
 
     @classmethod
-    def of(cls, file: Path) -> VideoSource:
+    def of(cls, file: Path) -> Self:
         """Reads the whole file. Raises OSError, also for what is no file and might have no end."""
         if file.exists() and not file.is_file():
             raise OSError(errno.EINVAL, "it is no regular file")
@@ -132,7 +130,7 @@ class FeatureHeader:
     content_sha256: str
 
     @classmethod
-    def of(cls, saved: SavedFeatures, arrays: Mapping[str, NDArray[Any]]) -> FeatureHeader:
+    def of(cls, saved: SavedFeatures, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """arrays: what is written beside it, by name."""
         specs = {name: stream.spec for name, stream in saved.streams.items()}
         return cls(
@@ -156,7 +154,7 @@ class FeatureHeader:
         return json.dumps(document)
 
     @classmethod
-    def from_json(cls, text: str, file: Path) -> FeatureHeader:
+    def from_json(cls, text: str, file: Path) -> Self:
         """Raises FeaturesDamaged for what ``to_json`` did not write."""
         try:
             document = json.loads(text)

@@ -16,8 +16,9 @@ from torch import Tensor
 from models.captioner import AnyCaptioner
 from models.decoding.constraints import Constraints
 from models.decoding.length_penalty import LengthPenalty
-from models.decoding.options import DecodingOptions, apply_temperature
+from models.decoding.options import DecodingOptions
 from models.decoding.partial_captions import PartialCaptions, SearchResult
+from models.decoding.sampling import apply_temperature
 from models.memory import Memory
 from models.vocabulary import EOS
 

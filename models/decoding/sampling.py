@@ -12,13 +12,18 @@ from torch import Tensor
 
 from models.captioner import AnyCaptioner
 from models.decoding.constraints import Constraints
-from models.decoding.options import DecodingOptions, apply_temperature
+from models.decoding.options import DecodingOptions
 from models.decoding.partial_captions import PartialCaptions, SearchResult
 from models.memory import Memory
 from models.vocabulary import EOS
 
 #: From log-probabilities (R, V) to words (R,), given the tokens (R, t) so far.
 Chooser = Callable[[Tensor, Tensor], Tensor]
+
+
+def apply_temperature(log_probs: Tensor, temperature: float) -> Tensor:
+    """Divides log-probabilities (R, V) by ``temperature`` and normalises them again."""
+    return log_probs if temperature == 1 else (log_probs / temperature).log_softmax(1)
 
 
 def search_greedily(

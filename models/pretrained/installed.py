@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from extractors.files import atomic_write, digest_of, sha256_of
 from models.pretrained.adapters.card import CONFIG, AdapterBase, AdapterCard
@@ -44,19 +44,15 @@ HUB_ID = re.compile(r"(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class InstalledFile(BaseModel):
+class InstalledFile(BaseModel, frozen=True):
     """A file of an installed captioner as it was when it was added."""
-
-    model_config = ConfigDict(frozen=True)
 
     bytes: int
     sha256: str
 
 
-class ModelFacts(BaseModel):
+class ModelFacts(BaseModel, frozen=True):
     """A pretrained model's facts, read from its configuration and the heads of its weights alone."""
-
-    model_config = ConfigDict(frozen=True)
 
     family: str  #: the adapter that runs it
     architecture: str
@@ -65,20 +61,16 @@ class ModelFacts(BaseModel):
     licence: str = ""  #: as its README's head says, empty where it does not
 
 
-class MeasuredSpeed(BaseModel):
+class MeasuredSpeed(BaseModel, frozen=True):
     """Seconds from a decoded clip to its caption, the mean over clips; machine: where they were measured."""
-
-    model_config = ConfigDict(frozen=True)
 
     feature_seconds: float
     caption_seconds: float
     machine: str
 
 
-class PretrainedCard(BaseModel):
+class PretrainedCard(BaseModel, frozen=True):
     """Describes an installed captioner. revision: of the hub's repository; None from a folder."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     source: str

@@ -1,7 +1,5 @@
 """Defines a batch as training steps take it, and the order in which batches come."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,9 +76,9 @@ class BatchPart:
         first, last = (videos * place // self.count for place in (self.number, self.number + 1))
         return values[first * rows : last * rows]
 
-    def divide(self, number: int, count: int) -> BatchPart:
+    def divide(self, number: int, count: int) -> Self:
         """Returns one of ``count`` parts of this part, ``number`` from 0."""
-        return BatchPart(self.number * count + number, self.count * count)
+        return type(self)(self.number * count + number, self.count * count)
 
 
 WHOLE_BATCH = BatchPart()

@@ -16,7 +16,6 @@ from typing import Self
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     RootModel,
     TypeAdapter,
     ValidationError,
@@ -46,10 +45,8 @@ OPTIONAL = {"id": ("id",), "split": ("split",), "start": ("start",), "end": ("en
 OTHER_NAMES: Mapping[str, Split] = {"validate": "val", "validation": "val", "dev": "val"}
 
 
-class FolderEntry(BaseModel):
+class FolderEntry(BaseModel, frozen=True, extra="allow"):
     """One video of the captions file."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     file: str
     captions: tuple[str, ...] = ()

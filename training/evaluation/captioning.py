@@ -1,7 +1,5 @@
 """Captions pictures, sparse frames or real clips for their scores, through the path that serves users."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +57,7 @@ class NoStreams:
 class FrameWriter:
     """Writes with a pretrained captioner, which looks at frames and at no stream."""
 
-    captioner: AnyPretrainedCaptioner
+    captioner: "AnyPretrainedCaptioner"
 
     def caption_frames(
         self, frames: Sequence[Frames], _features: Sequence[Features], options: DecodingOptions

@@ -1,7 +1,5 @@
 """Loads what is scored: one captioner, or several combined as the service combines them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -64,7 +62,7 @@ class EvaluatedCaptioner:
     saved: FeatureStore | None = None
 
     @property
-    def pretrained(self) -> Sequence[AnyPretrainedCaptioner]:
+    def pretrained(self) -> Sequence["AnyPretrainedCaptioner"]:
         """Lists those of its captioners that look at frames."""
         if isinstance(self.writer, FrameWriter):
             return (self.writer.captioner,)

@@ -4,8 +4,6 @@ The adapters lie on the queries and values of the text decoder; whatever sees th
 loss is that of the captioner's own reading of captions, which evidence and likelihoods go by when it serves.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from copy import copy, deepcopy
@@ -32,7 +30,7 @@ class AdaptedCaptioner(nn.Module):
     takes no more memory than they do.
     """
 
-    def __init__(self, captioner: PretrainedCaptioner[Any], options: LoraOptions) -> None:
+    def __init__(self, captioner: "PretrainedCaptioner[Any]", options: LoraOptions) -> None:
         """Puts adapters that change nothing yet into a captioner, and freezes its own weights.
 
         Args:
@@ -88,7 +86,7 @@ class AdaptedCaptioner(nn.Module):
             save_file({name: each.detach().cpu().contiguous() for name, each in state.items()}, unfinished)
 
 
-def list_targets(captioner: PretrainedCaptioner[Any], names: Sequence[str]) -> list[str]:
+def list_targets(captioner: "PretrainedCaptioner[Any]", names: Sequence[str]) -> list[str]:
     """Lists the layers of a captioner's text decoder that are called so.
 
     Args:

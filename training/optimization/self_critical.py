@@ -8,10 +8,9 @@ document frequencies of the training captions: a reward blind to the end teaches
 MIXER does, where the first words of a caption are supervised and the rest is rewarded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -38,7 +37,7 @@ class SelfCritical:
     words: Sequence[str]  #: the vocabulary, by the words' ids
 
     @classmethod
-    def for_items(cls, recipe: Recipe, items: Sequence[CaptionedItem], words: Sequence[str]) -> SelfCritical:
+    def for_items(cls, recipe: Recipe, items: Sequence[CaptionedItem], words: Sequence[str]) -> Self:
         """Prepares the recipe's rewards.
 
         Args:

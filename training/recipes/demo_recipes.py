@@ -4,13 +4,11 @@ The recipes of the papers are in paper_recipes.py; what each number of a recipe 
 streams a captioner reads is chosen apart.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from extractors.errors import ReelwordError
 from models.captioners.registry import list_captioners, list_folders
@@ -31,7 +29,7 @@ class RecipeBook:
     #: Recipe → the only captioners that have what it trains.
     limited: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def add(self, tables: Mapping[str, Mapping[str, Any]], captioners: tuple[str, ...] = ()) -> RecipeBook:
+    def add(self, tables: Mapping[str, Mapping[str, Any]], captioners: tuple[str, ...] = ()) -> Self:
         """Returns the book with more recipes.
 
         Args:
@@ -47,7 +45,7 @@ class RecipeBook:
             numbers = {key: value for key, value in table.items() if key not in MARKS}
             recipes[name] = Recipe.model_validate({**base, **numbers, "name": name})
         limited = dict.fromkeys(tables, captioners) if captioners else {}
-        return RecipeBook(
+        return type(self)(
             recipes,
             self.continuing | {name for name, table in tables.items() if table.get("continues")},
             {**self.limited, **limited},

@@ -18,7 +18,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from extractors.errors import ReelwordError
 from extractors.features import Features, StreamSpec
@@ -44,10 +44,8 @@ class RunDiffers(ReelwordError, ValueError, code="run_differs"):
     )
 
 
-class TrainedData(BaseModel):
+class TrainedData(BaseModel, frozen=True):
     """Describes the captioned videos or pictures of a run."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str  #: of the set
     train: int  #: videos that are trained on
@@ -68,10 +66,8 @@ class TrainedData(BaseModel):
         return cls(name=name, train=len(train), held_out=len(held_out), sha256=digest)
 
 
-class RunDescription(BaseModel):
+class RunDescription(BaseModel, frozen=True):
     """Describes what a run trains; two runs that differ in a member are two runs."""
-
-    model_config = ConfigDict(frozen=True)
 
     captioner: str
     recipe: Recipe  #: with all that was changed of it
@@ -122,10 +118,8 @@ class RunDescription(BaseModel):
         return described | ({"start_sha256": self.start_sha256} if self.start_sha256 else {})
 
 
-class RunSession(BaseModel):
+class RunSession(BaseModel, frozen=True):
     """Records one start of the command."""
-
-    model_config = ConfigDict(frozen=True)
 
     command: str
     started: datetime
@@ -151,10 +145,8 @@ class RunSession(BaseModel):
         )
 
 
-class RunRecord(BaseModel):
+class RunRecord(BaseModel, frozen=True):
     """Holds what run.json says."""
-
-    model_config = ConfigDict(frozen=True)
 
     run: RunDescription
     sessions: tuple[RunSession, ...] = Field(min_length=1)
