@@ -103,7 +103,7 @@ class Recall:
         parts = []
         for start in range(0, len(self.held_out.items), self.held_out.group):
             batches = move_to(self.held_out.load_group(start), find_device(embedding))
-            parts.append(embedding.encode_batches(order_inputs(embedding, batches)))
+            parts.append(embedding.encode_batches(order_inputs(embedding.inputs, batches)))
         return torch.cat(parts)
 
     def _embed_sentences(self, embedding: SemanticEmbedding) -> Tensor:

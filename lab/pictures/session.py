@@ -27,7 +27,7 @@ from lab.pictures.teacher_targets import (
     load_soft_targets,
 )
 from lab.pictures.validation import PictureValidation
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.registry import find_captioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import (
@@ -104,13 +104,13 @@ def train_captioner(
     if start is not None and begun is not None:
         captioner.load_state_dict(match_weights(begun, captioner, start))
 
-    def freeze(network: AnyCaptioner) -> AnyCaptioner:
+    def freeze(network: Captioner) -> Captioner:
         freeze_all_but(network, recipe.only)
         if begun is not None and recipe.keep_start:
             freeze_start(network, begun)
         return network
 
-    def load_best_after(phase: str) -> AnyCaptioner:
+    def load_best_after(phase: str) -> Captioner:
         return freeze(training.run.best_after(phase))
 
     freeze(captioner)

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from extractors.errors import ReelwordError
 from extractors.windows import WindowOptions
 from models import captioners
-from models.captioner import AnyCaptioner, Captioner
+from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.stream_set import DEMO, DEMO_SETS, StreamInput, StreamSet
 
@@ -114,7 +114,7 @@ class CaptionerFolder:
     #: From a configuration and a stream set to the configuration that reads the set.
     fit: Callable[[Any, StreamSet], BaseModel]
     #: Name → network.
-    kinds: Mapping[str, type[AnyCaptioner]]
+    kinds: Mapping[str, type[Captioner]]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class RegisteredCaptioner:
     folder: CaptionerFolder
 
     @property
-    def kind(self) -> type[AnyCaptioner]:
+    def kind(self) -> type[Captioner]:
         """Returns its class."""
         return self.folder.kinds[self.name]
 
@@ -198,7 +198,7 @@ def find_captioner(name: str) -> RegisteredCaptioner:
     return registered[name]
 
 
-def captioner_class(name: str) -> type[AnyCaptioner]:
+def captioner_class(name: str) -> type[Captioner]:
     """Finds the class of a captioner. Raises UnknownCaptioner."""
     return find_captioner(name).kind
 

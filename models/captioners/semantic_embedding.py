@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
+from models.inputs import Batch, InputStream, average_frames, collate_inputs
 from models.vocabulary import Vocabulary
 
 
@@ -57,7 +57,7 @@ class SemanticEmbedding(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         return self.config.streams
 
     def encode(self, features: Sequence[Features]) -> Tensor:

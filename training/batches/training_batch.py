@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.inputs import Batch, StreamReader, order_inputs
+from models.captioner import Captioner
+from models.captioners.semantic_embedding import SemanticEmbedding
+from models.inputs import Batch, order_inputs
 from models.memory import TensorRows
 from models.vocabulary import Vocabulary
 from training.batches.forcing_plan import ForcingPlan
@@ -58,9 +60,9 @@ class TrainingBatch:
     places: tuple[int, ...] = ()  #: for each target which of its video's captions it is
     plan: ForcingPlan | None = None  #: of the targets; None where a loss makes its own
 
-    def inputs_of(self, network: StreamReader) -> list[Batch]:
+    def inputs_of(self, network: Captioner | SemanticEmbedding) -> list[Batch]:
         """Returns what the ``encode_batches`` of a captioner or an embedding takes."""
-        return order_inputs(network, self.batches)
+        return order_inputs(network.inputs, self.batches)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.features import Features
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.inputs import PLAIN_LAYOUT, Batch, BatchLayout, InputStream, collate_inputs, count_regions
 from models.video_category import add_category
 from models.vocabulary import pad_captions, split_words
@@ -94,7 +94,7 @@ class VideoInputs:
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
-    def for_captioner(cls, captioner: AnyCaptioner) -> Self:
+    def for_captioner(cls, captioner: Captioner) -> Self:
         """Lists the captioner's inputs, each once; where it lies on a GPU, half precision goes there."""
         named = {each.name: InputStream(name=each.name, width=each.width) for each in captioner.inputs}
         layout = BatchLayout(keeps_half=find_device(captioner).type == "cuda")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.memory import Memory, StepAttention
 from models.vocabulary import UNK
 from training.batches.forcing_plan import ForcedStep, ForcingPlan
@@ -41,7 +41,7 @@ class ForcedWords:
 
 
 def force_words(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     memory: Memory,
     targets: Tensor,
     plan: ForcingPlan,

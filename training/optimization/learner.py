@@ -10,7 +10,7 @@ from torch.amp import GradScaler
 from torch.optim import Adam, AdamW, Optimizer, RMSprop
 from torch.optim.swa_utils import AveragedModel
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from training.batches.loading import find_device
 from training.optimization.adapted_captioner import AdaptedCaptioner
@@ -19,7 +19,7 @@ from training.precision import make_scaler
 from training.recipes.recipe import Recipe
 
 #: What can be trained and saved as a checkpoint.
-TrainedNetwork: TypeAlias = AnyCaptioner | SemanticEmbedding
+TrainedNetwork: TypeAlias = Captioner | SemanticEmbedding
 NetworkT = TypeVar("NetworkT", bound=TrainedNetwork | AdaptedCaptioner)
 
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.memory import Memory
 from models.training_phase import NextWord, PhaseBatch, PhaseSpec
 from training.batches.forcing_plan import ForcingPlan, plan_forcing
@@ -59,7 +59,7 @@ class CaptionLoss:
 
 
 def caption_loss(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     memory: Memory,
     targets: Tensor,
     *,
@@ -132,7 +132,7 @@ def make_scheduled_sampling(ratio: float, generator: torch.Generator) -> NextWor
 
 
 def supervised_loss(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     memory: Memory,
     batch: TrainingBatch,
     recipe: Recipe,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.training_phase import PhaseSpec
 from training.optimization.learner import build_learner
 from training.optimization.losses import CaptionValues
@@ -16,10 +16,10 @@ from training.optimization.trainer import Phase, Trainer
 from training.optimization.validation import HeldOutScores
 
 #: From a phase's name to the best weights when it had ended.
-BestAfter: TypeAlias = Callable[[str], AnyCaptioner]
+BestAfter: TypeAlias = Callable[[str], Captioner]
 
 
-def train_later_phases(captioner: AnyCaptioner, trainer: Trainer, best_after: BestAfter) -> None:
+def train_later_phases(captioner: Captioner, trainer: Trainer, best_after: BestAfter) -> None:
     """Takes what the trainer's recipe has after cross-entropy: the captioner's own phases, then rewards.
 
     Rewards are computed against the captions of the videos that are trained on.
@@ -62,7 +62,7 @@ def train_own_phases(
     return last
 
 
-def go_through(spec: PhaseSpec, trainer: Trainer, captioner: AnyCaptioner) -> None:
+def go_through(spec: PhaseSpec, trainer: Trainer, captioner: Captioner) -> None:
     """Takes a captioner through one phase, for as many steps as the recipe says.
 
     Args:
@@ -71,12 +71,12 @@ def go_through(spec: PhaseSpec, trainer: Trainer, captioner: AnyCaptioner) -> No
         captioner: whose weights are trained.
     """
 
-    def judge(network: AnyCaptioner) -> HeldOutScores:
+    def judge(network: Captioner) -> HeldOutScores:
         return trainer.judge(network, spec)
 
     values = CaptionValues(trainer.batches.items, trainer.processes)
     steps = trainer.recipe.phases[spec.name]
-    phase: Phase[AnyCaptioner] = trainer.make_phase(
+    phase: Phase[Captioner] = trainer.make_phase(
         spec.name, steps, trainer.make_supervised_loss(spec, values), judge
     )
     remembered = {spec.remembers: values.values} if spec.remembers else {}

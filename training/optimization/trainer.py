@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from models.captioner import AnyCaptioner, Captioner
+from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.forcing_plan import plan_forcing
@@ -88,7 +88,7 @@ class Trainer:
     #: That train together, each with its part of the batches; the first one logs and saves.
     processes: Processes = ALONE
 
-    def train(self, captioner: AnyCaptioner, keep_start: bool = False) -> None:
+    def train(self, captioner: Captioner, keep_start: bool = False) -> None:
         """Takes ``recipe.steps`` of cross-entropy; resumes from the run's folder where there is one.
 
         With ``keep_start`` the weights it starts from are the first to be surpassed, as without any step.
@@ -96,15 +96,15 @@ class Trainer:
         steps = self.recipe.steps
         spec = captioner.phases[0]
         loss = self.make_supervised_loss(spec)
-        phase: Phase[AnyCaptioner] = self.make_phase(spec.name, steps, loss, self.judge)
+        phase: Phase[Captioner] = self.make_phase(spec.name, steps, loss, self.judge)
         phase = replace(phase, keeps_start=keep_start or steps == 0)
         self.go_through(phase, build_learner(self.recipe, captioner, self.precision))
 
-    def refine(self, captioner: AnyCaptioner, reward: SelfCritical) -> None:
+    def refine(self, captioner: Captioner, reward: SelfCritical) -> None:
         """Takes self-critical steps from the captioner's weights; they are kept where validation gains."""
         recipe, steps = self.recipe, self.recipe.self_critical_steps
 
-        def loss(network: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
+        def loss(network: Captioner, batch: TrainingBatch, step: int) -> Losses:
             rewarded = recipe.words_rewarded(self.epoch(step))
             generator = self.make_generator(step, 2, find_device(network))
             return reward.loss(network, batch, generator, self.precision, rewarded)
@@ -143,7 +143,7 @@ class Trainer:
         """Returns how many epochs ``step`` steps are: as long as the recipe says, or all videos once."""
         return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
-    def judge(self, captioner: AnyCaptioner, spec: PhaseSpec = CROSS_ENTROPY) -> HeldOutScores:
+    def judge(self, captioner: Captioner, spec: PhaseSpec = CROSS_ENTROPY) -> HeldOutScores:
         """Judges a captioner by held-out items, and by pseudo-videos where a phase is judged by those.
 
         Where CIDEr-D cannot be computed of them, it is how likely their captions are.
@@ -170,13 +170,13 @@ class Trainer:
 
     def make_supervised_loss(
         self, spec: PhaseSpec, values: CaptionValues | None = None
-    ) -> Callable[[AnyCaptioner, TrainingBatch, int], Losses]:
+    ) -> Callable[[Captioner, TrainingBatch, int], Losses]:
         """Makes what computes a phase's loss of a batch.
 
         spec: the phase. values: what its loss remembers of captions.
         """
 
-        def loss(captioner: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
+        def loss(captioner: Captioner, batch: TrainingBatch, step: int) -> Losses:
             device = find_device(captioner)
             with self.autocast(captioner):
                 memory = captioner.encode_batches(batch.inputs_of(captioner))

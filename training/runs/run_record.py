@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field, ValidationError
 from extractors.errors import ReelwordError
 from extractors.features import Features, StreamSpec
 from extractors.files import atomic_write
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from training.batches.training_batch import CaptionedItem
 from training.recipes.recipe import Recipe
@@ -84,7 +84,7 @@ class RunDescription(BaseModel, frozen=True):
     @classmethod
     def of(
         cls,
-        network: AnyCaptioner | SemanticEmbedding,
+        network: Captioner | SemanticEmbedding,
         recipe: Recipe,
         data: TrainedData,
         stream_set: str,
