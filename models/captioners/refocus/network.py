@@ -180,7 +180,7 @@ class Refocus(RecurrentCaptioner):
         return frozen
 
     def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
-        """Shows both key frames, the video's and no word's, with what was written from each, and α of eq. 9."""
+        """Shows both key frames, the video's and no word's, what was written from each, and α of eq. 9."""
         memory = caption.memory
         assert isinstance(memory, RefocusMemory)
         encoding, video = memory.encoding, caption.video

@@ -4,11 +4,15 @@ from abc import abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+from torch import Tensor
+
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 from models.pretrained.captioner import EncodedT, PretrainedCaptioner
+from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.folder import PretrainedInfo
 from models.pretrained.opening import LoadSettings, PixelProcessor, open_model, open_tokenizer
+from models.pretrained.token_map import TokenMap, covered, grid_keys
 
 #: Frames of a video that a captioner of pictures is shown unless ``LoadSettings`` says otherwise.
 FRAMES = 6
@@ -39,10 +43,6 @@ class PixelCaptioner(PretrainedCaptioner[EncodedT]):
         """
         super().__init__(info, model, tokenizer, settings.attention)
         self.pixels, self._settings = pixels, settings
-        self._read_config()
-
-    def _read_config(self) -> None:
-        """Reads what a family keeps of its model. Raises PretrainedDamaged."""
 
     @property
     @abstractmethod
@@ -52,3 +52,14 @@ class PixelCaptioner(PretrainedCaptioner[EncodedT]):
     @cached_property
     def request(self) -> DecodeRequest:
         return DecodeRequest(Sampling(self.frames), short_side=self.pixels.short_side)
+
+    def _to_pixels(self, video: ChosenFrames) -> Tensor:
+        """Makes what the model's image encoder takes, (T, 3, h, w)."""
+        return self.pixels(video.pixels).to(self.device, self.model.dtype)
+
+    def _token_map(self, encoded: EncodedT, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002
+        """Finds the cells of each frame behind its class token."""
+        vision = self.model.config.vision_config
+        side = vision.image_size // vision.patch_size
+        view = covered(self.pixels.geometry.view(*frames.size), vision.image_size, vision.patch_size)
+        return TokenMap(grid_keys(len(frames), side**2, each=1), side, side, view)
