@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, NoReturn, TypeAlias
 
 import torch
@@ -94,10 +95,26 @@ class Trainer:
         With ``keep_start`` the weights it starts from are the first to be surpassed, as without any step.
         """
         steps = self.recipe.steps
-        spec = captioner.phases[0]
-        loss = self.make_supervised_loss(spec)
-        phase: Phase[Captioner] = self.make_phase(spec.name, steps, loss, self.judge)
-        phase = replace(phase, keeps_start=keep_start or steps == 0)
+        self.learn(captioner, captioner.phases[0], steps, keeps_start=keep_start or steps == 0)
+
+    def learn(self, captioner: Captioner, spec: PhaseSpec, steps: int, *, keeps_start: bool = False) -> None:
+        """Takes a captioner through one of the phases that it lists.
+
+        Args:
+            captioner: whose weights are trained.
+            spec: the phase.
+            steps: how many it has.
+            keeps_start: whether the weights it starts from have to be surpassed, also where the phase does
+                not say so.
+        """
+        values = CaptionValues(self.batches.items, self.processes)
+        loss, judge = self.make_supervised_loss(spec, values), partial(self.judge, spec=spec)
+        phase: Phase[Captioner] = replace(
+            self.make_phase(spec.name, steps, loss, judge),
+            metric=spec.metric,
+            keeps_start=keeps_start or spec.keeps_start,
+            remembered={spec.remembers: values.values} if spec.remembers else {},
+        )
         self.go_through(phase, build_learner(self.recipe, captioner, self.precision))
 
     def refine(self, captioner: Captioner, reward: SelfCritical) -> None:
@@ -319,7 +336,6 @@ class Trainer:
         """Takes a step; the losses of a batch's parts are weighed by their words."""
         learner.network.train()
         torch.manual_seed(self.processes.shift(self.recipe.seed * 1_000_003 + step))
-        learner.optimizer.zero_grad()
         losses: dict[str, Tensor] = {}
         for part, share in zip(parts, _share_words(parts), strict=True):
             computed = {name: value * share for name, value in compute(part, step).items()}
