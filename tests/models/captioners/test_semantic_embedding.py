@@ -43,7 +43,6 @@ def test_both_sides_are_unit_vectors_and_padding_changes_nothing() -> None:
 
 
 def test_loss_is_that_of_the_hardest_negatives() -> None:
-    embedding = tiny_embedding()
     torch.manual_seed(3)
     videos_, sentences = (
         torch.nn.functional.normalize(torch.randn(n, 8, dtype=torch.float64), dim=1) for n in (4, 12)
