@@ -162,15 +162,9 @@ class Captioner(nn.Module, ABC):
     def advance(
         self, state: Any, embedded: Tensor, memory: Any
     ) -> tuple[Tensor, State, StepAttention | None]:
-        """Takes ``step`` without scoring the vocabulary.
+        """Takes ``step`` without scoring the vocabulary, of words embedded by ``embed_words`` (R, E).
 
-        Args:
-            state: Of ``start``, or of the step before.
-            embedded: (R, E), the words just written, by ``embed_words``.
-            memory: B videos, as this captioner encoded them.
-
-        Returns:
-            What ``score_words`` takes (R, …), the state after the word, and the attention.
+        Returns what ``score_words`` takes (R, …), the state after the words, and the attention.
         """
         return self.step(state, embedded, memory)
 
@@ -181,12 +175,8 @@ class Captioner(nn.Module, ABC):
     def recall(self, memory: Any, longest: int) -> Tensor | None:  # noqa: ARG002
         """Recalls sentences that compete with what a search writes; None where a captioner remembers none.
 
-        Args:
-            memory: B videos, as this captioner encoded them.
-            longest: Words at most, the end among them.
-
-        Returns:
-            (B·K, t) ids ended by <eos> and padded by -1, those of a video side by side.
+        longest: words at most, the end among them. Returns (B·K, t) ids ended by <eos> and padded by -1,
+        those of a video side by side.
         """
         return None
 

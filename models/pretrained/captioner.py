@@ -168,17 +168,8 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @torch.inference_mode()
     def write(self, videos: EncodedVideos[EncodedT], options: DecodingOptions) -> list[list[WrittenCaption]]:
-        """Writes captions, with attention where the options ask for it, and no evidence yet.
-
-        Args:
-            videos: As ``encode`` made them.
-            options: As for ``caption``.
-
-        Returns:
-            For each video its captions, best first.
-
-        Raises:
-            OptionRefused, NotANumber: As ``caption`` does.
+        """Writes captions as ``caption`` does, of what ``encode`` made: with attention where the options ask
+        for it, and no evidence yet.
         """
         check_options(options)
         encoded = videos.encoded
@@ -235,18 +226,11 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
     def score_texts(
         self, videos: Sequence[Frames] | EncodedVideos[EncodedT], texts: Sequence[Sequence[str]]
     ) -> list[list[float]]:
-        """Computes how likely any texts are as captions by reading them (teacher forcing).
+        """Computes how likely texts, one or more of each video, are as captions by reading them (teacher
+        forcing).
 
-        Args:
-            videos: B, as for ``encode``, or what it made of them.
-            texts: For each of B videos any number of them, one at least.
-
-        Returns:
-            For each video its texts' log-probability a word: that of all tokens and of the end token, over
-            the number of words between white space and one for the end.
-
-        Raises:
-            NotANumber: The model's probabilities are not numbers.
+        Returns for each video its texts' log-probability a word: that of all tokens and of the end token,
+        over the number of words between white space and one for the end. Raises NotANumber where one is none.
         """
         if not isinstance(videos, EncodedVideos):
             videos = self.encode(videos)

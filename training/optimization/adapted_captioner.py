@@ -31,15 +31,10 @@ class AdaptedCaptioner(nn.Module):
     """
 
     def __init__(self, captioner: "PretrainedCaptioner[Any]", options: LoraOptions) -> None:
-        """Puts adapters that change nothing yet into a captioner, and freezes its own weights.
+        """Puts adapters that change nothing yet into a captioner in float32, and freezes its own weights.
 
-        Args:
-            captioner: Loaded in float32.
-            options: Of the adapters.
-
-        Raises:
-            OptionRefused: No layer of its text decoder is called as one of the targets.
-            PackageMissing: peft is not installed.
+        Raises OptionRefused where no layer of its text decoder is called as one of the targets,
+        PackageMissing where peft is not installed.
         """
         super().__init__()
         targets = list_targets(captioner, options.targets)
@@ -87,17 +82,9 @@ class AdaptedCaptioner(nn.Module):
 
 
 def list_targets(captioner: "PretrainedCaptioner[Any]", names: Sequence[str]) -> list[str]:
-    """Lists the layers of a captioner's text decoder that are called so.
+    """Lists the whole names of the layers of a captioner's text decoder whose last part is one of ``names``.
 
-    Args:
-        captioner: A loaded one.
-        names: Last parts of the layers' names.
-
-    Returns:
-        Their whole names in the model.
-
-    Raises:
-        OptionRefused: There is none.
+    Raises OptionRefused where there is none.
     """
     modules = {module: name for name, module in captioner.model.named_modules()}
     layers, _, _ = re.split(r"\.(\d+)\.", modules[captioner.attention_modules()[0]], maxsplit=1)

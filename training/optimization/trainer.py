@@ -224,9 +224,8 @@ class Trainer:
     def go_through(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> None:
         """Takes all steps of a phase that the run has not taken yet.
 
-        Raises:
-            Stopped: a signal came; the state is saved.
-            NotFinite: a loss or the weights are no numbers.
+        Raises Stopped where a signal came (the state is saved), NotFinite where a loss or weight is no
+        number.
         """
         self.processes.check_videos(min(phase.batches.videos, len(phase.batches.items)))
         progress = self._resume(phase, learner)

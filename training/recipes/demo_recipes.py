@@ -30,14 +30,10 @@ class RecipeBook:
     limited: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def add(self, tables: Mapping[str, Mapping[str, Any]], captioners: tuple[str, ...] = ()) -> Self:
-        """Returns the book with more recipes.
+        """Returns the book with more recipes: name → its numbers; one may extend another that stands before.
 
-        Args:
-            tables: Name → its numbers; one may extend another that stands before it.
-            captioners: The only ones that have what they train; none where any has.
-
-        Raises:
-            ValidationError: A number is missing, or has no name that a recipe knows.
+        captioners: the only ones that have what they train; none where any has. Raises ValidationError where
+        a number is missing, or has no name that a recipe knows.
         """
         recipes = dict(self.recipes)
         for name, table in tables.items():

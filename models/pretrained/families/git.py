@@ -61,16 +61,9 @@ class _OncePerVideo(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor, cache: Cache | None = None, **others: Any
     ) -> Any:
-        """Passes through the decoder, images once for each video.
+        """Passes (B · rows, tokens, C) through the decoder, images once for each video.
 
-        Args:
-            hidden_states: (B · rows, tokens, C).
-            attention_mask: (B · rows, 1, tokens, keys).
-            cache: Keys and values of each row; without one nothing is shared.
-            others: Further arguments of the decoder.
-
-        Returns:
-            What the decoder returns, of all rows.
+        cache: keys and values of each row; without one nothing is shared.
         """
         each = len(hidden_states) // self._videos
         if each == 1 or hidden_states.shape[1] == 1 or cache is None:

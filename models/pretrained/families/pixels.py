@@ -32,15 +32,7 @@ class PixelCaptioner(PretrainedCaptioner[EncodedT]):
     def __init__(
         self, info: PretrainedInfo, model: Any, tokenizer: Any, pixels: PixelProcessor, settings: LoadSettings
     ) -> None:
-        """Takes over a loaded model.
-
-        Args:
-            info: What its folder holds.
-            model: Of ``model_class``.
-            tokenizer: The model's.
-            pixels: Makes pixels of frames; kept as ``pixels``.
-            settings: As it was loaded.
-        """
+        """Takes over a loaded model of ``model_class``. pixels: makes pixels of frames."""
         super().__init__(info, model, tokenizer, settings.attention)
         self.pixels, self._settings = pixels, settings
 

@@ -70,14 +70,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         return cls(info, open_model(AutoModelForImageTextToText, info, settings, "sdpa"), processor, settings)
 
     def __init__(self, info: PretrainedInfo, model: Any, processor: Any, settings: LoadSettings) -> None:
-        """Takes over a loaded model.
-
-        Args:
-            info: What its folder holds.
-            model: Of ``AutoModelForImageTextToText``.
-            processor: The model's, with a chat template.
-            settings: As it was loaded.
-        """
+        """Takes over a loaded model of ``AutoModelForImageTextToText``. processor: has a chat template."""
         super().__init__(info, model, processor.tokenizer, settings.attention)
         self.processor = processor
         self._frames, self._prompt = settings.frames or FRAMES, settings.prompt or PROMPT
