@@ -8,9 +8,8 @@ the last map with a stride of 16 and the one before the head. What lies between 
 trained on with a captioner (extractors/catalog/tuned_pair.py).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from extractors.extractor import ExtractorOptions
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.networks.efficientnet_lite import (
     CHANNELS,
-    CLASSES,
     LITE2,
     EfficientNetLite,
     fold_lite_norms,
@@ -107,11 +105,10 @@ class EfficientNetLite2(WindowExtractor):
     short_side = 256
     any_frames = True
     classes: tuple[str, ...] | None = IMAGENET
-    #: What ``maps`` makes of a square: stream → (cells, channels).
-    shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
-        {"grid": (CELLS * CELLS, CHANNELS), LOGITS: (1, CLASSES)}
-    )
     maps: Callable[[Any], nn.Module] = GridFromBytes
+    outputs: tuple[str, ...] = ("grid", LOGITS)  #: the streams that ``maps`` makes of a square
+    #: The stream of the mean of a map's cells, the frame as one vector, and the map's; None for no such one.
+    mean: tuple[str, str] | None = ("frames", "grid")
 
     def __init__(self, options: ExtractorOptions | None = None) -> None:
         options = options or ExtractorOptions()
@@ -178,7 +175,7 @@ class EfficientNetLite2(WindowExtractor):
     def _run(self, squares: Tensor) -> dict[str, Tensor]:
         """Extracts features of one batch: stream → float16 (N, cells, channels)."""
         outputs = self.engine.outputs(squares)
-        return {name: values.half() for name, values in zip(self.shapes, outputs, strict=True)}
+        return {name: values.half() for name, values in zip(self.outputs, outputs, strict=True)}
 
     def _make_streams(self, video: Frames, maps: dict[str, Tensor]) -> dict[str, Stream]:
         end = np.append(video.pts[1:], video.duration)
@@ -186,8 +183,10 @@ class EfficientNetLite2(WindowExtractor):
         return {name: Stream(values, video.pts, end, self.spec) for name, values in streams.items()}
 
     def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Puts the mean of the last map, the frame as one vector, before it."""
-        return {"frames": maps["grid"].float().mean(1).half(), **maps}
+        if self.mean is None:
+            return maps
+        name, grid = self.mean
+        return {name: maps[grid].float().mean(1).half(), **maps}
 
 
 class EfficientNetStages(EfficientNetLite2):
@@ -196,13 +195,9 @@ class EfficientNetStages(EfficientNetLite2):
     name = "efficientnet-lite2-stages"
     classes = None
     width = LITE2[STAGE_7].width
-    shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
-        {"stage_14": (FINE * FINE, LITE2[STAGE_14].width), "stage_7": (CELLS * CELLS, LITE2[STAGE_7].width)}
-    )
     maps = StagesFromBytes
-
-    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
-        return maps
+    outputs = ("stage_14", "stage_7")
+    mean = None
 
 
 def make(name: str, options: ExtractorOptions) -> EfficientNetLite2:

@@ -4,8 +4,6 @@ The second picture network that comes inside a package. It knows the same thousa
 elsewhere, so that both together say more of a picture than either (extractors/catalog/tuned_pair.py).
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch.nn.functional as F
@@ -64,8 +62,9 @@ class EfficientNetLite3(EfficientNetLite2):
     name = NETWORK
     classes = None
     width = WIDTH
-    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"lite3_grid": (CELLS * CELLS, WIDTH)})
     maps = Lite3FromBytes
+    outputs = ("lite3_grid",)
+    mean = None
 
     @staticmethod
     def name_weights(choice: WeightsChoice) -> StreamSpec:
@@ -74,9 +73,6 @@ class EfficientNetLite3(EfficientNetLite2):
     @staticmethod
     def load_network(choice: WeightsChoice) -> Any:
         return load_pretrained(NETWORK, choice, from_layers, lambda: randomize(EfficientNetLite(LITE3)))[0]
-
-    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
-        return maps
 
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetLite3:

@@ -10,9 +10,7 @@ it.
 """
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import torch.nn.functional as F
@@ -33,7 +31,6 @@ from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.networks.efficientnet_lite import (
     CHANNELS,
-    CLASSES,
     EfficientNetLite,
     fold_lite_norms,
     scale_pixels,
@@ -139,7 +136,8 @@ class TunedPair(EfficientNetLite2):
 
     name = TUNED
     classes = None
-    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({TUNED_GRID: (CELLS * CELLS, CHANNELS)})
+    outputs: tuple[str, ...] = (TUNED_GRID,)
+    mean = (TUNED, TUNED_GRID)
     maps = staticmethod(nn.Module.eval)  # a pair is the whole module already
     pair: type[TunedPairFromBytes] = TunedPairFromBytes
 
@@ -164,15 +162,12 @@ class TunedPair(EfficientNetLite2):
             raise WrongCheckpoint(f"{changes.file}: {error}") from error
         return pair
 
-    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {TUNED: maps[TUNED_GRID].float().mean(1).half(), **maps}
-
 
 class NamedPair(TunedPair):
     """Makes beside them ``efficientnet-lite2_logits`` (T, 1, 1000), with the name tag of Lite2."""
 
     name = f"{TUNED}:classes"
-    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({**TunedPair.shapes, LOGITS: (1, CLASSES)})
+    outputs = (TUNED_GRID, LOGITS)
     pair = NamedPairFromBytes
 
     def __init__(self, options: ExtractorOptions | None = None) -> None:
