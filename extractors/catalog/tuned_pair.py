@@ -29,12 +29,7 @@ from extractors.catalog.efficientnet_lite2 import (
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import Frames, Stream, StreamSpec
-from extractors.networks.efficientnet_lite import (
-    CHANNELS,
-    EfficientNetLite,
-    fold_lite_norms,
-    scale_pixels,
-)
+from extractors.networks.efficientnet_lite import CHANNELS, EfficientNetLite, fold_lite_norms, scale_pixels
 from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
 from extractors.pretrained.load import SEEDED, WeightsChoice, digest_weights, find_weights

@@ -16,13 +16,7 @@ from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import FRAMES, WindowOptions
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Card, Checkpoint, find_embedding, load_captioner, load_embedding
-from models.combining.caption_writers import (
-    AveragedWriter,
-    FusedWriter,
-    FusionMember,
-    SingleWriter,
-    Writer,
-)
+from models.combining.caption_writers import AveragedWriter, FusedWriter, FusionMember, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
 from models.decoding.options import DecodingOptions, first_fault
 from models.feature_sources.feature_source import (

@@ -21,12 +21,7 @@ from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.forcing_plan import plan_forcing
 from training.batches.loading import BatchLoader, find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches
-from training.optimization.learner import (
-    Learner,
-    NetworkT,
-    adapt_to_rewards,
-    build_learner,
-)
+from training.optimization.learner import Learner, NetworkT, adapt_to_rewards, build_learner
 from training.optimization.losses import CaptionValues, supervised_loss
 from training.optimization.processes import ALONE, Processes
 from training.optimization.progress import BestScore, NotFinite, PhaseProgress, StepMeans, check_loss
