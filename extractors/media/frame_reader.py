@@ -5,6 +5,8 @@ hand pictures over one by one. Jumping is checked: unless each wanted time is hi
 error.
 """
 
+from __future__ import annotations
+
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

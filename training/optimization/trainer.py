@@ -244,7 +244,7 @@ class Trainer:
         learner: Learner[NetworkT],
         progress: PhaseProgress,
         signals: StopSignals,
-        bar: tqdm[NoReturn],
+        bar: "tqdm[NoReturn]",
     ) -> None:
         is_start = progress.step == 0 and progress.best == -math.inf and phase.keeps_start
         if is_start or progress.is_due(phase.validate_every, phase.steps):
@@ -344,7 +344,7 @@ class Trainer:
         progress: PhaseProgress,
         means: dict[str, float],
         seconds: float,
-        bar: tqdm[NoReturn],
+        bar: "tqdm[NoReturn]",
     ) -> None:
         check_loss(means.pop("total"), f"step {progress.step} of {phase.name}")
         if not self.processes.is_first:

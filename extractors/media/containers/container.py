@@ -6,6 +6,8 @@ the file that was asked for. A film that is encrypted would be decoded to noise:
 container says.
 """
 
+from __future__ import annotations
+
 import mmap
 import os
 import re

@@ -5,6 +5,8 @@ be trusted: some containers carry no times, some carry decoding times in their p
 made from those would return a neighbour of the wanted frame without notice.
 """
 
+from __future__ import annotations
+
 import time
 from array import array
 from bisect import bisect_left, bisect_right
