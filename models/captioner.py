@@ -122,7 +122,7 @@ class Captioner(nn.Module, ABC):
         """The captioner that computes probabilities of its words: itself, or one inside that reads less."""
         return self
 
-    def encode(self, features: Sequence[Features]) -> Memory:
+    def encode(self, features: Sequence[Features]) -> Any:
         """Encodes features of B videos, padded together by masks.
 
         Any may lack ``optional_streams``. Raises KeyError for a video that lacks another one.
@@ -139,7 +139,7 @@ class Captioner(nn.Module, ABC):
         """Makes the state before the first word, R = B · ``rows_per_video`` rows."""
 
     @abstractmethod
-    def step(self, state: Any, word: Tensor, memory: Any) -> tuple[Tensor, State, StepAttention | None]:
+    def step(self, state: Any, word: Tensor, memory: Any) -> tuple[Tensor, Any, StepAttention | None]:
         """Predicts the next word of R rows.
 
         Args:
@@ -228,6 +228,6 @@ class Captioner(nn.Module, ABC):
         """
         return find_cell_edges(stream, side)
 
-    def first_word(self, memory: Memory, rows_per_video: int) -> Tensor:
+    def first_word(self, memory: Any, rows_per_video: int) -> Tensor:
         """Makes the (R,) ids that the first step is given."""
         return torch.full((memory.size * rows_per_video,), BOS, dtype=torch.long, device=memory.times.device)

@@ -8,8 +8,9 @@ the last map with a stride of 16 and the one before the head. What lies between 
 trained on with a captioner (extractors/catalog/tuned_pair.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from extractors.extractor import ExtractorOptions
 from extractors.features import Frames, Stream, StreamSpec
 from extractors.networks.efficientnet_lite import (
     CHANNELS,
+    CLASSES,
     LITE2,
     EfficientNetLite,
     fold_lite_norms,
@@ -106,7 +108,10 @@ class EfficientNetLite2(WindowExtractor):
     any_frames = True
     classes: tuple[str, ...] | None = IMAGENET
     maps: Callable[[Any], nn.Module] = GridFromBytes
-    outputs: tuple[str, ...] = ("grid", LOGITS)  #: the streams that ``maps`` makes of a square
+    #: What ``maps`` makes of a square: stream → (cells, channels).
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
+        {"grid": (CELLS * CELLS, CHANNELS), LOGITS: (1, CLASSES)}
+    )
     #: The stream of the mean of a map's cells, the frame as one vector, and the map's; None for no such one.
     mean: tuple[str, str] | None = ("frames", "grid")
 
@@ -175,7 +180,7 @@ class EfficientNetLite2(WindowExtractor):
     def _run(self, squares: Tensor) -> dict[str, Tensor]:
         """Extracts features of one batch: stream → float16 (N, cells, channels)."""
         outputs = self.engine.outputs(squares)
-        return {name: values.half() for name, values in zip(self.outputs, outputs, strict=True)}
+        return {name: values.half() for name, values in zip(self.shapes, outputs, strict=True)}
 
     def _make_streams(self, video: Frames, maps: dict[str, Tensor]) -> dict[str, Stream]:
         end = np.append(video.pts[1:], video.duration)
@@ -196,7 +201,9 @@ class EfficientNetStages(EfficientNetLite2):
     classes = None
     width = LITE2[STAGE_7].width
     maps = StagesFromBytes
-    outputs = ("stage_14", "stage_7")
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
+        {"stage_14": (FINE * FINE, LITE2[STAGE_14].width), "stage_7": (CELLS * CELLS, LITE2[STAGE_7].width)}
+    )
     mean = None
 
 

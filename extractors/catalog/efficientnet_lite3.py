@@ -4,6 +4,8 @@ The second picture network that comes inside a package. It knows the same thousa
 elsewhere, so that both together say more of a picture than either (extractors/catalog/tuned_pair.py).
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch.nn.functional as F
@@ -63,7 +65,7 @@ class EfficientNetLite3(EfficientNetLite2):
     classes = None
     width = WIDTH
     maps = Lite3FromBytes
-    outputs = ("lite3_grid",)
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"lite3_grid": (CELLS * CELLS, WIDTH)})
     mean = None
 
     @staticmethod

@@ -10,7 +10,9 @@ it.
 """
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch.nn.functional as F
@@ -29,7 +31,13 @@ from extractors.catalog.efficientnet_lite2 import (
 from extractors.catalog.efficientnet_lite3 import EfficientNetLite3, Lite3Maps
 from extractors.extractor import ExtractorOptions, UnknownExtractor
 from extractors.features import Frames, Stream, StreamSpec
-from extractors.networks.efficientnet_lite import CHANNELS, EfficientNetLite, fold_lite_norms, scale_pixels
+from extractors.networks.efficientnet_lite import (
+    CHANNELS,
+    CLASSES,
+    EfficientNetLite,
+    fold_lite_norms,
+    scale_pixels,
+)
 from extractors.pretrained.checkpoint_file import read_checkpoint
 from extractors.pretrained.errors import WrongCheckpoint
 from extractors.pretrained.load import SEEDED, WeightsChoice, digest_weights, find_weights
@@ -131,7 +139,7 @@ class TunedPair(EfficientNetLite2):
 
     name = TUNED
     classes = None
-    outputs: tuple[str, ...] = (TUNED_GRID,)
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({TUNED_GRID: (CELLS * CELLS, CHANNELS)})
     mean = (TUNED, TUNED_GRID)
     maps = staticmethod(nn.Module.eval)  # a pair is the whole module already
     pair: type[TunedPairFromBytes] = TunedPairFromBytes
@@ -162,7 +170,7 @@ class NamedPair(TunedPair):
     """Makes beside them ``efficientnet-lite2_logits`` (T, 1, 1000), with the name tag of Lite2."""
 
     name = f"{TUNED}:classes"
-    outputs = (TUNED_GRID, LOGITS)
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({**TunedPair.shapes, LOGITS: (1, CLASSES)})
     pair = NamedPairFromBytes
 
     def __init__(self, options: ExtractorOptions | None = None) -> None:
