@@ -39,7 +39,7 @@ class RecurrentCaptioner(Captioner):
         if tied:
             self.output.weight = self.word_embedding.weight
 
-    def step(self, state: Any, word: Tensor, memory: Any) -> tuple[Tensor, State, StepAttention | None]:
+    def step(self, state: Any, word: Tensor, memory: Any) -> tuple[Tensor, Any, StepAttention | None]:
         output, state, attention = self.advance(state, self.embed_words(word), memory)
         return self.score_words(output), state, attention
 
