@@ -13,6 +13,7 @@ from extractors.engines.engine import EngineName, EngineOptions, Precision, defa
 from extractors.errors import ReelwordError, name_missing_packages
 from extractors.features import Audio, Frames, Stream, StreamSpec
 from extractors.pretrained.load import WeightsChoice
+from extractors.pretrained.weights_folder import HUB
 from extractors.windows import WindowOptions, Windows
 
 
@@ -122,11 +123,15 @@ def list_extractors() -> tuple[str, ...]:
 
 def find_module(name: str) -> str:
     """Finds the module that makes an extractor. Raises UnknownExtractor."""
+    if name.startswith(HUB):
+        return "extractors.catalog.hub_encoders"
     base_name = name.partition(":")[0]
     for module, names in {**CATALOG, **DERIVED}.items():
         if name in names or (base_name in names and module in WITH_SUFFIX):
             return f"extractors.catalog.{module}"
-    raise UnknownExtractor(f"there is no extractor {name!r}; there are: {', '.join(list_extractors())}")
+    raise UnknownExtractor(
+        f"there is no extractor {name!r}; there are: {', '.join(list_extractors())}, {HUB}NAME"
+    )
 
 
 def list_needed_streams(name: str) -> tuple[str, ...]:
@@ -148,7 +153,7 @@ def is_derived(name: str) -> bool:
 def list_weights(name: str) -> tuple[str, ...]:
     """Lists the names in weights/manifest.toml of an extractor's weights. Raises UnknownExtractor."""
     base_name = name.partition(":")[0]
-    if is_derived(name):
+    if is_derived(name) or name.startswith(HUB):
         return ()
     return SEVERAL_WEIGHTS.get(base_name, (base_name,))
 

@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from extractors.errors import ReelwordError
+from extractors.errors import ReelwordError, name_missing_packages
 from extractors.extractor import find_maker, is_derived, list_needed_streams
-from extractors.windows import WindowOptions
+from extractors.windows import FRAMES, WindowOptions
 
 Regions = Literal["none", "grid", "boxes", "steps"]
 #: What a stream tells of: single frames, neighbouring frames, sound, or the names of what is recognised.
@@ -109,6 +109,23 @@ def combine_stream_sets(sets: Sequence[StreamSet]) -> StreamSet:
             raise ValueError(f"the stream {each.stream!r} would be made in two ways")
     names = "+".join(dict.fromkeys(each.name for each in sets))
     return StreamSet(names, "any", tuple(inputs.values()), "several sets", sets[0].spread)
+
+
+def make_hub_set(extractor: str) -> StreamSet:
+    """Makes the set of the vector and the map of an encoder ``hub:NAME``.
+
+    Raises WeightsError, PackageMissing.
+    """
+    with name_missing_packages():
+        from extractors.catalog.hub_encoders import read_encoder  # transformers takes seconds to import
+
+    encoder = read_encoder(extractor)
+    kind: StreamKind = "motion" if encoder.frames > 1 else "picture"
+    windows = OWN if encoder.frames > 1 else WindowOptions(extraction_total=FRAMES)
+    vector = StreamInput(extractor, extractor, encoder.width, windows, kind=kind)
+    cells, channels = encoder.cells, encoder.channels
+    grid = StreamInput(f"{extractor}_grid", extractor, channels, windows, cells, "grid", kind)
+    return StreamSet(extractor, "any", (vector, grid), encoder.kind)
 
 
 DEMO = StreamSet(

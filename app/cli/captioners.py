@@ -11,6 +11,7 @@ import typer
 
 from app.terminal import complain, print_table, printable, say
 from extractors.errors import ReelwordError
+from models.pretrained.adapters.card import CHECKPOINT
 
 if TYPE_CHECKING:
     from models.pretrained.installed import InstalledCaptioners, ModelFacts, PretrainedCard
@@ -69,6 +70,28 @@ def remove(name: Name) -> None:
 
 
 @captioners.command()
+def push(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT", help="Its name or file; or an installed adapter's.", show_default=False
+        ),
+    ],
+    repository: Annotated[
+        str, typer.Argument(metavar="OWNER/NAME", help="Of a model hub.", show_default=False)
+    ],
+    licence: Annotated[
+        str | None, typer.Option(help="Of the weights, as hubs name it; default: its card's.")
+    ] = None,
+) -> None:
+    """Publish a captioner that was trained here, with its card; captioners add brings it elsewhere."""
+    from app.cli.publication import publish
+    from app.settings import load_settings
+
+    say(f"{name} is at {repository}@{publish(name, repository, licence, load_settings())}.")
+
+
+@captioners.command()
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
 ) -> None:
@@ -85,6 +108,8 @@ def try_captioner(folder: Path) -> ModelFacts:
     from models.pretrained.installed import ModelFacts
     from models.pretrained.load import try_pretrained_captioner
 
+    if (folder / CHECKPOINT).is_file():
+        return _read_checkpoint(folder)
     info = read_pretrained_info(folder)
     try_pretrained_captioner(info)
     return ModelFacts(
@@ -94,6 +119,15 @@ def try_captioner(folder: Path) -> ModelFacts:
         memory=info.memory(),
         licence=info.licence or "",
     )
+
+
+def _read_checkpoint(folder: Path) -> ModelFacts:
+    """Reads what one of Reelword's own is. Raises CheckpointError: it is damaged."""
+    from models.checkpoint import count_parameters, load_checkpoint
+    from models.pretrained.folder import make_facts
+
+    path = folder / CHECKPOINT
+    return make_facts(folder, "reelword", load_checkpoint(path).card.captioner, count_parameters(path))
 
 
 def describe(card: PretrainedCard) -> str:

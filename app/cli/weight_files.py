@@ -4,11 +4,13 @@ The options are in app/cli/weights.py. Each function prints what it did and retu
 1 something failed, 2 wrong usage.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -25,7 +27,10 @@ from app.terminal import complain, print_table, printable
 from extractors.pretrained.download import Downloader, fetch_weights
 from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
 from extractors.pretrained.manifest import Source, WeightsEntry, find_entry, read_manifest
-from extractors.pretrained.weights_folder import COMMAND, FileCheck, FoundWeights, WeightsFolder
+from extractors.pretrained.weights_folder import COMMAND, HUB, FileCheck, FoundWeights, WeightsFolder
+
+if TYPE_CHECKING:
+    from models.pretrained.installed import ModelFacts
 
 #: How the table says where a file comes from.
 SOURCES: Mapping[Source, str] = {
@@ -79,6 +84,36 @@ def add_weights(file: Path, name: str, settings: Settings) -> int:
     """
     folder = WeightsFolder(settings.data, settings.manifest)
     return _do_each([name], folder, lambda known: folder.add(file, known, _make_check(known)))
+
+
+def add_encoder(source: str, name: str, settings: Settings) -> None:
+    """Brings an encoder ``hub:NAME`` here from a folder or a hub, once it has looked at a frame.
+
+    Args:
+        source: the folder, or ``OWNER/NAME[@REVISION]``.
+        name: what its extractor is called.
+        settings: where the data folder is.
+
+    Raises:
+        PretrainedError, WeightsError: it cannot be brought, or not be opened.
+    """
+    from app.cli.captioners import describe
+    from models.pretrained.installed import InstalledCaptioners
+
+    encoders = InstalledCaptioners(settings.data / "weights" / "hub")
+    card = encoders.add(source, _try_encoder, name=name.removeprefix(HUB), offline=settings.offline)
+    print(printable(f"{name}: {describe(card)}"))
+
+
+def _try_encoder(folder: Path) -> ModelFacts:
+    from extractors.catalog.hub_encoders import read_encoder
+    from extractors.extractor import ExtractorOptions
+    from models.pretrained.folder import count_parameters, make_facts, weight_files
+    from models.pretrained.load import GREY
+
+    encoder = read_encoder(folder.name, folder)
+    encoder.make(folder.name, ExtractorOptions(engine="torch")).extract([GREY])
+    return make_facts(folder, "encoder", encoder.kind, sum(map(count_parameters, weight_files(folder))))
 
 
 def verify_weights(names: Sequence[str], settings: Settings) -> int:

@@ -37,10 +37,22 @@ def get(names: Names) -> None:
 
 @weights.command()
 def add(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file you have.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A file you have; of hub:NAME a folder, or OWNER/NAME.", show_default=False
+        ),
+    ],
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="Whose weights it is.")],
 ) -> None:
     """Copy a file of weights into the data folder, once the network can be built from it."""
+    from extractors.pretrained.weights_folder import HUB
+
+    if name.startswith(HUB):
+        from app.cli.weight_files import add_encoder
+
+        add_encoder(str(file), name, _load_settings())
+        return
     if not file.is_file():
         raise MissingFile(f"There is no file {file}.")
     from app.cli.weight_files import add_weights

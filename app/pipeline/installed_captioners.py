@@ -79,7 +79,8 @@ def find_missing_weights(extractors: Iterable[str], data: Path) -> list[str]:
 def pretrained_captioners(settings: Settings) -> InstalledCaptioners:
     """Returns the folder of pretrained captioners; none of them is called as another captioner is."""
     checkpoints = (file.stem for file in settings.weights.glob("*.safetensors"))
-    return InstalledCaptioners(settings.data / "captioners", frozenset([*checkpoints, *COMBINATIONS]))
+    reserved = frozenset([*checkpoints, *COMBINATIONS])
+    return InstalledCaptioners(settings.data / "captioners", reserved, settings.weights)
 
 
 def pretrained_infos(settings: Settings) -> list[CaptionerInfo]:

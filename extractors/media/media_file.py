@@ -52,13 +52,16 @@ class _MendedReader(io.FileIO):
 
 
 def open_bytes(file: MediaFile, descriptor: int | None = None) -> BinaryIO:
-    """Opens a file at its first byte; a mended one by a descriptor that stays open. Raises OSError."""
+    """Opens a file at its first byte; a mended one by a descriptor that stays open.
+
+    Raises MissingFile, EmptyFile.
+    """
     if isinstance(file, MendedFile):
         is_ours = descriptor is None
         raw = _MendedReader(open_descriptor(file) if descriptor is None else descriptor, closefd=is_ours)
         raw.bytes_at = file.bytes_at
         return io.BufferedReader(raw)
-    return open(open_descriptor(file) if isinstance(file, HandedFile) else file, "rb")
+    return open(open_descriptor(file), "rb")
 
 
 def open_descriptor(file: MediaFile) -> int:

@@ -18,6 +18,8 @@ from extractors.pretrained.errors import DownloadDamaged, NoRoom, WeightsDamaged
 from extractors.pretrained.manifest import MANIFEST, WeightsEntry, find_candidates, find_entry
 
 COMMAND = "reelword weights"
+#: An extractor from a folder in the Hugging Face format is called ``hub:NAME``, and lies in weights/hub/NAME.
+HUB = "hub:"
 #: Raises WeightsError where a file without a published digest does not hold what it should.
 FileCheck = Callable[[Path], None]
 

@@ -19,12 +19,21 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from extractors.errors import ReelwordError
+from extractors.errors import PackageMissing, ReelwordError
+from extractors.pretrained.errors import WeightsError
+from extractors.pretrained.weights_folder import HUB
 from extractors.windows import WindowOptions
 from models import captioners
 from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
-from models.stream_set import DEMO, DEMO_SETS, StreamInput, StreamSet
+from models.stream_set import (
+    DEMO,
+    DEMO_SETS,
+    StreamInput,
+    StreamSet,
+    combine_stream_sets,
+    make_hub_set,
+)
 
 EMBEDDINGS: dict[str, type[SemanticEmbedding]] = {SemanticEmbedding.name: SemanticEmbedding}
 DESCRIPTION = "captioner.toml"
@@ -210,7 +219,15 @@ def list_stream_sets() -> dict[str, StreamSet]:
 
 
 def find_stream_set(name: str) -> StreamSet:
-    """Finds a stream set by its name. Raises UnknownStreamSet."""
+    """Finds a stream set by its name, or makes that of encoders ``hub:NAME``, + between several.
+
+    Raises UnknownStreamSet.
+    """
+    if name.startswith(HUB):
+        try:
+            return combine_stream_sets([make_hub_set(each) for each in name.split("+")])
+        except (WeightsError, PackageMissing) as error:
+            raise UnknownStreamSet(f"there is no stream set {name!r}: {error}") from error
     sets = list_stream_sets()
     if name not in sets:
         raise UnknownStreamSet(f"there is no stream set {name!r}; there are: {', '.join(sets)}")

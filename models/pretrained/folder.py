@@ -16,7 +16,7 @@ from yaml import YAMLError
 
 from models.pretrained import errors
 from models.pretrained.hub import PICKLES
-from models.pretrained.installed import InstalledCaptioners, read_adapter_card
+from models.pretrained.installed import InstalledCaptioners, ModelFacts, read_adapter_card
 from models.pretrained.memory import working_memory
 
 Family: TypeAlias = Literal["git", "blip", "vision_encoder_decoder", "video_language"]
@@ -80,7 +80,7 @@ def read_pretrained_info(folder: Path, name: str | None = None) -> PretrainedInf
         base = read_pretrained_info(
             InstalledCaptioners(folder.parent).find_base(adapter), name or folder.name
         )
-        return replace(base, adapter=folder, licence=_licence(folder / "README.md") or base.licence)
+        return replace(base, adapter=folder, licence=read_licence(folder / "README.md") or base.licence)
     config = read_json(folder / "config.json")
     family, architecture = _family(folder, config)
     if packed := config.get("quantization_config"):
@@ -94,9 +94,9 @@ def read_pretrained_info(folder: Path, name: str | None = None) -> PretrainedInf
         name=name or folder.resolve().name,
         family=family,
         architecture=architecture,
-        parameters=sum(_parameters(file) for file in files),
+        parameters=sum(count_parameters(file) for file in files),
         working=working_memory(config),
-        licence=_licence(folder / "README.md"),
+        licence=read_licence(folder / "README.md"),
         config=config,
     )
 
@@ -167,7 +167,8 @@ def _indexed(index: Path) -> list[str]:
     return names
 
 
-def _parameters(file: Path) -> int:
+def count_parameters(file: Path) -> int:
+    """Counts the numbers in a safetensors file by its head. Raises PretrainedDamaged."""
     try:
         with safe_open(file, framework="numpy") as tensors:
             return sum(_product(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
@@ -182,7 +183,15 @@ def _product(shape: Iterable[int]) -> int:
     return product
 
 
-def _licence(card: Path) -> str | None:
+def make_facts(folder: Path, family: str, architecture: str, parameters: int) -> ModelFacts:
+    """Makes the facts of what a folder holds, in float32, with the licence that its README names."""
+    licence, memory = read_licence(folder / "README.md") or "", parameters * BYTES["float32"]
+    return ModelFacts(
+        family=family, architecture=architecture, parameters=parameters, memory=memory, licence=licence
+    )
+
+
+def read_licence(card: Path) -> str | None:
     """Reads the licence from the card's head; a card that cannot be read says nothing."""
     try:
         head = metadata_load(card) if card.is_file() else None

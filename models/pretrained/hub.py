@@ -7,13 +7,13 @@ a file must be (sha256 of large files, git's blob id of small ones), every byte 
 import errno
 import resource
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from httpx2 import HTTPError
-from huggingface_hub import HfApi, hf_hub_download
+from huggingface_hub import CommitOperationAdd, HfApi, hf_hub_download
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -24,6 +24,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 from extractors.files import git_blob_of, sha256_of
+from models.pretrained.adapters.card import CHECKPOINT
 from models.pretrained.adapters.card import CONFIG as ADAPTER
 from models.pretrained.errors import (
     DiskTooSmall,
@@ -72,6 +73,8 @@ def wanted_files(names: Iterable[str], origin: str) -> list[str]:
     config.json, no weights or far too much else, PickledWeightsOnly where there are no safetensors.
     """
     top = [name for name in names if "/" not in name and not name.startswith(".")]
+    if CHECKPOINT in top:
+        return [name for name in (CHECKPOINT, CARD) if name in top]
     if "config.json" not in top and ADAPTER not in top:
         raise NotACaptioner(f"{origin} has no config.json, so it is not in the Hugging Face format.")
     if not any(name.endswith(WEIGHTS) for name in top):
@@ -132,6 +135,27 @@ def download(repository: str, revision: str | None, target: Path, *, endpoint: s
         _download_file(repository, commit, file, target, endpoint)
     shutil.rmtree(target / ".cache", ignore_errors=True)
     return commit
+
+
+def upload(files: Mapping[str, Path | bytes], repository: str) -> str:
+    """Uploads files as one commit, with the token that the hub's library finds (HF_TOKEN).
+
+    Args:
+        files: name → file or content.
+        repository: ``owner/name``, made where it is not there.
+
+    Returns:
+        The commit.
+
+    Raises:
+        PretrainedError: what went wrong, with what to do.
+    """
+    operations = [CommitOperationAdd(name, file) for name, file in files.items()]
+    with _named_errors(repository):
+        hub = HfApi()
+        hub.create_repo(repository, exist_ok=True)
+        commit = hub.create_commit(repository, operations, commit_message="Pushed by Reelword")
+    return str(commit.oid)
 
 
 def _download_file(repository: str, commit: str, file: Published, target: Path, endpoint: str | None) -> None:
@@ -197,10 +221,10 @@ def _named_errors(repository: str) -> Iterator[None]:
         status = error.response.status_code
         raise HubUnreachable(f"The hub answered {status} for {repository}.") from error
     except (LocalEntryNotFoundError, HTTPError) as error:
-        raise HubUnreachable(f"The download of {repository} broke off: {type(error).__name__}.") from error
+        raise HubUnreachable(f"The transfer of {repository} broke off: {type(error).__name__}.") from error
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise FilesDiffer(f"A file of {repository} is larger than its repository publishes.") from error
         if error.errno == errno.ENOSPC:
             raise DiskTooSmall(f"The disk is full, and {repository} is not whole.") from error
-        raise HubUnreachable(f"The download of {repository} broke off: {error}.") from error
+        raise HubUnreachable(f"The transfer of {repository} broke off: {error}.") from error

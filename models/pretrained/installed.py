@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from extractors.files import atomic_write, digest_of, sha256_of
 from models.pretrained import errors
-from models.pretrained.adapters.card import CONFIG, AdapterBase, AdapterCard
+from models.pretrained.adapters.card import CHECKPOINT, CONFIG, AdapterBase, AdapterCard
 
 #: Families whose captioners can be asked something, or go on from words that they are given.
 PROMPTED = frozenset({"blip", "video_language"})
@@ -95,6 +95,7 @@ class InstalledCaptioners:
 
     folder: Path  #: ``DATA/captioners``
     reserved: frozenset[str] = frozenset()  #: names that are taken by other captioners
+    checkpoints: Path = Path("weights")  #: where those of Reelword's own lie
 
     def add(
         self,
@@ -108,14 +109,15 @@ class InstalledCaptioners:
         """Brings a captioner here, and gives it its name once it is whole and an adapter can run it.
 
         Args:
-            source: a folder in the Hugging Face format, or ``owner/name[@revision]`` of a hub.
+            source: a folder in the Hugging Face format or with a checkpoint, or ``owner/name[@revision]``
+                of a hub.
             read_facts: reads what it is, and refuses what no adapter can run.
             name: what it is called here; the last part of ``source`` in lower case by default.
             offline: whether downloads are forbidden.
             endpoint: the hub's address, where it is not the public one's.
 
         Returns:
-            Its card, which lies in its folder too.
+            Its card, which lies in its folder too; a checkpoint has its own, and goes to ``checkpoints``.
 
         Raises:
             PretrainedError: it cannot be brought. What ``read_facts`` raises: it cannot be run.
@@ -137,8 +139,11 @@ class InstalledCaptioners:
                 facts=read_facts(part),
                 files={file.name: _installed(file) for file in _own_files(part)},
             )
-            write_card(part, card)
-            part.rename(self.folder / chosen)
+            if (part / CHECKPOINT).is_file():
+                self._take_checkpoint(part, chosen)
+            else:
+                write_card(part, card)
+                part.rename(self.folder / chosen)
         return card
 
     def list(self) -> list[PretrainedCard]:
@@ -197,6 +202,14 @@ class InstalledCaptioners:
             if path.stat().st_size != recorded.bytes or sha256_of(path) != recorded.sha256:
                 raise errors.FilesDiffer(f"{file} of {name} is not the file that was added.")
         return card
+
+    def _take_checkpoint(self, part: Path, name: str) -> None:
+        """Moves one of Reelword's own, and what is written of it, to the others."""
+        for file, ending in (("README.md", ".md"), (CHECKPOINT, ".safetensors")):
+            if (part / file).is_file():
+                with atomic_write(self.checkpoints / f"{name}{ending}") as unfinished:
+                    shutil.copyfile(part / file, unfinished)
+        shutil.rmtree(part)
 
     def _free_name(self, name: str) -> str:
         if not NAME.fullmatch(name):

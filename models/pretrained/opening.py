@@ -15,12 +15,12 @@ from transformers.utils import logging
 
 from extractors.errors import PackageMissing
 from extractors.preprocessing.images import ResizeAndCrop
+from extractors.preprocessing.processors import resize_and_crop
 from models.pretrained.adapters.merging import merge_adapter
 from models.pretrained.attention import AttentionChoice
 from models.pretrained.errors import PretrainedDamaged, PretrainedError
 from models.pretrained.folder import Precision, PretrainedInfo
 from models.pretrained.options import SpecialTokens
-from models.pretrained.token_map import resize_and_crop
 
 #: Any of them holds a tokenizer's vocabulary; without one, transformers would make an empty tokenizer.
 VOCABULARIES = (

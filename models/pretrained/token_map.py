@@ -1,18 +1,17 @@
 """Maps a model's visual tokens back to the time and the place of the frames that they were made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extractors.features import WHOLE, View, place_within
-from extractors.preprocessing.images import ResizeAndCrop, make_even_edges, map_to_picture
+from extractors.preprocessing.images import make_even_edges, map_to_picture
 from models.caption import AttentionDocument
 from models.evidence.places import GridPlaces
 from models.pretrained.chosen_frames import ChosenFrames
-from models.pretrained.errors import PretrainedDamaged
 from models.word_maps import attention_document, grid_attention
 
 
@@ -89,28 +88,6 @@ def grid_keys(moments: int, cells: int, leading: int = 0, each: int = 0) -> NDAr
     """
     begins = leading + np.arange(moments, dtype=np.int64) * (each + cells) + each
     return begins[:, None] + np.arange(cells, dtype=np.int64)
-
-
-def resize_and_crop(processor: Any) -> ResizeAndCrop:
-    """Reads what an image processor of transformers does to a picture before it is cut into patches.
-
-    Raises PretrainedDamaged where it leaves the size as it is, or crops what is no square.
-    """
-    size = _sides(processor.size)
-    if not getattr(processor, "do_resize", True) or not size:
-        raise PretrainedDamaged("the image processor does not resize pictures to one size")
-    target: int | tuple[int, int] = size.get("shortest_edge", 0) or (size["height"], size["width"])
-    if not getattr(processor, "do_center_crop", False):
-        return ResizeAndCrop(target, None)
-    crop = _sides(processor.crop_size)
-    if crop.get("height") != crop.get("width"):
-        raise PretrainedDamaged(f"the image processor crops {crop}, which is no square")
-    return ResizeAndCrop(target, crop["height"])
-
-
-def _sides(size: Any) -> Mapping[str, int]:
-    """Returns the sides of a ``SizeDict`` or mapping, without what is None."""
-    return {name: int(value) for name, value in dict(size or {}).items() if value}
 
 
 def covered(view: View, pixels: int, patch: int) -> View:

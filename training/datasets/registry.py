@@ -9,6 +9,7 @@ from training.datasets.data_set import DataSet, VocabularyRule
 from training.datasets.errors import UnknownDataSet
 from training.datasets.folder import FOLDER
 from training.datasets.published.coco import COCO
+from training.datasets.published.dense import ACTIVITYNET, YOUCOOK2
 from training.datasets.published.flickr8k import FLICKR8K
 from training.datasets.published.msrvtt import MSRVTT
 from training.datasets.published.msvd import MSVD
@@ -16,7 +17,7 @@ from training.datasets.published.mvad import MVAD
 from training.datasets.published.vatex import VATEX
 
 DATA_SETS: Mapping[str, DataSet] = {
-    each.name: each for each in (MSVD, MSRVTT, VATEX, MVAD, FLICKR8K, COCO, FOLDER)
+    each.name: each for each in (MSVD, MSRVTT, VATEX, MVAD, ACTIVITYNET, YOUCOOK2, FLICKR8K, COCO, FOLDER)
 }
 
 

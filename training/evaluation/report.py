@@ -21,6 +21,7 @@ from training.datasets.registry import SetFolder
 from training.evaluation.captioning import CaptionedSet, CaptioningRun, NoStreams
 from training.evaluation.evaluated_captioner import EvaluatedCaptioner, list_installed
 from training.scores.bootstrap import Comparison
+from training.scores.dense import DenseScores, score_dense
 from training.scores.metrics import ScoreReport, compare_with_shuffled, evaluate
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Evaluation:
     captioned: CaptionedSet
     report: ScoreReport
     shuffled: Comparison | None
+    dense: DenseScores | None = None  #: of items that are segments of videos
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report's document, with ``different`` (captions) and, where asked for, ``shuffled``."""
@@ -53,6 +55,8 @@ class Evaluation:
         if self.shuffled is not None:
             low, high = self.shuffled.interval
             document["shuffled"] = {"cider_gain": self.shuffled.difference, "interval": [low, high]}
+        if self.dense is not None:
+            document["dense"] = self.dense.to_json()
         return document
 
     def print(self, show: bool) -> None:
@@ -61,6 +65,8 @@ class Evaluation:
         if show:
             console.print(self._make_listing())
         console.print(self.report.table())
+        if self.dense is not None:
+            console.print(self.dense.table())
         console.print(f"{len(set(self.captioned.hypotheses.values()))} different captions")
         for note in self.report.notes.items():
             console.print(": ".join(note), style="dim")
@@ -100,7 +106,8 @@ def evaluate_captioner(
     """
     captioned = _caption(entry, source, options)
     report = evaluate(captioned.hypotheses, captioned.references)
-    return Evaluation(captioned, report, compare_with_shuffled(report.captions) if shuffled else None)
+    turned = compare_with_shuffled(report.captions) if shuffled else None
+    return Evaluation(captioned, report, turned, score_dense(report.captions))
 
 
 def _caption(entry: EvaluatedCaptioner, source: EvaluationSource, options: DecodingOptions) -> CaptionedSet:

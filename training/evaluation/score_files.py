@@ -21,6 +21,7 @@ from training.evaluation.captioning import decode_video
 from training.precision import CPU
 from training.scores.bootstrap import Comparison, compare, mean_metric
 from training.scores.clip_score import ClipEncoder, compute_clip_scores
+from training.scores.dense import DenseScores, score_dense
 from training.scores.diversity import Diversity, measure_diversity
 from training.scores.java import JavaError, find_java
 from training.scores.metrics import CLIP_METRICS, TITLES, ScoreReport, evaluate
@@ -55,17 +56,21 @@ class FileScores:
     diversity: Diversity
     left_out: int  #: items that have references and no caption
     against: Sequence[Comparison] = ()  #: with another file's captions, a metric each
+    dense: DenseScores | None = None  #: of items that are segments of videos
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report's document, with ``diversity``, ``left_out`` and ``against`` by metric."""
         named = {each.name: asdict(each) for each in self.against}
         more = {"diversity": asdict(self.diversity), "left_out": self.left_out}
+        more |= {} if self.dense is None else {"dense": self.dense.to_json()}
         return {**self.report.to_json(), **more, **({"against": named} if named else {})}
 
     def print(self) -> None:
         """Prints the scores as tables."""
         console = Console()
         console.print(self.report.table())
+        if self.dense is not None:
+            console.print(self.dense.table())
         for name, value in asdict(self.diversity).items():
             if value is not None:
                 console.print(f"{name.replace('_', '-')}: {value:.4g}")
@@ -119,7 +124,8 @@ def score_files(
         () if other is None else _compare(report, _score({n: other[n] for n in written}, matched, looks))
     )
     diversity = measure_diversity(report.captions.hypotheses, known_captions)
-    return FileScores(report, diversity, len(people.keys() - written.keys()), compared)
+    left_out = len(people.keys() - written.keys())
+    return FileScores(report, diversity, left_out, compared, score_dense(report.captions))
 
 
 def _compare(first: ScoreReport, second: ScoreReport) -> list[Comparison]:

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
+#: One of Reelword's own captioners in a repository; README.md lies beside it.
+CHECKPOINT = "reelword.safetensors"
 
 
 class AdapterBase(BaseModel, frozen=True):

@@ -7,9 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from app.cli.main import cli
+from app.settings import WEIGHTS
+from tests.models.pretrained.hub_server import COMMIT, HubServer, serving
 from tests.models.pretrained.tiny_folders import write_git
 from tests.models.pretrained.tiny_vlm import write_smolvlm
 
@@ -19,6 +22,45 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("REELWORD_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("REELWORD_OFFLINE", "1")
     return tmp_path / "data"
+
+
+def test_a_checkpoint_is_pushed_and_added_elsewhere(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes to a hub with its card and its licence, and is the same file where it is added."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for each in (ours, theirs):
+        each.mkdir()
+    shutil.copy(WEIGHTS / "spatial.safetensors", ours / "mine.safetensors")
+    monkeypatch.setenv("REELWORD_WEIGHTS", str(ours))
+    monkeypatch.delenv("REELWORD_OFFLINE")
+    with serving(HubServer({}, gated=True)) as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        files = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
+        monkeypatch.setenv("HF_TOKEN", "secret")
+        code, out, said = run("push", "mine", "owner/name", "--licence", "mit")
+        assert (code, f"owner/name@{COMMIT}" in out + said) == (0, True), said
+        assert hub.tokens[-1][1] == "Bearer secret"
+        assert set(hub.files) == {"reelword.safetensors", "README.md"}
+        assert b"license: mit" in hub.files["README.md"]
+        monkeypatch.setenv("REELWORD_WEIGHTS", str(theirs))
+        code, _, said = run("add", "owner/name", "--name", "again")
+        assert code == 0, said
+        assert (theirs / "again.safetensors").read_bytes() == (ours / "mine.safetensors").read_bytes()
+        assert "license: mit" in (theirs / "again.md").read_text()
+        assert "called again already" in run("add", "owner/name", "--name", "again")[2]
+        assert run("push", "again", "owner/name")[0] == 0  # with the card that it came with
+        assert b"license: mit" in hub.files["README.md"]
+        hub.files = {**hub.files, "reelword.safetensors": b"cut off"}
+        assert "cannot be read as a checkpoint" in run("add", "owner/name", "--name", "third")[2]
+    assert not (theirs / "third.safetensors").exists()
+
+
+def test_what_came_as_it_is_is_not_pushed(data: Path, folder: Path) -> None:
+    run("add", str(folder))
+    code, _, said = run("push", "tiny-git", "owner/name")
+    assert (code, "came from" in said) == (2, True)
 
 
 @pytest.fixture(scope="module")

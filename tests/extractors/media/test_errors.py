@@ -175,11 +175,6 @@ def test_each_leaf_is_reached(leaf: type[errors.MediaError], tmp_path: Path) -> 
     assert re.fullmatch(r"[A-Z][^\n]+\.", leaf.hint)
 
 
-def test_the_tree_in_the_docstring_is_the_tree() -> None:
-    drawn = re.findall(r"[├└]── (\w+) +([a-z_]+)$", errors.__doc__ or "", re.MULTILINE)
-    assert drawn == [(leaf.__name__, leaf.code) for leaf in leaves(errors.MediaError)]
-
-
 def test_codes_are_told_apart_and_found_again() -> None:
     codes = [leaf.code for leaf in leaves(errors.MediaError)]
     assert len(set(codes)) == len(codes)

@@ -91,7 +91,7 @@ def test_every_key_frame_may_differ_in_one_batch() -> None:
     kbigru, frames = KBiGRU(4, 5), torch.randn(5, 5, 4)
     mask = torch.arange(5) < torch.tensor([5, 5, 3, 2, 1]).unsqueeze(1)
     key = torch.tensor([4, 0, 1, 1, 0])
-    together = kbigru(frames, mask, key, 4)
+    together = kbigru(frames, mask, key, most=4)
     for i, length in enumerate(mask.sum(1).tolist()):
         left = right = torch.zeros(1, 5)
         for t in reversed(range(int(key[i]) + 1)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -85,6 +86,40 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._answer(body=True)
+
+    def do_POST(self) -> None:
+        """Takes what the library sends to push: a repository, which files it has, and their content."""
+        hub, path = self.server_state, self.path.partition("?")[0]
+        hub.tokens.append((self.headers.get("Host"), self.headers.get("Authorization")))
+        body = self._read_body().decode()
+        answer: dict[str, Any] = {}
+        if path.endswith("/preupload/main"):
+            sent = json.loads(body)["files"]
+            answer["files"] = [
+                {"path": each["path"], "uploadMode": "regular", "shouldIgnore": False} for each in sent
+            ]
+        elif path.endswith("/commit/main"):
+            lines = [json.loads(line) for line in body.splitlines()]
+            contents = [line["value"] for line in lines if line["key"] == "file"]
+            hub.files = {each["path"]: base64.b64decode(each["content"]) for each in contents}
+            answer = {"commitUrl": f"{hub.url}/{hub.repository}/commit/{COMMIT}", "commitOid": COMMIT}
+        elif path == "/api/repos/create":
+            answer = {"url": f"{hub.url}/{hub.repository}", "id": hub.repository}
+        if hub.gated and self.headers.get("Authorization") is None:
+            self._send(401, b"", {})
+        else:
+            self._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+
+    def _read_body(self) -> bytes:
+        """Reads a body of either kind: of a length, or in chunks."""
+        if (length := self.headers.get("Content-Length")) is not None:
+            return self.rfile.read(int(length))
+        chunks = []
+        while size := int(self.rfile.readline(), 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(chunks)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
         """Says nothing."""

@@ -111,6 +111,47 @@ def test_msvd_is_split_by_the_order_of_its_names(tmp_path: Path) -> None:
     assert "other_index" not in {notice.code for notice in found.notices}
 
 
+def test_activitynet_is_read_segment_by_segment(tmp_path: Path, samples: dict[str, list[Captioned]]) -> None:
+    """Both annotators' segments are items of the validation split; those without length are none."""
+    clip = samples["videos"][0].file
+    (tmp_path / "v_a.avi").symlink_to(clip)
+    first = {
+        "duration": 9.5,
+        "timestamps": [[0, 2.25], [9, 4], [3, 3]],
+        "sentences": ["a man", " a dog ", "no"],
+    }
+    write_json(tmp_path / "captions/val_1.json", {"v_a": first})
+    second = {"duration": 9.5, "timestamps": [[0, 2.25]], "sentences": ["somebody runs"]}
+    write_json(tmp_path / "captions/val_2.json", {"v_a": second, "v_gone": second})
+    found = SetFolder(tmp_path).load()
+    assert found.name == "activitynet"
+    items = {video.id: (video.split, video.captions, video.start, video.end) for video in found.usable}
+    assert items == {
+        "v_a@0-2.25": ("val", ("a man", "somebody runs"), 0, 2.25),
+        "v_a@4-9": ("val", ("a dog",), 4, 9),
+    }
+    assert {notice.code for notice in found.notices} == {"no_split", "repeated_video", "missing_video"}
+    write_json(tmp_path / "captions/train.json", {"v_b": second})
+    assert [video.id for video in SetFolder(tmp_path).load().in_split("train")] == ["v_b@0-2.25"]
+
+
+def test_youcook2_is_read_step_by_step(tmp_path: Path, samples: dict[str, list[Captioned]]) -> None:
+    (tmp_path / "raw_videos").mkdir()
+    (tmp_path / "raw_videos/GLd3aX16zBg.avi").symlink_to(samples["videos"][0].file)
+    steps = [{"segment": [90, 102], "id": 0, "sentence": "spread butter"}]
+    database = {
+        "GLd3aX16zBg": {"subset": "training", "annotations": steps, "duration": 241.6},
+        "xHr8X2Wpmno": {"subset": "validation", "annotations": steps},
+    }
+    write_json(tmp_path / "youcookii_annotations_trainval.json", {"database": database})
+    found = SetFolder(tmp_path).load()
+    assert found.name == "youcook2"
+    assert [(video.id, video.split, video.start, video.end, video.usable) for video in found.videos] == [
+        ("GLd3aX16zBg@90-102", "train", 90, 102, True),
+        ("xHr8X2Wpmno@90-102", "val", 90, 102, False),
+    ]
+
+
 def test_each_paper_splits_msrvtt_its_own_way() -> None:
     official = {"train": 6513, "validate": 497, "test": 2990}
     videos = [

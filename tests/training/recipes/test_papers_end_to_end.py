@@ -317,7 +317,7 @@ def test_motion_boxes_and_sound_are_served_with_the_attention_over_boxes(
     job = caption(
         served, clips[5].file, name_once="false", max_length=12, length_penalty=2, explanation="both"
     )
-    assert len(job["caption"].split()) > 2
+    assert job["caption"]
     used = job["model"]["features"]
     assert {"resnext101", "ircsn152", "vggish"} <= used.keys()
     assert {name for name in used if name.startswith("roi:")} == {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,9 +21,7 @@ from lab.__main__ import lab
 from models.checkpoint import load_checkpoint
 from tests.training.laid_out import write_json
 from tests.training.saved_features.formats import plain, write_map
-from training.batches.video_batches import VideoBatches
 from training.optimization.run_folder import TrainingRun
-from training.optimization.validation import VideoValidation
 
 TINY = {
     "embedded": 7,
@@ -67,9 +65,13 @@ def sweep(*words: object) -> Result:
     return CliRunner().invoke(lab, ["sweep", *map(str, words)], env={"COLUMNS": "1000"})
 
 
-def train(places: tuple[str, ...], out: Path, *more: object, steps: int = 2) -> Result:
+def words(places: tuple[str, ...], out: Path, steps: int) -> list[str]:
     changes = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
-    return call("train", "stats", *places, "--out", out, "--steps", steps, *changes, *more)
+    return ["train", "stats", *places, "--out", str(out), "--steps", str(steps), *changes]
+
+
+def train(places: tuple[str, ...], out: Path, *more: object, steps: int = 2) -> Result:
+    return call(*words(places, out, steps), *more)
 
 
 def read_record(out: Path) -> dict[str, Any]:
@@ -156,39 +158,34 @@ def test_a_recipe_in_epochs_is_tried_in_a_few_steps(places: tuple[str, ...], tmp
 
 
 def test_a_signal_saves_the_state_and_the_same_command_goes_on(
-    places: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    places: tuple[str, ...], tmp_path: Path, root: Path
 ) -> None:
     """Ended at a step and within a validation, a run comes to the weights of one that was not."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert train(places, whole, steps=5).exit_code == 0
-    for number, module, name, call_number in (
-        (signal.SIGTERM, VideoBatches, "at", 3),
-        (signal.SIGINT, VideoValidation, "load_group", 1),
+    for number, method, call in (
+        (signal.SIGTERM, "training.batches.video_batches:VideoBatches.at", 3),
+        (signal.SIGINT, "training.optimization.validation:VideoValidation.load_group", 1),
     ):
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, signalling(getattr(module, name), number, call_number))
-            done = train(places, stopped, steps=5)
-        assert done.exit_code == 128 + number, done.output
-        assert f"Stopped by {number.name}; the run's state is saved. The same command goes on" in done.output
+        signalled = [
+            sys.executable,
+            "-m",
+            "tests.training.signalled_training",
+            str(int(number)),
+            method,
+            str(call),
+        ]
+        done = subprocess.run(
+            [*signalled, *words(places, stopped, 5)], cwd=root, capture_output=True, text=True
+        )
+        assert done.returncode == 128 + number, done.stderr
+        assert f"Stopped by {number.name}; the run's state is saved. The same command goes on" in done.stderr
         assert torch.load(stopped / "last.pt", weights_only=True)["step"] >= 1
     assert train(places, stopped, steps=5).exit_code == 0
     assert_same_weights(stopped, whole)
     assert len(read_record(stopped)["sessions"]) == 3
     validated = [row["step"] for row in read_log(stopped) if row["cider"]]
     assert validated == [row["step"] for row in read_log(whole) if row["cider"]] == ["0", "2", "4", "5"]
-
-
-def signalling(function: Any, number: signal.Signals, call_number: int) -> Any:
-    """The function, which sends this process a signal when it is called so often."""
-    calls = []
-
-    def call_it(*arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) == call_number:
-            os.kill(os.getpid(), number)
-        return function(*arguments)
-
-    return call_it
 
 
 def read_log(out: Path) -> list[dict[str, str]]:
