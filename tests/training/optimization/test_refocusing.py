@@ -38,6 +38,7 @@ SHOTS = RECIPE.model_copy(
     update={
         "steps": 0,
         "phases": {"first_step": 2, "combined": 8, "frozen_key_frames": 2},
+        "self_critical_steps": 0,
         "validate_every": 4,
         "soft_weight": 0.0,
         "distractors": 0.8,
