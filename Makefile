@@ -27,7 +27,7 @@ endif
 # numpy, torch and OpenVINO each start a thread a core; on shared cores one thread is many times faster.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 RUN_TESTS = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 4 --dist loadfile \
-	--no-loadscope-reorder --durations=25
+	--no-loadscope-reorder --max-worker-restart 0 --durations=25
 
 .PHONY: help
 help:

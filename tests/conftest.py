@@ -32,6 +32,8 @@ ALLOWED_SKIPS = (
     r"detectron2 is not installed",
     r"pytorchvideo is not installed",
     r"chromium is not installed",
+    r"gradio is not installed",
+    r"label-studio-sdk is not installed",
 )
 
 

@@ -101,7 +101,7 @@ class Image:
 
 
 SERVICE_COMMANDS = (
-    "app.__main__, app.cli.main, app.cli.completion, app.cli.service.dead, app.cli.service.doctor, "
+    "app.__main__, app.cli.main, app.cli.service.dead, app.cli.service.doctor, "
     "app.cli.service.examination, app.cli.service.job_records, app.cli.service.jobs, "
     "app.cli.service.keys, app.cli.service.run"
 )

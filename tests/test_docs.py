@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import shlex
+import tomllib
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+import torch
 from pydantic import AliasChoices
+from typer._click.exceptions import UsageError
 
 from app.api.application import create_app
 from app.api.refusals import RequestError
@@ -17,10 +26,17 @@ from app.errors import JobError
 from app.jobs.options import CaptionOptions
 from app.settings import Settings
 from extractors.errors import leaves
+from extractors.features import Stream
 from extractors.media.errors import MediaError
+from lab.__main__ import STUDIES
 from models.captioners.registry import find_stream_set
+from models.checkpoint import WEIGHTS, Card, load_captioner, load_embedding
+from models.decoding.options import DecodingOptions
+from tests.media import write_video
 from training.datasets.registry import find_data_set
 from training.recipes.paper_recipes import find_paper_run, list_paper_runs
+
+SIGNS = {">", ">>", "|", "&&", "||", ";", "&"}  #: behind which a command of a shell ends
 
 
 def _pages(root: Path) -> dict[str, str]:
@@ -152,9 +168,92 @@ def test_the_papers_commands_are_ones_that_the_program_takes(root: Path) -> None
     assert rows <= set(re.findall(r"`(paper-[\w-]+)`", page)), "each row of a table has its recipe beside it"
 
 
-def _find_command(name: str, arguments: list[str]) -> Any:
+def _find_command(name: str, arguments: list[str], program: str = "app.cli") -> Any:
     """The command itself, imported."""
-    command: Any = ListedCommand(name, f"app.cli.{COMMANDS[name][0]}", COMMANDS[name][1]).load()
-    while hasattr(command, "commands"):
+    module, sentence = (COMMANDS if program == "app.cli" else STUDIES)[name]
+    command: Any = ListedCommand(name, f"{program}.{module}", sentence).load()
+    while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
         command = command.commands[arguments.pop(0)]
     return command
+
+
+def _snippets(root: Path, language: str) -> list[tuple[str, str]]:
+    """Each snippet of the documents in a language, with its page's name."""
+    pages = [root / "README.md", root / "client" / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [
+        (page.name, text)
+        for page in pages
+        for text in re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+
+
+def _typed_commands(root: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Each command of the documents' shells: its line, its program's package and its words."""
+    for _, text in _snippets(root, "sh"):
+        for line in text.replace("\\\n", " ").splitlines():
+            words = shlex.split(re.sub(r"[$]\(.*?\)", "", line), comments=True)
+            for number, word in enumerate(words):
+                if Path(word).name == "reelword" or words[number - 1 : number + 1] == ["-m", "lab"]:
+                    program = "lab" if word == "lab" else "app.cli"
+                    yield line, program, list(takewhile(lambda each: each not in SIGNS, words[number + 1 :]))
+                    break
+
+
+def test_each_command_in_a_snippet_is_one_that_the_program_takes(root: Path) -> None:
+    """Parsed by the command line itself: names, options, how many words and of which kind."""
+    typed = list(_typed_commands(root))
+    assert len(typed) > 60
+    for line, program, (name, *arguments) in typed:
+        if name.startswith("-"):
+            continue  # the program's own options
+        command = _find_command(name, arguments, program)
+        try:
+            command.make_context(name, list(arguments)).close()
+        except UsageError as error:
+            pytest.fail(f"{line}: {error}")
+
+
+def test_each_target_of_make_in_a_snippet_is_there(root: Path) -> None:
+    targets = set(re.findall(r"^([\w-]+):", (root / "Makefile").read_text(), re.MULTILINE))
+    groups = set(tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"])
+    targets |= {f"setup-{group}" for group in groups}
+    for page, text in _snippets(root, "sh"):
+        for words in re.findall(r"^(?:\w+=\S+ )*make ([\w -]+?)(?:  #.*)?$", text, re.MULTILINE):
+            assert set(words.split()) <= targets, f"{page}: make {words}"
+
+
+def test_each_import_in_a_snippet_is_there(root: Path) -> None:
+    snippets = _snippets(root, "python")
+    assert len(snippets) > 10
+    for page, text in snippets:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(str(node.module))
+                assert {each.name for each in node.names} <= vars(module).keys(), f"{page}: {node.module}"
+
+
+def test_the_decoders_example_decodes(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_video(tmp_path / "clip.mp4")
+    monkeypatch.chdir(tmp_path)
+    (text,) = (text for page, text in _snippets(root, "python") if page == "decoding.md")
+    names: dict[str, Any] = {}
+    exec(text, names)
+    assert names["decoded"].frames.pixels.shape[0] == len(names["decoded"].frames.pts) == 8
+
+
+@pytest.mark.slow
+def test_the_captioners_examples_caption(root: Path) -> None:
+    """Features of two videos as the checkpoints in weights/ read them, without a network that makes them."""
+    embedding, card = load_embedding(WEIGHTS / "semantic_embedding.safetensors")
+    readers = [(each.captioner, each.card) for each in map(load_captioner, ("g2l", "stats"))]
+    times, features = np.arange(8.0), dict[str, Stream]()
+    networks: list[tuple[Any, Card]] = [*readers, (embedding, card)]
+    for network, of_network in networks:
+        for each in network.inputs:
+            spec = of_network.streams[each.name]
+            features[each.name] = Stream(torch.rand(8, 49, each.width), times, times + 1, spec)
+    for page, text in _snippets(root, "python"):
+        if page == "models.md":
+            names: dict[str, Any] = {"features": [features] * 2, "options": DecodingOptions(beam_size=2)}
+            exec(text, names)
+            assert [bool(best.text) for best, *_ in names["captions"]] == [True, True]

@@ -6,11 +6,9 @@ Exit codes: 0 all well, 1 something failed (said at the end), 2 wrong usage.
 from typing import Annotated
 
 import typer
-from typer._completion_classes import completion_init
 
 from app import __version__
 from app.cli.commands import make_program
-from app.cli.completion import COMPLETE_VARIABLE
 from app.terminal import PROGRAM
 
 #: Command → its module below app.cli, in which a function or a group has the command's name; and its help.
@@ -34,11 +32,12 @@ COMMANDS = {
     "score": ("training.score", "Score files of captions against references, without a captioner."),
     "plot": ("training.plot", "Draw loss and held-out CIDEr-D of training runs by step, in one picture."),
     "data": ("training.data", "Say what of a captioned set is there, and what is missing."),
-    "completion": ("completion", 'Print what makes bash complete: eval "$(reelword completion)".'),
 }  # fmt: skip
 
 
-cli = make_program("app.cli", COMMANDS, "A video goes in, a caption with its attention comes out.")
+cli = make_program(
+    "app.cli", COMMANDS, "A video goes in, a caption with its attention comes out.", add_completion=True
+)
 
 
 def _print_version(asked: bool) -> None:
@@ -59,5 +58,4 @@ def take_common_options(
 
 def main() -> None:
     """Runs the command that was given, or completes the line that a shell asks about."""
-    completion_init()
-    cli(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)
+    cli(prog_name=PROGRAM)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.model_options import FieldsOf
+from app.cli.model_options import AsJson, FieldsOf, settings_with
 from app.cli.server import Server, ServerChoice
 from app.errors import UsageError
 from app.terminal import print_table, say
@@ -18,7 +18,6 @@ Model = dict[str, Any]
 MARKS = ("right", "partly", "wrong")  #: how clips are judged by eye
 COUNTS = ("n", *MARKS)  #: of a card's numbers, those that count items
 COLUMNS = ("captioner", "clips right / partly / wrong", "a 10 s clip", "size")
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 models = typer.Typer(invoke_without_command=True)
 
@@ -26,7 +25,7 @@ models = typer.Typer(invoke_without_command=True)
 @models.callback()
 def list_models(
     context: typer.Context,
-    service: Annotated[ServerChoice, FieldsOf("Whose captioners")],
+    service: Annotated[ServerChoice, FieldsOf("Where it is done")],
     as_json: AsJson = False,
     sets: Annotated[
         bool, typer.Option("--sets", help="The stream sets that captioners can be fed with, alone.")
@@ -37,9 +36,8 @@ def list_models(
         return
     if sets:
         from app.cli.installed_models import print_sets
-        from app.settings import load_settings
 
-        print_sets(load_settings().data, as_json=as_json)
+        print_sets(settings_with().data, as_json=as_json)
         return
     print_models(_describe(service), as_json=as_json)
 
@@ -47,7 +45,7 @@ def list_models(
 @models.command()
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As models lists it.", show_default=False)],
-    service: Annotated[ServerChoice, FieldsOf("Whose captioners")],
+    service: Annotated[ServerChoice, FieldsOf("Where it is done")],
     as_json: AsJson = False,
 ) -> None:
     """Show a captioner whole: its features, scores by set of data, size, speed and source."""
@@ -55,9 +53,7 @@ def show(
 
 
 def _describe(service: ServerChoice) -> list[Model]:
-    from app.settings import load_settings
-
-    settings = load_settings()
+    settings = settings_with()
     if (server := service.find(settings)) is not None:
         return ask_models(server)
     from app.cli.installed_models import describe_models

@@ -1,16 +1,12 @@
 """Declares ``reelword weights``; app/cli/weight_files.py does it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from app.cli.model_options import AsJson, settings_with
 from extractors.media.errors import MissingFile
-
-if TYPE_CHECKING:
-    from app.settings import Settings
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
@@ -20,11 +16,11 @@ weights = typer.Typer(no_args_is_help=True)
 
 
 @weights.command("list")
-def list_weights(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_weights(as_json: AsJson = False) -> None:
     """List the weights of weights/manifest.toml: their source, licence, and whether they are here."""
     from app.cli.weight_files import print_weights
 
-    print_weights(_load_settings(), as_json=as_json)
+    print_weights(settings_with(), as_json=as_json)
 
 
 @weights.command()
@@ -32,7 +28,7 @@ def get(names: Names) -> None:
     """Download weights into the data folder; what broke off goes on where it stopped."""
     from app.cli.weight_files import get_weights
 
-    raise typer.Exit(get_weights(names, _load_settings()))
+    raise typer.Exit(get_weights(names, settings_with()))
 
 
 @weights.command()
@@ -51,13 +47,13 @@ def add(
     if name.startswith(HUB):
         from app.cli.weight_files import add_encoder
 
-        add_encoder(str(file), name, _load_settings())
+        add_encoder(str(file), name, settings_with())
         return
     if not file.is_file():
         raise MissingFile(f"There is no file {file}.")
     from app.cli.weight_files import add_weights
 
-    raise typer.Exit(add_weights(file, name, _load_settings()))
+    raise typer.Exit(add_weights(file, name, settings_with()))
 
 
 @weights.command()
@@ -67,10 +63,4 @@ def verify(
     """Check every byte of the weights that are here, or of those that are named."""
     from app.cli.weight_files import verify_weights
 
-    raise typer.Exit(verify_weights(names or [], _load_settings()))
-
-
-def _load_settings() -> Settings:
-    from app.settings import load_settings
-
-    return load_settings()
+    raise typer.Exit(verify_weights(names or [], settings_with()))

@@ -1,6 +1,6 @@
 """Declares the JSON of a film's segments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from pydantic import Field
@@ -13,6 +13,21 @@ from app.jobs.keeping.kept_segments import KeptSegments
 from models.caption import AttentionDocument, ScoredCaption, Weights
 
 
+class PlacedWord(Document):
+    """Tells when and where a word of a caption is seen. Times are seconds of the film."""
+
+    word: str
+    start: float | None = Field(None, description="Null where it names nothing, or is all along.")
+    end: float | None = None
+    box: Weights | None = Field(None, description="Its place, where that is a box: x0 y0 x1 y1 in [0, 1].")
+
+    def moved(self, seconds: float) -> Self:
+        """Returns the same, so many seconds later."""
+        if self.start is None or self.end is None:
+            return self
+        return self.model_copy(update={"start": self.start + seconds, "end": self.end + seconds})
+
+
 class SegmentDocument(Document):
     """Describes one segment. Times are seconds of the film, from its first shown frame."""
 
@@ -23,6 +38,7 @@ class SegmentDocument(Document):
     captions: list[ScoredCaption] = Field(description="Best first; of the longest part, where parts merged.")
     sampled: list[float] = Field(default_factory=list, description="The frames that were looked at.")
     attention: AttentionDocument | None = None
+    words: list[PlacedWord] | None = Field(None, description="Of the caption; null without attention.")
     merged: int = Field(1, ge=1, description="Neighbours that said the same and became this segment.")
 
     @property
@@ -36,7 +52,8 @@ class SegmentDocument(Document):
         times = {name: getattr(self, name) + seconds for name in ("start", "end", "representative")}
         attention = None if self.attention is None else on_film_clock(self.attention, seconds)
         sampled = [round(time + seconds, 4) for time in self.sampled]
-        return self.model_copy(update={**times, "sampled": sampled, "attention": attention})
+        words = self.words and [each.moved(seconds) for each in self.words]
+        return self.model_copy(update={**times, "sampled": sampled, "attention": attention, "words": words})
 
 
 class FilmDocument(Document):
@@ -62,6 +79,28 @@ class FilmDocument(Document):
         """Returns the film with all times of its segments as players count them."""
         zero = self.first_picture
         return self.model_copy(update={"segments": [each.moved(zero) for each in self.segments]})
+
+    def with_words(self, attentions: Iterable[AttentionDocument | None]) -> Self:
+        """Returns the film with its words' moments, read from each segment's attention where it has one."""
+        segments = [
+            segment if attention is None else segment.model_copy(update={"words": _place_words(attention)})
+            for segment, attention in zip(self.segments, attentions, strict=True)
+        ]
+        return self.model_copy(update={"segments": segments})
+
+
+def _place_words(attention: AttentionDocument) -> list[PlacedWord]:
+    shown, parts = attention.shown, attention.clip_parts()
+    boxes = None if attention.evidence is None else attention.evidence.boxes
+    words = []
+    for number, word in enumerate(shown.words):
+        moment = shown.find_drawn_moment(number)
+        if moment is None or shown.is_spread(number) or not (shown.content is None or shown.content[number]):
+            words.append(PlacedWord(word=word))
+        else:
+            start, end = parts[moment]
+            words.append(PlacedWord(word=word, start=start, end=end, box=boxes and boxes[number]))
+    return words
 
 
 def film_of(job: Job, blobs: Blobs) -> FilmDocument:

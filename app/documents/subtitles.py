@@ -8,14 +8,12 @@ are those of the clock that players use.
 import csv
 import html
 import io
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from webvtt import Caption, WebVTT
 from webvtt.models import Timestamp
 
-from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
-from models.caption import AttentionDocument
+from app.documents.segments import FilmDocument, SegmentDocument
 
 SHORTEST = 0.001  #: seconds of a cue: one that ends as it begins is not shown
 LOOK_ALIKES = str.maketrans({"<": "‹", ">": "›", "{": "(", "}": ")"})
@@ -23,22 +21,12 @@ CSV_COLUMNS = ("start", "end", "caption", "score")
 
 
 def to_vtt(film: FilmDocument) -> str:
-    """Writes WebVTT, a cue for each segment that has a caption."""
-    return to_karaoke(film, [None] * len(film.segments))
+    """Writes WebVTT, a cue for each segment that has a caption.
 
-
-def to_karaoke(film: FilmDocument, attentions: Sequence[AttentionDocument | None]) -> str:
-    """Writes WebVTT whose words appear when their moments begin, never before the word in front of them.
-
-    attentions: of each segment, from the first shown frame; None where there is none.
+    Where the film has its words, each appears when its moment begins, never before the one in front of it.
     """
-    zero, segments = film.first_picture, film.on_players_clock().segments
-    texts = [
-        _escaped(_one_line(segment.caption))
-        if attention is None
-        else _timed(segment, on_film_clock(attention, zero))
-        for segment, attention in zip(segments, attentions, strict=True)
-    ]
+    segments = film.on_players_clock().segments
+    texts = [_timed(each) if each.words else _escaped(one_line(each.caption)) for each in segments]
     return WebVTT(captions=_cues(segments, texts)).content
 
 
@@ -46,7 +34,7 @@ def to_srt(film: FilmDocument) -> str:
     """Writes SubRip, a cue for each segment that has a caption."""
     text = io.StringIO()
     segments = film.on_players_clock().segments
-    cues = _cues(segments, [_one_line(each.caption).translate(LOOK_ALIKES) for each in segments])
+    cues = _cues(segments, [one_line(each.caption).translate(LOOK_ALIKES) for each in segments])
     WebVTT(captions=cues).write(text, format="srt")
     return f"{text.getvalue()}\n" if cues else ""
 
@@ -59,30 +47,13 @@ def to_csv(film: FilmDocument) -> str:
     for segment in film.on_players_clock().segments:
         score = segment.captions[0].score if segment.captions else ""
         times = (f"{segment.start:.3f}", f"{segment.end:.3f}")
-        lines.writerow((*times, _no_formula(_one_line(segment.caption)), score))
+        lines.writerow((*times, _no_formula(one_line(segment.caption)), score))
     return text.getvalue()
 
 
 def to_json(film: FilmDocument) -> str:
     """Writes the whole document."""
     return f"{film.on_players_clock().model_dump_json(indent=1)}\n"
-
-
-@dataclass(frozen=True)
-class SegmentFormat:
-    """Names a way to write a film's segments."""
-
-    write: Callable[[FilmDocument], str]
-    media_type: str  #: as HTTP has it
-
-
-#: By the name that a command line and a path's ending have.
-FORMATS: Mapping[str, SegmentFormat] = {
-    "vtt": SegmentFormat(to_vtt, "text/vtt; charset=utf-8"),
-    "srt": SegmentFormat(to_srt, "application/x-subrip; charset=utf-8"),
-    "csv": SegmentFormat(to_csv, "text/csv; charset=utf-8"),
-    "json": SegmentFormat(to_json, "application/json"),
-}
 
 
 def _cues(segments: Sequence[SegmentDocument], texts: Sequence[str]) -> list[Caption]:
@@ -98,22 +69,18 @@ def _cues(segments: Sequence[SegmentDocument], texts: Sequence[str]) -> list[Cap
     ]
 
 
-def _timed(segment: SegmentDocument, attention: AttentionDocument) -> str:
+def _timed(segment: SegmentDocument) -> str:
     """Puts before each word that names a moment when that begins, within the cue and never falling."""
-    shown, reached, parts = attention.shown, segment.start, attention.clip_parts()
-    words = []
-    for number, word in enumerate(shown.words):
-        moment = shown.find_drawn_moment(number)
-        text = _escaped(_one_line(word))
-        if number in shown.drawn_words and moment is not None and not shown.is_spread(number):
-            begin = parts[moment][0]
-            if reached + SHORTEST <= begin < segment.end:
-                reached, text = begin, f"<{Timestamp.from_seconds(begin)}>{text}"
+    reached, words = segment.start, []
+    for each in segment.words or ():
+        text = _escaped(one_line(each.word))
+        if each.start is not None and reached + SHORTEST <= each.start < segment.end:
+            reached, text = each.start, f"<{Timestamp.from_seconds(each.start)}>{text}"
         words.append(text)
     return " ".join(words).replace(" '", "'")
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Leaves out what ends a line or a cue, or cannot be printed."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 

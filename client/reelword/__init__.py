@@ -13,6 +13,7 @@ from reelword.async_job import AsyncJob
 from reelword.calls import Filters, Options
 from reelword.client import Client
 from reelword.documents import (
+    Access,
     Attention,
     Batch,
     Captioner,
@@ -23,6 +24,7 @@ from reelword.documents import (
     JobDocument,
     JobPage,
     JobSummary,
+    KeptVerdict,
     Label,
     Media,
     Models,
@@ -50,6 +52,7 @@ from reelword.job import Job
 from reelword.webhooks import verify_webhook
 
 __all__ = [
+    "Access",
     "AsyncClient",
     "AsyncJob",
     "Attention",
@@ -68,6 +71,7 @@ __all__ = [
     "JobFailed",
     "JobPage",
     "JobSummary",
+    "KeptVerdict",
     "Label",
     "Media",
     "Models",

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from reelword import calls, event_stream, exchanges
 from reelword.async_job import AsyncJob
 from reelword.calls import Call, CaptionsKind, ClipKind, Filters, Options, Verdict, Video
 from reelword.documents import (
+    Access,
     Attention,
     Batch,
     Deliveries,
@@ -30,6 +30,7 @@ from reelword.documents import (
     FoundMoments,
     JobDocument,
     JobSummary,
+    KeptVerdict,
     Models,
     TestedWebhook,
 )
@@ -210,13 +211,19 @@ class AsyncClient:
 
     async def batch_results(self, batch: Batch | str) -> AsyncIterator[AsyncJob]:
         """Yields the jobs of a batch that are over."""
-        async with self._http.stream("GET", calls.batch_results(id_of(batch)).path) as response:
-            if response.is_error:
-                await response.aread()
-            refuse(response)
-            async for line in response.aiter_lines():
-                if line.strip():
-                    yield self._bind(JobDocument.model_validate(json.loads(line)))
+        for line in await self._read_lines(calls.batch_results(id_of(batch))):
+            yield self._bind(JobDocument.model_validate_json(line))
+
+    async def is_ready(self) -> bool:
+        """Returns whether the service answers, takes jobs and has a worker for them."""
+        try:
+            return (await self._http.request("GET", "/readyz")).is_success
+        except httpx.TransportError:
+            return False
+
+    async def access(self) -> Access:
+        """Reads whether the service asks for a key, whose this client's is, and what that may do."""
+        return await self._run(read(Access, calls.access()))
 
     async def models(self) -> Models:
         """Lists the captioners that live workers have, and the options."""
@@ -269,6 +276,10 @@ class AsyncClient:
         """Says whether a caption is right, and what would be."""
         await self._run(send(calls.add_verdict(id_of(job), verdict, correction)))
 
+    async def verdicts(self) -> list[KeptVerdict]:
+        """Lists what was said of captions, of all jobs that the key may see."""
+        return [KeptVerdict.model_validate_json(line) for line in await self._read_lines(calls.verdicts())]
+
     async def deliveries(self, job: JobDocument | str) -> list[Delivery]:
         """Lists what was done to tell the webhook of a job."""
         return (await self._run(read(Deliveries, calls.job_part(id_of(job), "deliveries")))).deliveries
@@ -285,6 +296,10 @@ class AsyncClient:
 
     async def _read_bytes(self, job: JobDocument | str, part: str) -> bytes:
         return (await self._run(send(calls.job_part(id_of(job), part)))).content
+
+    async def _read_lines(self, call: Call) -> list[str]:
+        """Reads an answer that has a JSON object on each line."""
+        return [line for line in (await self._run(send(call))).text.split("\n") if line]
 
     async def _run(self, exchange: Exchange[Value]) -> Value:
         """Sends what an exchange yields, and returns what it comes to."""

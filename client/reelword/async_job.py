@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from pydantic import PrivateAttr
 
-from reelword.calls import CaptionsKind, ClipKind, Verdict
+from reelword.calls import CaptionsKind, ClipKind, Options, Verdict
 from reelword.documents import Attention, Event, JobDocument, Word
 from reelword.exchanges import Progress
 
@@ -35,6 +35,10 @@ class AsyncJob(JobDocument):
         """Waits until it is over, as ``wait`` of the client does."""
         return await self._client.wait(self, timeout=timeout, progress=progress)
 
+    async def recaption(self, **options: Unpack[Options]) -> AsyncJob:
+        """Captions its film again, by another captioner or other options."""
+        return await self._client.recaption(self, **options)
+
     async def cancel(self) -> AsyncJob:
         """Cancels it; deletes the result of one that is over."""
         return await self._client.cancel(self)
@@ -51,6 +55,10 @@ class AsyncJob(JobDocument):
     async def captions_file(self, kind: CaptionsKind = "vtt") -> str:
         """Writes the captions of its segments as a file."""
         return await self._client.captions(self, kind)
+
+    async def frame(self, number: int) -> bytes:
+        """Reads a frame that the captioner saw, counted from 0 in the order of ``sampled``, as a JPEG."""
+        return await self._client.frame(self, number)
 
     async def clip(self, kind: ClipKind = "mp4") -> bytes:
         """Makes a short clip with each word's place lit."""

@@ -8,15 +8,20 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal, TypedDict
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
+from reelword.documents import State
+
 Video = str | os.PathLike[str] | bytes | IO[bytes]
 """A path, an http(s) address that the service fetches, the file's bytes, or an open binary file."""
 
-CaptionsKind = Literal["vtt", "srt", "csv", "json"]
+CaptionsKind = Literal[
+    "vtt", "srt", "csv", "json", "coco.json", "fiftyone.json", "labelstudio.json", "chapters.xml"
+]
 ClipKind = Literal["mp4", "webp", "gif"]
 Verdict = Literal["right", "partly", "wrong"]
 LONG_POLL = 30  #: seconds that the service holds a request for a change
@@ -60,11 +65,11 @@ class Options(TypedDict, total=False):
 class Filters(TypedDict, total=False):
     """Says which jobs a list has; docs/api.md explains each."""
 
-    state: str
+    state: State | Sequence[State]
     captioner: str
     batch: str
-    created_after: str
-    created_before: str
+    created_after: datetime | str
+    created_before: datetime | str
     limit: int  # jobs a page
 
 
@@ -176,6 +181,14 @@ def batch_results(batch_id: str) -> Call:
     return Call("GET", f"/batches/{quote(batch_id)}/results.jsonl")
 
 
+def verdicts() -> Call:
+    return Call("GET", "/verdicts")
+
+
+def access() -> Call:
+    return Call("GET", "/session")
+
+
 def models() -> Call:
     return Call("GET", "/models")
 
@@ -188,6 +201,8 @@ def form_of(options: Options) -> dict[str, str]:
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
     if isinstance(value, Mapping):
         return json.dumps(value)
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from tenacity import Retrying
 from reelword import calls, event_stream, exchanges
 from reelword.calls import Call, CaptionsKind, ClipKind, Filters, Options, Verdict, Video
 from reelword.documents import (
+    Access,
     Attention,
     Batch,
     Deliveries,
@@ -26,6 +26,7 @@ from reelword.documents import (
     FoundMoments,
     JobDocument,
     JobSummary,
+    KeptVerdict,
     Models,
     TestedWebhook,
 )
@@ -199,13 +200,19 @@ class Client:
 
     def batch_results(self, batch: Batch | str) -> Iterator[Job]:
         """Yields the jobs of a batch that are over."""
-        with self._http.stream("GET", calls.batch_results(id_of(batch)).path) as response:
-            if response.is_error:
-                response.read()
-            refuse(response)
-            for line in response.iter_lines():
-                if line.strip():
-                    yield self._bind(JobDocument.model_validate(json.loads(line)))
+        for line in self._read_lines(calls.batch_results(id_of(batch))):
+            yield self._bind(JobDocument.model_validate_json(line))
+
+    def is_ready(self) -> bool:
+        """Returns whether the service answers, takes jobs and has a worker for them."""
+        try:
+            return (self._http.request("GET", "/readyz")).is_success
+        except httpx.TransportError:
+            return False
+
+    def access(self) -> Access:
+        """Reads whether the service asks for a key, whose this client's is, and what that may do."""
+        return self._run(read(Access, calls.access()))
 
     def models(self) -> Models:
         """Lists the captioners that live workers have, and the options."""
@@ -256,6 +263,10 @@ class Client:
         """Says whether a caption is right, and what would be."""
         self._run(send(calls.add_verdict(id_of(job), verdict, correction)))
 
+    def verdicts(self) -> list[KeptVerdict]:
+        """Lists what was said of captions, of all jobs that the key may see."""
+        return [KeptVerdict.model_validate_json(line) for line in self._read_lines(calls.verdicts())]
+
     def deliveries(self, job: JobDocument | str) -> list[Delivery]:
         """Lists what was done to tell the webhook of a job."""
         return (self._run(read(Deliveries, calls.job_part(id_of(job), "deliveries")))).deliveries
@@ -272,6 +283,10 @@ class Client:
 
     def _read_bytes(self, job: JobDocument | str, part: str) -> bytes:
         return (self._run(send(calls.job_part(id_of(job), part)))).content
+
+    def _read_lines(self, call: Call) -> list[str]:
+        """Reads an answer that has a JSON object on each line."""
+        return [line for line in (self._run(send(call))).text.split("\n") if line]
 
     def _run(self, exchange: Exchange[Value]) -> Value:
         """Sends what an exchange yields, and returns what it comes to."""

@@ -176,6 +176,26 @@ class Event(Document):
     data: dict[str, Any]
 
 
+class KeptVerdict(Document):
+    """Holds what a person said of a caption."""
+
+    verdict: Literal["right", "partly", "wrong"]
+    correction: str = ""  #: what the caption should be, where it is not right
+    job: str
+    file: str  #: the video's name
+    captioner: str | None = None
+    caption: str  #: that was judged
+    time: float  #: seconds since 1970
+
+
+class Access(Document):
+    """Tells whose key a client has."""
+
+    required: bool  #: whether the service asks for one
+    name: str | None = None  #: whom it is for; None where there is none, or none that opens
+    scopes: list[str] = Field(default_factory=list)  #: what it may do
+
+
 class DeliveryAttempt(Document):
     """Describes one attempt to deliver a webhook."""
 

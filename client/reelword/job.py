@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from pydantic import PrivateAttr
 
-from reelword.calls import CaptionsKind, ClipKind, Verdict
+from reelword.calls import CaptionsKind, ClipKind, Options, Verdict
 from reelword.documents import Attention, Event, JobDocument, Word
 from reelword.exchanges import Progress
 
@@ -35,6 +35,10 @@ class Job(JobDocument):
         """Waits until it is over, as ``wait`` of the client does."""
         return self._client.wait(self, timeout=timeout, progress=progress)
 
+    def recaption(self, **options: Unpack[Options]) -> Job:
+        """Captions its film again, by another captioner or other options."""
+        return self._client.recaption(self, **options)
+
     def cancel(self) -> Job:
         """Cancels it; deletes the result of one that is over."""
         return self._client.cancel(self)
@@ -51,6 +55,10 @@ class Job(JobDocument):
     def captions_file(self, kind: CaptionsKind = "vtt") -> str:
         """Writes the captions of its segments as a file."""
         return self._client.captions(self, kind)
+
+    def frame(self, number: int) -> bytes:
+        """Reads a frame that the captioner saw, counted from 0 in the order of ``sampled``, as a JPEG."""
+        return self._client.frame(self, number)
 
     def clip(self, kind: ClipKind = "mp4") -> bytes:
         """Makes a short clip with each word's place lit."""

@@ -5,7 +5,8 @@ captioner, and say what it needs, before it makes room for it.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -171,16 +172,9 @@ def count_parameters(file: Path) -> int:
     """Counts the numbers in a safetensors file by its head. Raises PretrainedDamaged."""
     try:
         with safe_open(file, framework="numpy") as tensors:
-            return sum(_product(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+            return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise errors.PretrainedDamaged(f"{file} is no whole safetensors file: {error}.") from error
-
-
-def _product(shape: Iterable[int]) -> int:
-    product = 1
-    for side in shape:
-        product *= side
-    return product
 
 
 def make_facts(folder: Path, family: str, architecture: str, parameters: int) -> ModelFacts:

@@ -21,7 +21,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.hf_api import ModelInfo, RepoSibling
+from huggingface_hub.hf_api import ModelInfo
 
 from extractors.files import git_blob_of, sha256_of
 from models.pretrained.adapters.card import CHECKPOINT
@@ -184,13 +184,8 @@ def _no_file_above(size: int) -> Iterator[None]:
 
 def _published(info: ModelInfo) -> Iterator[Published]:
     for each in info.siblings or ():
-        yield Published(
-            each.rfilename, _size(each), None if each.lfs is None else each.lfs.sha256, each.blob_id
-        )
-
-
-def _size(file: RepoSibling) -> int:
-    return max(0, (file.size if file.lfs is None else file.lfs.size) or 0)
+        size, sha256 = (each.size, None) if each.lfs is None else (each.lfs.size, each.lfs.sha256)
+        yield Published(each.rfilename, max(0, size or 0), sha256, each.blob_id)
 
 
 def _clear_others(folder: Path, names: Sequence[str]) -> None:

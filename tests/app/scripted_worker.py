@@ -11,7 +11,7 @@ from typing import Any
 
 from PIL import Image
 
-from app.documents.search import FoundMoments
+from app.documents.search import FoundMoment, FoundMoments
 from app.errors import EngineCrashed
 from app.jobs.blobs import Blobs
 from app.jobs.captioner_info import CaptionerInfo
@@ -82,6 +82,7 @@ class ScriptedWorker:
 
     def __init__(self, jobs: Jobs, blobs: Blobs, name: str = "scripted") -> None:
         self.jobs, self.blobs, self.name = jobs, blobs, name
+        self.found: list[FoundMoment] = []  #: what each search is answered with
         self._queue = Queue(jobs.server, name, lease=jobs.lease, keys=jobs.keys)
         self._queue.open()
 
@@ -106,10 +107,10 @@ class ScriptedWorker:
             self._end(claim)
 
     def answer_searches(self) -> None:
-        """Finds nothing for each search that waits."""
+        """Answers each search that waits."""
         searches = Searches(self.jobs.server, self.jobs.keys)
         while search := searches.take():
-            searches.answer(search, FoundMoments(moments=[]).model_dump_json())
+            searches.answer(search, FoundMoments(moments=self.found).model_dump_json())
 
     def _claims(self, block: float) -> list[Claim]:
         cause = EngineCrashed("It crashed.")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,12 @@ import httpx
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from app.api.application import create_app
+from app.settings import Settings
 from reelword import (
     Attention,
     Client,
+    Filters,
     Invalid,
     JobFailed,
     NotAllowed,
@@ -161,6 +166,86 @@ def test_everything_else_the_service_has_is_asked_for_by_its_address() -> None:
         "verdicts",
     ]
     assert json.loads(script.seen[-1].content) == {"verdict": "wrong", "correction": "a cat"}
+
+
+#: The page's own session, what keepers of the service watch, and files in parts, which clients of tus send.
+NOT_OF_THE_CLIENT = {
+    "signIn", "signOut", "checkLive", "getMetrics", "createFile", "getFile", "appendToFile", "deleteFile",
+}  # fmt: skip
+EVERYTHING: tuple[Callable[[Client], object], ...] = (
+    lambda client: client.submit(b"a video"),
+    lambda client: client.job(JOB),
+    lambda client: list(client.events(JOB)),
+    lambda client: client.recaption(JOB),
+    lambda client: client.cancel(JOB),
+    lambda client: list(client.jobs()),
+    lambda client: client.search("a dog"),
+    lambda client: client.batch([b"a video"]),
+    lambda client: client.get_batch(JOB),
+    lambda client: client.cancel_batch(JOB),
+    lambda client: list(client.batch_results(JOB)),
+    lambda client: client.is_ready(),
+    lambda client: client.access(),
+    lambda client: client.models(),
+    lambda client: client.attention(JOB),
+    lambda client: client.attention_png(JOB),
+    lambda client: client.segment_attention(JOB, 0),
+    lambda client: client.captions(JOB),
+    lambda client: client.frame(JOB, 0),
+    lambda client: client.segment_frame(JOB, 0),
+    lambda client: client.video(JOB),
+    lambda client: client.clip(JOB),
+    lambda client: client.poster(JOB),
+    lambda client: client.judge(JOB, "right"),
+    lambda client: client.verdicts(),
+    lambda client: client.deliveries(JOB),
+    lambda client: client.test_webhook("https://example.org/hook"),
+)
+
+
+def test_each_operation_of_the_service_has_its_method() -> None:
+    """By the requests that the methods send, and the service's own description."""
+    description = create_app(Settings(redis_url="redis://127.0.0.1")).openapi()
+    operations = {
+        (method.upper(), re.sub(r"\{\w+\}", "[^/]+", path)): operation["operationId"]
+        for path, methods in description["paths"].items()
+        for method, operation in methods.items()
+    }
+    asked = set[str]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.update(
+            name
+            for (method, path), name in operations.items()
+            if method == request.method and re.fullmatch(path, request.url.path)
+        )
+        raise httpx.ConnectError("gone")
+
+    with Client("http://service", attempts=1, transport=httpx.MockTransport(answer)) as client:
+        for ask in EVERYTHING:
+            with suppress(Unreachable):
+                ask(client)
+    assert asked == set(operations.values()) - NOT_OF_THE_CLIENT
+    query = {
+        each["name"] for each in description["paths"]["/jobs"]["get"]["parameters"] if each["in"] == "query"
+    }
+    assert set(Filters.__annotations__) == query - {"cursor"}
+
+
+def test_filters_are_states_and_times() -> None:
+    script = Script(httpx.Response(200, json={"jobs": []}))
+    with script.client() as client:
+        since = datetime(2026, 11, 29, 9, tzinfo=UTC)
+        assert list(client.jobs(state=["queued", "running"], created_after=since)) == []
+    query = script.seen[0].url.params
+    assert (query["state"], query["created_after"]) == ("queued,running", "2026-11-29T09:00:00+00:00")
+
+
+def test_lines_are_read_whole_whatever_stands_in_a_caption() -> None:
+    lines = [{"id": JOB, "state": "succeeded", "caption": "a\u2028dog"}, {"id": JOB, "state": "failed"}]
+    text = "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in lines)
+    with Script(httpx.Response(200, text=text)).client() as client:
+        assert [job.caption for job in client.batch_results(JOB)] == ["a\u2028dog", None]
 
 
 def test_a_webhook_is_verified() -> None:

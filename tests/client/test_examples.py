@@ -1,8 +1,9 @@
-"""The examples of docs/api.md, run as they stand there against a live API."""
+"""The examples of the documents and of examples/, run as they stand there against a live API."""
 
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import secrets
@@ -20,8 +21,10 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
+from reelword import Client
 from tests.app.live_api import LiveApi
 from tests.app.scripted_worker import WORDS, ScriptedWorker, working
+from tests.media import write_video
 
 pytestmark = pytest.mark.slow
 
@@ -54,18 +57,19 @@ def _working(worker: ScriptedWorker) -> Iterator[None]:
         yield
 
 
-def run_example(language: str, text: str, folder: Path) -> str:
+def run_example(language: str, text: str, folder: Path, **environment: str) -> str:
     """What an example prints. Skips where the machine lacks what runs it."""
     if language == "js" and shutil.which("node") is None:
         pytest.skip("no Node on this machine")
     if language == "sh" and shutil.which("curl") is None:
         pytest.skip("no curl on this machine")
     programs = {"sh": ["bash", "-eu", "-c", text], "python": [sys.executable, "-c", text]}
-    (folder / "example.mjs").write_text(text)
+    if language == "js":
+        (folder / "example.mjs").write_text(text)
     run = subprocess.run(
         programs.get(language, ["node", "example.mjs"]),
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "client")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "client"), **environment},
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -86,6 +90,83 @@ def test_an_example_prints_a_caption(api: LiveApi, folder: Path, number: int) ->
     printed = run_example(language, text.replace(ADDRESS, f"http://127.0.0.1:{api.port}"), folder)
     assert CAPTION in printed
     assert printed.count(CAPTION) >= (2 if "batches" in text or "batch(" in text else 1)
+
+
+PAGES = ("README.md", "docs/api.md", "docs/long-video.md")
+
+
+def curl_lines() -> list[str]:
+    """The manuals' single requests; those of webhooks go elsewhere, and have tests of their own."""
+    texts = [(ROOT / page).read_text().partition("\n## Examples\n")[0] for page in PAGES]
+    blocks = [block for text in texts for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)]
+    lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("curl ") and "example.org/hook" not in line]
+
+
+def test_each_request_of_the_manuals_is_one_that_the_service_takes(
+    api: LiveApi, worker: ScriptedWorker, folder: Path
+) -> None:
+    address, lines = f"http://127.0.0.1:{api.port}", curl_lines()
+    assert len(lines) > 12
+    for name in ("a.mp4", "b.mp4", "film.mp4"):
+        (folder / name).write_bytes(b"a video")
+    with working(worker, "stats", "g2l"), Client(address) as client:
+        for line in lines:
+            job = client.batch([b"a video"]) if "/batches/<id>" in line else client.caption(b"a video")
+            command = line.replace("curl ", "curl -sS --fail-with-body ").replace("<id>", job.id)
+            for named in (ADDRESS, "https://reel.example"):
+                command = command.replace(named, address)
+            run_example("sh", command.replace("$KEY", "none"), folder)
+
+
+@pytest.mark.usefixtures("_working")
+def test_the_clients_own_example_prints_each_word(api: LiveApi, folder: Path) -> None:
+    (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "client" / "README.md").read_text(), re.DOTALL)
+    lines = run_example("python", text, folder, REELWORD_URL=f"http://127.0.0.1:{api.port}").splitlines()
+    assert CAPTION in lines
+    assert [line.split()[0] for line in lines[-len(WORDS) :]] == list(WORDS)
+
+
+@pytest.mark.usefixtures("_working")
+def test_the_notebook_runs_from_upload_to_plot(api: LiveApi, tmp_path: Path) -> None:
+    notebook = json.loads((ROOT / "examples" / "notebook.ipynb").read_text())
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert (notebook["nbformat"], [cell["outputs"] for cell in cells]) == (4, [[]] * len(cells))
+    text = "\n".join("".join(cell["source"]) for cell in cells)
+    text += "\nfor number in plt.get_fignums():"
+    text += f"\n    plt.figure(number).savefig(Path({str(tmp_path)!r}, f'{{number}}.png'))"
+    named = {
+        "REELWORD_URL": f"http://127.0.0.1:{api.port}",
+        "MPLBACKEND": "Agg",
+        "MPLCONFIGDIR": str(tmp_path),
+    }
+    printed = run_example("python", text, ROOT / "examples", **named)
+    assert "100% succeeded" in printed or "0% succeeded" in printed
+    assert "WEBVTT" in printed
+    assert {file.name for file in tmp_path.glob("*.png")} == {"1.png", "2.png"}
+
+
+@pytest.mark.usefixtures("_working")
+def test_the_gradio_page_captions(api: LiveApi, folder: Path) -> None:
+    peer = pytest.importorskip("gradio_client", reason="gradio is not installed")
+    port = _free_port()
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT / "client"), "REELWORD_URL": f"http://127.0.0.1:{api.port}",
+        "GRADIO_SERVER_PORT": str(port), "GRADIO_ANALYTICS_ENABLED": "False",
+    }  # fmt: skip
+    page = subprocess.Popen([sys.executable, ROOT / "examples" / "gradio_app.py"], env=environment)
+    try:
+        _wait_for(port, SECONDS)
+        client = peer.Client(f"http://127.0.0.1:{port}")
+        write_video(folder / "clip.mp4")
+        video = peer.handle_file(str(folder / "clip.mp4"))
+        caption, words, clip = client.predict(video, api_name="/caption")
+        assert caption == CAPTION
+        assert [row[0] for row in words["data"]] == list(WORDS)
+        assert Path(clip).stat().st_size > 1000
+    finally:
+        page.kill()
+        page.wait()
 
 
 def test_the_receiver_takes_what_is_signed_and_nothing_else() -> None:
@@ -123,8 +204,8 @@ def _free_port() -> int:
         return port
 
 
-def _wait_for(port: int) -> None:
-    for _ in range(200):
+def _wait_for(port: int, seconds: float = 10) -> None:
+    for _ in range(round(20 * seconds)):
         with closing(socket.socket()) as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return

@@ -97,40 +97,23 @@ def read_table(
         AnnotationsDamaged: a column is missing, or the table cannot be read.
     """
     text = read_text(path)
-    head = text.partition("\n")[0]
-    separator = max(SEPARATORS, key=head.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
+    separator = max(SEPARATORS, key=text.partition("\n")[0].count)
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
     try:
-        names = [name.strip().lower() for name in next(reader, [])]
-        places = _find_columns(path, names, columns, hint) | _match_columns(names, optional)
-        rows = [row for row in reader if any(field.strip() for field in row)]
+        heads = {head.strip().lower(): head for head in reversed(reader.fieldnames or ())}
+        places = {
+            name: next(heads[alias] for alias in aliases if alias in heads)
+            for name, aliases in {**columns, **optional}.items()
+            if heads.keys() & set(aliases)
+        }
+        if absent := [name for name in columns if name not in places]:
+            has = ", ".join(reversed(heads)) or "nothing"
+            raise AnnotationsDamaged(f"{path} has no column called {absent[0]!r}; it has: {has}.", hint)
+        rows = [row for row in reader if any((row[head] or "").strip() for head in heads.values())]
     except csv.Error as error:
         raise AnnotationsDamaged(f"{path} is broken in line {reader.line_num}: {error}.", hint) from error
-    whole = [row for row in rows if len(row) > max(places[name] for name in columns)]
+    whole = [row for row in rows if all(row[places[name]] is not None for name in columns)]
     short = len(rows) - len(whole)
     reported = f"{short} rows of {path.name} lack fields and were left out."
-    named = [
-        {name: row[place].strip() if place < len(row) else "" for name, place in places.items()}
-        for row in whole
-    ]
+    named = [{name: (row[head] or "").strip() for name, head in places.items()} for row in whole]
     return named, [Notice("short_row", reported)] if short else []
-
-
-def _find_columns(
-    path: Path, names: Sequence[str], columns: Mapping[str, Sequence[str]], hint: str
-) -> dict[str, int]:
-    places = _match_columns(names, columns)
-    if absent := [name for name in columns if name not in places]:
-        has = ", ".join(names) or "nothing"
-        raise AnnotationsDamaged(f"{path} has no column called {absent[0]!r}; it has: {has}.", hint)
-    return places
-
-
-def _match_columns(names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Returns our name → place of the first of a column's possible names that the table has."""
-    places: dict[str, int] = {}
-    for name, aliases in columns.items():
-        present = [alias for alias in aliases if alias in names]
-        if present:
-            places[name] = names.index(present[0])
-    return places

@@ -55,7 +55,8 @@ def sort_changes(
         elif bare.partition(".")[0] in config_class.model_fields:
             config[bare] = value
         else:
-            raise _unknown(name, [*Recipe.model_fields, *config_class.model_fields])
+            of_recipe = [] if bare != name else list(Recipe.model_fields)
+            raise _unknown(name, [*of_recipe, *config_class.model_fields])
     return recipe, config
 
 

@@ -54,8 +54,15 @@ class Meteor:
         arguments = ["-jar", "meteor-1.5.jar", "-", "-", "-stdio", "-l", "en", "-norm"]
         command = java.command(*arguments, "-a", "data/paraphrase-en.gz")
         try:
+            # In a session of its own: a signal for all of a run's processes (Ctrl+C, SLURM) would end Java in
+            # the middle of the step that the run still finishes.
             self._process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints
+                command,
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                start_new_session=True,
             )
         except OSError as error:
             self._complaints.close()

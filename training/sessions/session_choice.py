@@ -14,7 +14,13 @@ from extractors.errors import ReelwordError
 from models.captioners.registry import EMBEDDINGS, captioner_class, find_captioner, list_captioners
 from training.datasets.registry import SetFolder
 from training.optimization.run_folder import RunSettings
-from training.recipes.changes import change_fields, read_recipe_file, sort_changes
+from training.recipes.changes import (
+    NoSuchField,
+    RecipeFileDamaged,
+    change_fields,
+    read_recipe_file,
+    sort_changes,
+)
 from training.recipes.demo_recipes import FINETUNE, FINETUNE_LORA, find_recipe, read_recipes
 from training.recipes.paper_recipes import PaperRun, find_paper_run, list_paper_names
 from training.recipes.recipe import Recipe
@@ -67,10 +73,13 @@ def train(
     if base in list_paper_names():
         run = find_paper_run(base, name)
         options.refuse(list_unread_as_paper(run))
-        return train_as_paper(
-            name, replace(run, recipe=_change(run.recipe, numbers, options)), data, settings, options.streams
-        )
+        plan = _change(run.recipe, numbers, options)
+        plan = plan.without_rewards() if options.self_critical is False else plan
+        return train_as_paper(name, replace(run, recipe=plan), data, settings, options.streams)
     plan = _change(find_recipe(base, name), numbers, options)
+    if options.self_critical is False and plan.self_critical_steps and name != EMBEDDING:
+        # It has been read; of a recipe without rewards it is left to be refused.
+        plan, options = plan.without_rewards(), options.model_copy(update={"self_critical": None})
     if plan.name == FINETUNE_LORA.name:
         why = f"{plan.name} begins at the captioner itself, and reads frames; leave it out"
         options.refuse({**dict.fromkeys(NOT_OF_ADAPTERS, why), **explain_no_reward(plan.name)})
@@ -101,9 +110,13 @@ def _read_changes(
         config_class = EMBEDDINGS[name].config_class
     elif name in list_captioners():
         config_class = captioner_class(name).config_class
-    base, table = (
-        (recipe, {}) if Path(recipe or "").suffix != ".toml" else read_recipe_file(Path(recipe or ""))
-    )
+    base, table = recipe, dict[str, Any]()
+    if Path(recipe or "").suffix == ".toml":
+        base, table = read_recipe_file(Path(recipe or ""))
+        try:
+            sort_changes(table, config_class)
+        except NoSuchField as error:
+            raise RecipeFileDamaged(f"{recipe}: {error}") from error
     seeded = {} if seed is None else {"seed": seed}
     return base, *sort_changes({**table, **options.values, **seeded}, config_class)
 
@@ -114,7 +127,7 @@ def _change(recipe: Recipe, numbers: Mapping[str, Any], options: TrainOptions) -
     changed = change_fields(recipe, {**(lengths if options.epochs else {}), **numbers})
     if options.steps is not None:
         changed = change_fields(changed, {"most_steps" if changed.epochs else "steps": options.steps})
-    return changed.without_rewards() if options.self_critical is False else changed
+    return changed
 
 
 def _train_on_videos(

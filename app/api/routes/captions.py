@@ -2,6 +2,7 @@
 shows.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
@@ -9,15 +10,18 @@ from fastapi import APIRouter, Path, Query, Response
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.routes.jobs import KEEP, JobId, find, how_it_ended, keep_as, read_blob
+from app.documents.exports import FORMATS
 from app.documents.job import document_of, kept_segments
 from app.documents.segments import film_of
-from app.documents.subtitles import FORMATS, to_karaoke
 from app.jobs.blobs import BlobMissingError
 from app.jobs.job import Job
 from app.jobs.keeping.kept_segments import attention_key, frame_key
 from models.caption import AttentionDocument
 
-Kind = Annotated[Literal["vtt", "srt", "json", "csv"], Path(description="What is written.")]
+Kind = Annotated[
+    Literal["vtt", "srt", "json", "csv", "coco.json", "fiftyone.json", "labelstudio.json", "chapters.xml"],
+    Path(description="What is written."),
+]
 Karaoke = Annotated[bool, Query(description="Of WebVTT: each word appears when its moment begins.")]
 Number = Annotated[int, Path(ge=0, description="Counted from 0, in the order of `segments`.")]
 FILES: dict[str, Any] = {each.media_type.partition(";")[0]: {} for each in FORMATS.values()}
@@ -36,21 +40,19 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 def get_captions(
     job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep, karaoke: Karaoke = False
 ) -> Response:
-    """Writes the captions of a film's segments as WebVTT, SubRip, CSV or JSON, also while the job runs; of a
-    job without segments one caption, which lasts as long as the video.
+    """Writes the captions of a film's segments as subtitles, table, JSON, chapters, or for annotation tools,
+    also while the job runs; of a job without segments one caption, which lasts as long as the video.
     """
     job = find(service, job_id, caller)
     _check_is_captioned(job, service)
-    subtitles, film = FORMATS[kind], film_of(job, service.blobs)
-    if karaoke and kind == "vtt":
-        text = to_karaoke(film, _attentions(job, service, len(film.segments)))
-    else:
-        text = subtitles.write(film)
+    form, film = FORMATS[kind], film_of(job, service.blobs)
+    if form.has_words or (karaoke and kind == "vtt"):
+        film = film.with_words(_attentions(job, service, len(film.segments)))
     headers = keep_as(job, f".{kind}") | _caching(job)
-    return Response(text.encode(), media_type=subtitles.media_type, headers=headers)
+    return Response(form.write(film).encode(), media_type=form.media_type, headers=headers)
 
 
-def _attentions(job: Job, service: ApiDependencies, count: int) -> list[AttentionDocument | None]:
+def _attentions(job: Job, service: ApiDependencies, count: int) -> Iterator[AttentionDocument | None]:
     """Reads where each segment's words have their moments, as far as that is kept."""
     kept = kept_segments(job, service.blobs)
     keys = (
@@ -58,7 +60,7 @@ def _attentions(job: Job, service: ApiDependencies, count: int) -> list[Attentio
         if kept is None
         else [attention_key(kept.folder, number) for number in range(count)]
     )
-    return [_read_attention(service, key) for key in keys]
+    return (_read_attention(service, key) for key in keys)
 
 
 def _read_attention(service: ApiDependencies, key: str) -> AttentionDocument | None:

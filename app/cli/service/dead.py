@@ -3,14 +3,13 @@
 app/jobs/dead_letters.py keeps it.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.model_options import AsJson, settings_with
 from app.errors import RecordUnreadable
 from app.terminal import complain
 
@@ -20,16 +19,14 @@ if TYPE_CHECKING:
     from app.jobs.job_store import Jobs
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME", help="As dead list has it.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 dead = typer.Typer(no_args_is_help=True)
 
 
-def _open() -> JobRecords:
+def _open() -> "JobRecords":
     from app.cli.service.job_records import JobRecords
-    from app.settings import load_settings
 
-    return JobRecords.connect(load_settings())
+    return JobRecords.connect(settings_with())
 
 
 @dead.command("list")
@@ -86,7 +83,7 @@ def drop(names: Names) -> None:
         typer.echo(f"{name} is dropped.")
 
 
-def _find(jobs: Jobs, name: str) -> DeadLetter:
+def _find(jobs: "Jobs", name: str) -> "DeadLetter":
     letter = jobs.dead.find(name)
     if letter is None:
         complain(f"There is no dead letter called {name}; reelword dead list has them all.")

@@ -1,13 +1,12 @@
 """Declares ``reelword doctor``; app/cli/service/examination.py looks."""
 
-from typing import Annotated
-
 import typer
 
+from app.cli.model_options import AsJson, settings_with
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+
+def doctor(as_json: AsJson = False) -> None:
     """Prints what was found, and exits with 1 where something is wrong."""
     from app.cli.service.examination import examine
-    from app.settings import load_settings
 
-    raise typer.Exit(1 if examine(load_settings(), as_json=as_json) else 0)
+    raise typer.Exit(1 if examine(settings_with(), as_json=as_json) else 0)

@@ -1,7 +1,5 @@
 """``reelword keys``: API keys, made, listed and revoked; app/access/keys.py keeps them."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.model_options import AsJson, settings_with
 from app.errors import UsageError
 from app.terminal import complain, own_command, print_table, printable
 
@@ -73,7 +72,7 @@ def add(
         "max_pixels": max_pixels,
         "expires_at": None if expires is None else time.time() + seconds_of(expires),
     }
-    store = _store(_load_settings())
+    store = _store(settings_with())
     if any(key.name == name for key in store.all().values()):
         raise UsageError(f"There is a key called {name}: revoke it first, or choose another name.")
     try:
@@ -90,9 +89,9 @@ def add(
 
 
 @keys.command("list")
-def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def show(as_json: AsJson = False) -> None:
     """List keys with what they may do, oldest first; secrets are not kept."""
-    settings = _load_settings()
+    settings = settings_with()
     entries = list(_store(settings).all().values())
     if as_json:
         typer.echo(json.dumps([key.model_dump(exclude={"sha256", "webhook_secret"}) for key in entries]))
@@ -109,7 +108,7 @@ def revoke(
     ],
 ) -> None:
     """End keys: they open nothing any more, within seconds, nor do pages that were signed in by them."""
-    store, failed = _store(_load_settings()), 0
+    store, failed = _store(settings_with()), 0
     for name in names:
         matching = [key for key in store.all().values() if name in (key.name, key.id)]
         for key in matching:
@@ -129,13 +128,7 @@ def seconds_of(duration: str) -> int:
     return int(match[1]) * UNITS[match[2]]
 
 
-def _load_settings() -> Settings:
-    from app.settings import load_settings
-
-    return load_settings()
-
-
-def _store(settings: Settings) -> KeyStore:
+def _store(settings: "Settings") -> "KeyStore":
     from app.access.keys import KeyStore
     from app.jobs.job import Keys
     from app.jobs.redis_client import connect, redis_url
@@ -143,7 +136,7 @@ def _store(settings: Settings) -> KeyStore:
     return KeyStore(connect(redis_url(settings), PATIENCE), Keys(settings.namespace))
 
 
-def _row(key: ApiKey) -> tuple[str, ...]:
+def _row(key: "ApiKey") -> tuple[str, ...]:
     limits = [
         text.format(value) for name, text in LIMITS.items() if (value := getattr(key, name)) is not None
     ]

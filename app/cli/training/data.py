@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from app.cli.model_options import AsJson
+
 data = typer.Typer(no_args_is_help=True)
 
 
@@ -17,12 +19,14 @@ def take_no_options() -> None:
 def check(
     name: Annotated[str, typer.Argument(metavar="SET", help="msvd, msrvtt, vatex …; see docs/data.md.")],
     root: Annotated[Path, typer.Option(help="The folder with its annotations and videos.")],
-    paper: Annotated[str | None, typer.Option(help="Whose splits and words; see docs/data.md.")] = None,
+    paper: Annotated[
+        str | None, typer.Option(help="Whose splits and words the set has; see docs/data.md.")
+    ] = None,
     probe: Annotated[
         Literal["none", "header", "deep"],
         typer.Option(help="Look for files alone, open each one's header, or decode frames of each."),
     ] = "header",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what of a set is there and how to get the rest; exit status 1 where anything needed is missing."""
     from app.cli.training.set_report import report_set

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.model_options import FieldsOf
+from app.cli.model_options import FieldsOf, settings_with
 from app.jobs.options import CaptionOptions
 from app.terminal import complain
 
@@ -44,11 +44,10 @@ def bulk(
 
     videos = list_videos(source)  # before Ray is loaded, which takes seconds
     from app.bulk.caption_collection import Fleet, caption_collection
-    from app.settings import load_settings
 
     fleet = Fleet(address, decoders, engines, batch)
     options = options.model_copy(update={"attention": False})
-    tally = caption_collection(videos, out, options, load_settings(), fleet)
+    tally = caption_collection(videos, out, options, settings_with(), fleet)
     for file, code in tally.failures[:SHOWN]:
         complain(f"{file}: {code}")
     if len(tally.failures) > SHOWN:

@@ -38,8 +38,8 @@ def caption(
     if is_by_segments and output.attention is not None:
         raise UsageError("--attention draws whole videos: leave out --segments and --format.")
     videos = find_videos(files, output.attention or output.out)  # what is missing is said before models load
-    options = options.model_copy(update={"attention": output.attention is not None})
-    settings = settings_with(streams)
+    options = options.model_copy(update={"attention": output.has_words})
+    settings = settings_with(streams=streams)
     server = service.find(settings, ["--streams"] * (streams is not None) + cut.here_alone)
     if server is not None:
         from app.cli.videos.server_captions import caption_by_server
@@ -70,5 +70,4 @@ def _caption_by_segments(
     from app.segments.loading import load_film_captioner, segment_options
 
     segments = segment_options(cut.segments or "auto", cut.shortest, cut.longest)
-    options = options.model_copy(update={"attention": output.form == "json"})
     return caption_films(videos, load_film_captioner(settings, options, segments), output)

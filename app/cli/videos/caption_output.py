@@ -8,7 +8,8 @@ import typer
 
 from app.errors import UsageError
 
-FORMS = ("vtt", "srt", "csv", "json")  #: as app/documents/subtitles.py writes them
+#: As app/documents/exports.py writes them; those that end with json tell words with their moments.
+FORMS = ("vtt", "srt", "csv", "json", "coco.json", "fiftyone.json", "labelstudio.json", "chapters.xml")
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class FilmCut:
     segments: Annotated[
         str | None,
         typer.Option(
-            help="Caption segments: shots, none, or seconds; default: shots of films over a minute."
+            help="How films are cut: shots, none, auto or seconds; default: shots of films over a minute."
         ),
     ] = None
     shortest: Annotated[float, typer.Option(help="Seconds of a segment, at least.")] = 2.0
@@ -37,12 +38,12 @@ class FilmCut:
 class CaptionOutput:
     """Holds where captions go, and in which form."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line for each file.")] = False
     attention: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write <name>.png and <name>.json there, for each file."),
     ] = None
-    form: Annotated[str | None, typer.Option("--format", help="Write segments as vtt, srt, csv or json.")] = (
+    form: Annotated[str | None, typer.Option("--format", help=f"Write segments as {', '.join(FORMS)}.")] = (
         None
     )
     out: Annotated[
@@ -59,6 +60,11 @@ class CaptionOutput:
     def prints_lines(self) -> bool:
         """Returns whether standard output is for lines, rather than for a film's document."""
         return not self.as_json and (self.form is None or self.out is not None)
+
+    @property
+    def has_words(self) -> bool:
+        """Returns whether words are written with their moments."""
+        return self.attention is not None or (self.form or "").endswith("json")
 
 
 def write_file(target: Path, content: bytes) -> None:

@@ -1,12 +1,11 @@
 """Declares the options of ``reelword extract``; app/extract/ does it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
+from app.cli.model_options import settings_with
 from app.errors import UsageError, sentence
 from app.terminal import complain
 
@@ -56,8 +55,12 @@ def extract(
         bool, typer.Option(help="Print the five likeliest classes, of networks that tell any.")
     ] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Videos extracted at the same time.")] = 1,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; default REELWORD_DEVICE.")] = None,
-    precision: Annotated[Precision | None, typer.Option(help="Default: the fastest there is.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="What computes: cpu, cuda, cuda:1 …; default: REELWORD_DEVICE.")
+    ] = None,
+    precision: Annotated[
+        Precision | None, typer.Option(help="What networks compute in; default: the fastest there is.")
+    ] = None,
 ) -> None:
     """Write features of videos to files, one decoding for all extractors; goes on where it was stopped."""
     from app.extract.addresses import find_inputs
@@ -65,10 +68,9 @@ def extract(
     find_inputs(videos, out)  # what is missing is said before networks load
     from app.extract.extract_files import extract_files
     from app.extract.plan import ExtractionPlan, ExtractorsMissing
-    from app.settings import load_settings
     from extractors.windows import WindowOptions
 
-    configured = load_settings()
+    configured = settings_with()
     try:
         windows = WindowOptions(stack_size, step_size, extraction_fps, extraction_total, most)
         stream_set = _find_stream_set(streams, extractor, windows)
@@ -95,7 +97,7 @@ def extract(
     raise typer.Exit(1 if failed else 0)
 
 
-def _find_stream_set(name: str | None, extractor: str | None, windows: WindowOptions) -> StreamSet | None:
+def _find_stream_set(name: str | None, extractor: str | None, windows: "WindowOptions") -> "StreamSet | None":
     """Finds the set that is asked for in the place of extractors. Raises UsageError."""
     if name is None:
         return None

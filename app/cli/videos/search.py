@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.model_options import AsJson, settings_with
 from app.errors import UsageError
 from app.extract.inputs import find_videos
 
@@ -22,10 +23,8 @@ def search(
     sheet: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Write a page of the moments' pictures.")
     ] = None,
-    segments: Annotated[
-        str, typer.Option(help="How films are cut: shots, none, auto or a number of seconds.")
-    ] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    segments: Annotated[str, typer.Option(help="How films are cut: shots, none, auto or seconds.")] = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Find moments that fit some words, in films, which are captioned at their first search, or in jobs."""
     if jobs == bool(films):
@@ -33,10 +32,9 @@ def search(
     if films:
         find_videos(films, None)  # what is missing is said before models load
     from app.search.search_films import SearchRequest, search_films, show_jobs
-    from app.settings import load_settings
 
     request = SearchRequest(words, count, segments, sheet, as_json)
     if jobs:
-        show_jobs(request, load_settings())
+        show_jobs(request, settings_with())
         return
-    raise typer.Exit(1 if search_films(films or [], request, load_settings()) else 0)
+    raise typer.Exit(1 if search_films(films or [], request, settings_with()) else 0)

@@ -389,14 +389,14 @@ def test_names_of_pictures_never_collide() -> None:
 HEAVY = {"torch", "numpy", "av", "PIL", "fastapi", "redis", "httpx", "rich", "pydantic_settings", "openvino"}
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "completion"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_comes_at_once(shell: Shell, command: str) -> None:
     """The parts that take long to import stay out; the module of another command too."""
     run, loaded = shell.modules(command, "--help")
     assert run.returncode == 0, run.stderr
     assert f"Usage: reelword {command}" in run.stdout
     assert not loaded & HEAVY
-    modules = {module for module, _ in COMMANDS.values()} - {"completion", COMMANDS[command][0]}
+    modules = {module for module, _ in COMMANDS.values()} - {COMMANDS[command][0]}
     assert not loaded & {f"app.cli.{module}" for module in modules}
 
 
@@ -404,7 +404,7 @@ def test_the_version_needs_no_command(shell: Shell) -> None:
     for option in ("--version", "--help"):
         _, loaded = shell.modules(option)
         assert not loaded & {*HEAVY, "pydantic"}
-        assert not loaded & {f"app.cli.{module}" for module, _ in COMMANDS.values() if module != "completion"}
+        assert not loaded & {f"app.cli.{module}" for module, _ in COMMANDS.values()}
 
 
 @pytest.mark.parametrize("columns", [80, 200])

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from app.cli.main import cli
 from app.cli.videos.caption_output import CaptionOutput
 from app.cli.videos.local_captions import caption_films
+from app.documents.exports import FORMATS
 from app.documents.segments import FilmDocument
-from app.documents.subtitles import FORMATS
 from app.errors import UsageError
 from app.extract.inputs import find_videos
 from app.segments.loading import segment_options

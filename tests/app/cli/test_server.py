@@ -11,8 +11,6 @@ from typer.testing import CliRunner, Result
 
 from app.access.keys import KeyStore, make_key
 from app.cli.main import cli
-from app.cli.videos.caption_output import FORMS
-from app.documents.subtitles import FORMATS
 from app.jobs.job_index import JobFilter
 from app.serve.address import announce_address, read_address
 from app.settings import Settings
@@ -162,7 +160,3 @@ def test_an_address_is_there_as_long_as_its_process_runs(tmp_path: Path) -> None
 
 def test_a_key_is_shown_to_nobody() -> None:
     assert "rw_secret" not in repr(Settings(key="rw_secret"))
-
-
-def test_the_formats_of_caption_are_those_that_are_written() -> None:
-    assert set(FORMS) == set(FORMATS)

@@ -13,9 +13,10 @@ import av
 import pytest
 from av.subtitles.subtitle import AssSubtitle
 
+from app.documents.exports import FORMATS
 from app.documents.job import Media
 from app.documents.segments import FilmDocument, SegmentDocument
-from app.documents.subtitles import FORMATS, to_csv, to_json, to_karaoke, to_srt, to_vtt
+from app.documents.subtitles import to_csv, to_json, to_srt, to_vtt
 from models.caption import AttentionDocument, ScoredCaption
 
 TEXTS = (
@@ -155,7 +156,7 @@ def test_karaoke_times_rise_and_lie_within_their_cue() -> None:
         spread=spread,
     )
     one, two = film("no maps", "dog runs <b> to cat").segments
-    written = to_karaoke(FilmDocument(file="film.mp4", segments=[one, two]), [None, attention])
+    written = to_vtt(FilmDocument(file="film.mp4", segments=[one, two]).with_words([None, attention]))
     assert "\nno maps\n" in written
     assert "\n<00:00:03.000>dog runs <00:00:04.000>&lt;b&gt; to cat" in written
 

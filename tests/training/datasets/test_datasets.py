@@ -111,6 +111,17 @@ def test_msvd_is_split_by_the_order_of_its_names(tmp_path: Path) -> None:
     assert "other_index" not in {notice.code for notice in found.notices}
 
 
+def test_a_part_of_msvd_is_split_by_the_numbers_of_its_mapping(tmp_path: Path) -> None:
+    """Numbers may leave gaps: a clip's split is that of its number, not of its place among those there."""
+    numbers = {"a_0_5": 1200, "b_0_5": 1, "c_0_5": 1201, "d_0_5": 1300, "e_0_5": 1301}
+    (tmp_path / "AllVideoDescriptions.txt").write_text("".join(f"{name} a caption\n" for name in numbers))
+    lines = [f"{name} vid{number}" for name, number in numbers.items()]
+    (tmp_path / "youtube_mapping.txt").write_text("\n".join(lines))
+    found = SetFolder(tmp_path, "msvd").load()
+    split = {name: [video.id for video in found.in_split(name)] for name in ("train", "val", "test")}
+    assert split == {"train": ["b_0_5", "a_0_5"], "val": ["c_0_5", "d_0_5"], "test": ["e_0_5"]}
+
+
 def test_activitynet_is_read_segment_by_segment(tmp_path: Path, samples: dict[str, list[Captioned]]) -> None:
     """Both annotators' segments are items of the validation split; those without length are none."""
     clip = samples["videos"][0].file

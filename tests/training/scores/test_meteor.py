@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -93,6 +94,13 @@ def test_a_java_that_stops_midway_is_not_waited_for(tmp_path: Path) -> None:
     ):
         process.count_matches(CAPTION * 2, REFERENCES * 2)
     assert children() == before
+
+
+def test_a_signal_for_all_processes_of_a_run_does_not_reach_java(tmp_path: Path) -> None:
+    """Ctrl+C and SLURM signal a whole group; the step that a stopped run finishes still needs its scores."""
+    with Meteor(fake_java(tmp_path, "exec sleep 600")):
+        java = children()[-1]
+        assert os.getpgid(java.pid) != os.getpgid(0)
 
 
 def test_an_answer_of_another_form_is_not_believed(tmp_path: Path) -> None:

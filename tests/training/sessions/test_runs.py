@@ -130,6 +130,8 @@ def test_every_field_is_changed_by_its_name_and_checked(places: tuple[str, ...],
     assert run["config"]["margin"] == 0.75
     assert load_checkpoint(tmp_path / "run/best.safetensors").card.training["recipe"] == run["recipe"]
     mine.write_text("smoothing = [")
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[config]\nhiden = 3\n")
     for more, said in (
         (("--set", "hiden=3"), "no field is called 'hiden'; near it are: hidden"),
         (
@@ -141,6 +143,7 @@ def test_every_field_is_changed_by_its_name_and_checked(places: tuple[str, ...],
         (("--set", "videos=many"), "--set: videos: Input should be a valid integer"),
         (("--set", "videos"), "'videos' is no field=value"),
         (("--recipe", mine), "--recipe: "),
+        (("--recipe", wrong), "wrong.toml: no field is called 'config.hiden'; near it are: hidden"),
     ):
         refused = train(places, tmp_path / "other", *more)
         assert refused.exit_code == 2, refused.output

@@ -76,6 +76,8 @@ NO_REWARD = "has no self-critical steps; leave it out"
             "--data-set: demo-again-flickr8k learns from the pictures of flickr8k alone",
         ),
         ("stats", "holds none of flickr8k_train.tar"),
+        ("stats --no-self-critical", "holds none of flickr8k_train.tar"),
+        ("stats --data-set msvd --no-self-critical", "AllVideoDescriptions.txt"),
         ("stats --recipe finetune --start a.safetensors --streams demo", "--streams: a.safetensors is fed"),
         ("stats --recipe finetune --start a.safetensors --self-critical", f"finetune {NO_REWARD}"),
         ("stats --recipe finetune --start a.safetensors --no-self-critical", f"finetune {NO_REWARD}"),

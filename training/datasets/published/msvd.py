@@ -46,22 +46,22 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
     files = MediaFiles.find_below(root)
     order = _order_clips(root, captions, files, notices)
     entries = []
-    for place, name in enumerate(order):
+    for number, name in order:
         clip = files.find_clip(name)
         entries.append(
-            VideoItem(name, clip.path, _split(place), tuple(captions.get(name, ())), clip.start, clip.end)
+            VideoItem(name, clip.path, _split(number), tuple(captions.get(name, ())), clip.start, clip.end)
         )
     return assemble(MSVD.name, entries, "{}.avi".format, protocol.splits, [path], notices)
 
 
-def _split(place: int) -> Split:
-    return "train" if place < 1200 else "val" if place < 1300 else "test"
+def _split(number: int) -> Split:
+    return "train" if number <= 1200 else "val" if number <= 1300 else "test"
 
 
 def _order_clips(
     root: Path, captions: Mapping[str, Sequence[str]], files: MediaFiles, notices: list[Notice]
-) -> list[str]:
-    """Returns the clips by their index."""
+) -> list[tuple[int, str]]:
+    """Returns the clips by their index, which begins at 1."""
     mapping = MAPPING.find(root)
     if mapping is not None:
         return _read_mapping(mapping)
@@ -77,11 +77,11 @@ def _order_clips(
                 "it split a part of the set: 1 to 1200 train, to 1300 validate, the others test.",
             )
         )
-    return names
+    return list(enumerate(names, 1))
 
 
-def _read_mapping(path: Path) -> list[str]:
-    """Reads the clips of ``<clip> vidN`` in the order of N. Raises AnnotationsDamaged."""
+def _read_mapping(path: Path) -> list[tuple[int, str]]:
+    """Reads the clips of ``<clip> vidN`` with N, in its order. Raises AnnotationsDamaged."""
     numbered = {}
     for line in read_text(path).splitlines():
         clip, _, number = line.strip().rpartition(" vid")
@@ -91,7 +91,7 @@ def _read_mapping(path: Path) -> list[str]:
             )
         if clip:
             numbered[int(number)] = clip
-    return [clip for _, clip in sorted(numbered.items())]
+    return sorted(numbered.items())
 
 
 def _read_captions(path: Path) -> dict[str, list[str]]:

@@ -14,13 +14,17 @@ from app.jobs.job_store import Claim
 from app.jobs.keeping.kept_segments import PART, KeptSegments, SegmentFolder
 from extractors.media.errors import TooDamaged
 from tests.app.live_api import LiveApi, assert_problem, finished, send
-from tests.app.scripted_worker import ScriptedWorker, answer
+from tests.app.scripted_worker import MOMENT_OF_WORD, TIMES, WORDS, ScriptedWorker, answer
 
 KINDS = {
     "vtt": "text/vtt; charset=utf-8",
     "srt": "application/x-subrip; charset=utf-8",
     "csv": "text/csv; charset=utf-8",
     "json": "application/json",
+    "coco.json": "application/json",
+    "fiftyone.json": "application/json",
+    "labelstudio.json": "application/json",
+    "chapters.xml": "application/xml",
 }
 
 
@@ -180,6 +184,18 @@ def test_a_job_without_segments_is_one_cue(api: LiveApi, worker: ScriptedWorker)
     (cue,) = webvtt.from_string(api.client.get(f"{location}/captions.vtt").text).captions
     assert (cue.start, cue.end, cue.text) == ("00:00:00.000", "00:00:04.000", "a dog runs")
     assert api.client.get(location).json()["segments"] is None
+
+
+def test_moments_of_words_are_written_where_a_format_has_them(api: LiveApi, worker: ScriptedWorker) -> None:
+    location = finished(api, worker)
+    response = api.client.get(f"{location}/captions.coco.json")
+    assert 'filename="clip.coco.json"' in response.headers["content-disposition"]
+    (annotation,) = response.json()["annotations"]
+    assert [(each["word"], each["start"], each["end"]) for each in annotation["words"]] == [
+        (word, *TIMES[moment]) for word, moment in zip(WORDS, MOMENT_OF_WORD, strict=True)
+    ]
+    (segment,) = api.client.get(f"{location}/captions.json").json()["segments"]
+    assert segment["words"] == annotation["words"]
 
 
 def test_there_are_no_captions_before_the_first_segment(

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli.completion import BASH_SCRIPT
 from app.cli.main import cli
 from app.errors import EngineCrashed
 from app.jobs.blobs import BLOCK
@@ -228,20 +223,3 @@ def test_purge_walks_over_many_pages(run: Run, jobs: Jobs, worker: ScriptedWorke
         jobs.submit(name, CaptionOptions(), f"uploads/{name}")
         jobs.cancel(name)
     assert "450 would be purged" in run("purge", "--state", "canceled", "--dry-run").stdout
-
-
-def complete(root: Path, *words: str) -> list[str]:
-    """What bash offers behind these words; the last one is being written."""
-    line = " ".join(f"'{word}'" for word in words)
-    script = f"{BASH_SCRIPT}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}\n"
-    script += f'_reelword_completion {sys.executable}; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    run = subprocess.run(["bash", "-c", script], cwd=root, env=os.environ, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    return run.stdout.split()
-
-
-def test_bash_completes_commands_and_options(root: Path) -> None:
-    assert complete(root, "python", "-m", "app", "wei") == ["weights"]
-    assert complete(root, "python", "-m", "app", "jobs", "") == ["list", "show", "requeue", "cancel", "purge"]
-    assert "--older-than" in complete(root, "python", "-m", "app", "jobs", "purge", "--")
-    assert complete(root, "python", "-m", "pytest", "te") == [], "what is not ours is left to others"
