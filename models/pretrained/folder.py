@@ -178,7 +178,11 @@ def count_parameters(file: Path) -> int:
 
 
 def make_facts(folder: Path, family: str, architecture: str, parameters: int) -> ModelFacts:
-    """Makes the facts of what a folder holds, in float32, with the licence that its README names."""
+    """Makes the facts of what a folder holds, in float32, with the licence that its README names.
+
+    Args:
+        architecture: the class of its model, or a name of ours.
+    """
     licence, memory = read_licence(folder / "README.md") or "", parameters * BYTES["float32"]
     return ModelFacts(
         family=family, architecture=architecture, parameters=parameters, memory=memory, licence=licence
