@@ -17,6 +17,7 @@ from app.api.dependencies import CallerDep, ServiceDep
 from app.api.receiving.bodies import refuse_query
 from app.api.receiving.fields import (
     REQUEST_FIELDS,
+    VIDEO_FIELDS,
     CaptionRequest,
     body_schema,
     fields_schema,
@@ -32,7 +33,7 @@ from app.jobs.job import Job
 from app.jobs.options import FORM_FIELDS
 
 #: The fields that the new job may have: all but those of a video.
-FIELDS = tuple(name for name in REQUEST_FIELDS if name not in ("url", "validate_only"))
+FIELDS = tuple(name for name in REQUEST_FIELDS if name not in (*VIDEO_FIELDS, "validate_only"))
 #: Options that belong to a captioner, and are not another one's.
 CAPTIONERS_OWN = ("members", "segment_captioner", "prompt", "fusion_rule", "category")
 
