@@ -229,7 +229,6 @@ def configuration(
     """Returns how uvicorn runs the application.
 
     Args:
-        app: the application.
         settings: its host and limits.
         port: what it listens on; 0 takes any.
         drain_seconds: how long requests under way may take once it is stopped.
@@ -238,7 +237,7 @@ def configuration(
         app,
         host=settings.host,
         port=port,
-        http=limited(settings.max_connections, settings.proxies),
+        http=limited(settings.max_connections, settings.trusted_proxies),
         log_config=None,
         access_log=False,
         proxy_headers=False,  # ForwardedHeaders reads them

@@ -72,10 +72,7 @@ class ApiDependencies:
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
-        """Makes the clients, without a connection yet.
-
-        Raises RedisMissing where no server is named or runs in the data folder.
-        """
+        """Makes the clients, without a connection yet. Raises RedisMissing where none is named or runs."""
         url, keys = redis_url(settings), Keys(settings.namespace)
         server = connect(url, PATIENCE, ANSWER_SECONDS)
         registry = WorkerRegistry(server, keys)
@@ -115,9 +112,7 @@ class ApiDependencies:
 
     @contextmanager
     def submitting(self, job_id: str, submission: Submission) -> Iterator[Submission]:
-        """Spans the submission of a job; yields what is to be sent with it, so that its record names the
-        span.
-        """
+        """Spans the submission of a job; yields what to send with it, so that its record names the span."""
         if not self.tracing.is_on:
             yield submission
             return
@@ -131,8 +126,8 @@ class ApiDependencies:
 
 
 def _deliverer(settings: Settings, server: Redis, jobs: Jobs, blobs: Blobs, keys: KeyRing) -> Deliverer:
-    secrets = settings.webhook_secret_list
-    sender = Sender(secrets, AllowedHosts(settings.webhook_host_names)) if secrets else None
+    secrets = settings.webhook_secrets
+    sender = Sender(secrets, AllowedHosts(settings.webhook_hosts)) if secrets else None
     return Deliverer(DeliveryStore(server, jobs.keys, settings.result_ttl), jobs, blobs, sender, keys)
 
 

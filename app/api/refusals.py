@@ -9,18 +9,11 @@ Errors of the queue, of records and of options that no worker takes are in app/e
 from collections.abc import Sequence
 from typing import ClassVar
 
-from app.errors import (
-    CaptionerUnknown,
-    EmbeddingMissing,
-    InvalidMembers,
-    OptionNotTaken,
-    PromptNotTaken,
-    ServiceError,
-)
+from app import errors
 from app.operations.service_health import Trouble
 
 
-class RequestError(ServiceError, code="request_error", status=400):
+class RequestError(errors.ServiceError, code="request_error", status=400):
     """Base of what may be wrong with a request. ``str(error)`` is one sentence about this one."""
 
     title = "The request cannot be served"
@@ -377,7 +370,7 @@ class InternalError(RequestError, code="internal_error", status=500):
 
 
 #: What may be wrong with any request, whichever its route.
-OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
+OF_ANY_REQUEST: tuple[type[errors.ServiceError], ...] = (
     KeyMissing,
     KeyWrong,
     KeyScopeTooSmall,
@@ -394,7 +387,7 @@ OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
     InternalError,
 )
 #: What may be wrong with any request that makes jobs.
-OF_SUBMISSIONS: tuple[type[ServiceError], ...] = (
+OF_SUBMISSIONS: tuple[type[errors.ServiceError], ...] = (
     MalformedForm,
     MalformedJson,
     UploadStalled,
@@ -402,11 +395,11 @@ OF_SUBMISSIONS: tuple[type[ServiceError], ...] = (
     OptionInQuery,
     UnknownField,
     InvalidOption,
-    CaptionerUnknown,
-    EmbeddingMissing,
-    InvalidMembers,
-    PromptNotTaken,
-    OptionNotTaken,
+    errors.CaptionerUnknown,
+    errors.EmbeddingMissing,
+    errors.InvalidMembers,
+    errors.PromptNotTaken,
+    errors.OptionNotTaken,
     WebhooksOff,
     BacklogFull,
     StorageFull,

@@ -105,32 +105,20 @@ class Blobs:
             return int(self._files.size(self._path(key)))
 
     def read_part(self, key: str, start: int, end: int) -> bytes:
-        """Reads some bytes of a blob.
+        """Reads some bytes of a blob. Raises BlobMissingError.
 
         Args:
-            key: of the blob.
             start: the first byte.
             end: the byte after the last; after the blob's own end nothing is read.
-
-        Raises:
-            BlobMissingError: it is not there.
         """
         with _missing_named(key):
             return bytes(self._files.cat_file(self._path(key), start, end))
 
     def pieces(self, key: str, start: int, end: int) -> Iterator[bytes]:
-        """Reads some bytes of a blob, a piece at a time, so that memory stays flat.
+        """Reads some bytes of a blob, a piece at a time: memory stays flat. Raises BlobMissingError.
 
         Args:
-            key: of the blob.
-            start: the first byte.
             end: the byte after the last.
-
-        Yields:
-            The bytes in their order.
-
-        Raises:
-            BlobMissingError: it is not there.
         """
         with _missing_named(key):
             file = self._files.open(self._path(key), "rb")
@@ -142,10 +130,7 @@ class Blobs:
                 yield piece
 
     def copy(self, key: str, to: str) -> None:
-        """Copies a blob, which is never written to again: in a folder the two share their bytes on the disk.
-
-        Raises BlobMissingError.
-        """
+        """Copies a blob, which is never changed; in a folder the two share bytes. Raises BlobMissingError."""
         source, target = self._path(key), self._path(to)
         with _missing_named(key):
             if not self.is_local:

@@ -30,15 +30,11 @@ class Acceptance:
     def accept_once(
         self, request: CaptionRequest, upload: Upload, repeated: RepeatedRequest
     ) -> tuple[Job, bool]:
-        """Makes a job, or finds the one that an earlier request with the same idempotency key has made.
+        """Makes a job, or finds the one that an earlier request with the key has made, and says which.
 
         Args:
-            request: what is asked for.
             upload: the file, or none where the worker is to fetch one.
             repeated: the request's key.
-
-        Returns:
-            The job, and whether it is an earlier one's.
 
         Raises:
             RequestError, QueueError: as ``RepeatedRequest.make_once`` and ``accept``.
@@ -53,7 +49,6 @@ class Acceptance:
         """Makes a blob of the file and a job of the blob; where that fails, neither is left.
 
         Args:
-            request: what is asked for; a file in it that was sent before is gone afterwards.
             upload: the file, or none where the worker is to fetch one.
             reservation: the idempotency key that stands for the job from now on.
 
@@ -89,7 +84,6 @@ class Acceptance:
         """Makes a job of a copy of an earlier one's upload; where that fails, neither is left.
 
         Args:
-            request: what is asked for now.
             earlier: the job; its upload may be missing where the video's features are kept.
             repeated: remembers the new job for the request's key.
 
@@ -156,16 +150,11 @@ def as_told(request: CaptionRequest) -> dict[str, Any]:
 
 
 def check_room(service: ApiDependencies, caller: Caller, announced: int, most: int) -> None:
-    """Refuses jobs that could not be kept, before a body is read.
+    """Refuses jobs that could not be kept, before a body is read: StorageFull, BacklogFull, TooManyJobs.
 
     Args:
-        service: what routes need.
-        caller: who sends them.
         announced: bytes of the body, as its header has it.
         most: that are taken; a larger body is refused for its size in a moment.
-
-    Raises:
-        StorageFull, BacklogFull, TooManyJobs: there is no room on the disk, in the queue, or for the caller.
     """
     if announced <= most:
         service.room.check(announced)
@@ -185,7 +174,7 @@ def check_submission(service: ApiDependencies, submission: Submission) -> None:
     if submission.source_url is not None:
         if service.settings.urls == "off":
             raise refusals.UrlNotSupported("The request has a url.")
-        if AllowedHosts(service.settings.url_host_names).refuses_literally(submission.source_url):
+        if AllowedHosts(service.settings.url_hosts).refuses_literally(submission.source_url):
             raise UrlNotAllowed("The address lies in a network that videos are not fetched from.")
     if submission.webhook is not None and service.webhooks.sender is None:
         raise refusals.WebhooksOff("The request has a webhook.")

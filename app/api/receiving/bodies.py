@@ -86,10 +86,7 @@ class CaptionForm:
 
 
 def kind_of(headers: Mapping[str, str]) -> str:
-    """Reads the kind of a body from its content type: ``FORM``, ``JSON`` or, of a video, any other.
-
-    Raises NotMultipart for one that is not taken, or is compressed.
-    """
+    """Reads a body's kind: ``FORM``, ``JSON`` or a video's. Raises NotMultipart where it is not taken."""
     codings = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding"))
     if coded := {coding.strip().lower() for coding in codings.split(",")} - PLAIN_CODINGS:
         raise refusals.NotMultipart(f"The body is compressed ({min(coded)[:64]}).")
@@ -113,10 +110,8 @@ async def receive_body(
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
         query: of the address: fields, where the body is the video alone.
         file: takes the video; it is removed where the body is refused.
-        max_video_bytes: most bytes of the video.
         room: of the disk, and what must stay free of it; by default nothing.
 
     Raises:
@@ -129,7 +124,9 @@ async def receive_body(
     if kind == FORM:
         return await receive(body, headers, file, max_video_bytes, room=room)
     if kind == JSON:
-        return await receive_json(body)
+        fields = await read_json(body)
+        _check_one([name for name in VIDEO_FIELDS if fields.get(name) is not None], "JSON")
+        return Upload(None, 0, fields, is_json=True)
     return await _receive_raw(body, headers, query, file, max_video_bytes, room)
 
 
@@ -145,9 +142,7 @@ async def receive(
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
         file: takes the video; it is removed where the form is refused.
-        max_video_bytes: most bytes of the video.
         stall_seconds: how long the client may send next to nothing.
         room: of the disk, and what must stay free of it; by default nothing.
 
@@ -179,18 +174,14 @@ async def _receive(
             )
 
     await in_pieces(body, feed)
-    _check_complete(form, parts)
-    if parts.filename is None:
-        return Upload(None, 0, parts.fields)
-    await anyio.to_thread.run_sync(flush, output)
-    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
-
-
-def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:
     if parts.filename is not None and not parts.video.is_complete:
         raise refusals.MalformedForm("The form ends in the middle of the video.")
     form.finish()
     parts.check()
+    if parts.filename is None:
+        return Upload(None, 0, parts.fields)
+    await anyio.to_thread.run_sync(flush, output)
+    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
 
 
 def _check_one(brought: Sequence[str], body: str) -> None:
@@ -206,13 +197,6 @@ def refuse_query(query: QueryParams) -> None:
     if query:
         names = ", ".join(dict.fromkeys(query))
         raise refusals.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
-
-
-async def receive_json(body: AsyncIterator[bytes]) -> Upload:
-    """Reads a JSON object of fields. Raises MalformedJson; VideoMissing where it has no url."""
-    fields = await read_json(body)
-    _check_one([name for name in VIDEO_FIELDS if fields.get(name) is not None], "JSON")
-    return Upload(None, 0, fields, is_json=True)
 
 
 async def _receive_raw(

@@ -11,8 +11,8 @@ from fastapi.responses import FileResponse, HTMLResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from app.api.compression import answer_compressed
 from app.api.dependencies import ApiDependencies, ServiceDep
+from app.api.etags import answer_compressed
 from app.api.page_files import FILES, STATIC
 from app.documents.job import document_of
 from app.errors import JobError, QueueError

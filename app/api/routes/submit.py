@@ -126,16 +126,12 @@ def preferred_wait(prefer: str | None) -> float | None:
 async def answer(
     request: Request, service: ApiDependencies, made: tuple[Job, bool], wait: float | None
 ) -> Response:
-    """Answers with a job that has been accepted.
+    """Answers with a job that has been accepted: 202, or 200 with the whole job where it ended in time.
 
     Args:
         request: whose sender may hang up.
-        service: what routes need.
         made: the job as it was accepted, and whether that was by an earlier request.
         wait: seconds to wait for its end; None where the client does not ask for that.
-
-    Returns:
-        202 with its address, or 200 with the whole job where it ended in time.
     """
     job, is_replayed = made
     headers = {"Location": f"{service.root}/jobs/{job.id}"} | (
@@ -152,10 +148,7 @@ async def answer(
 
 
 async def _wait(request: Request, service: ApiDependencies, job: Job, seconds: float) -> Job:
-    """Waits for a job's end, ``seconds`` at most, and returns it as it stands.
-
-    At once where its key waits for as many as it may. Raises ClientDisconnect.
-    """
+    """Waits for a job's end, unless its key waits for as many as may be. Raises ClientDisconnect."""
     owner = job.submission.owner
     if service.events.is_full_for(owner):
         return job

@@ -47,8 +47,8 @@ FAST = Schedule(attempts=4, wait=wait_fixed(0.05))
 def signing(settings: Settings) -> Settings:
     return settings.model_copy(
         update={
-            "webhook_secrets": f"{SECRET}, {OLD_SECRET}",
-            "webhook_hosts": "127.0.0.1",
+            "webhook_secrets": (SECRET, OLD_SECRET),
+            "webhook_hosts": ("127.0.0.1",),
             "max_backlog": 100,
         }
     )
@@ -364,7 +364,7 @@ def test_gone_ends_it_and_so_does_the_last_attempt(
 def test_private_addresses_are_refused_unless_they_are_named(signing: Settings, jobs: Jobs) -> None:
     with (
         receiving() as receiver,
-        live_api(signing.model_copy(update={"webhook_hosts": ""})) as api,
+        live_api(signing.model_copy(update={"webhook_hosts": ()})) as api,
     ):
         taker = ScriptedWorker(jobs, api.service.blobs)
         urls = [receiver.url, receiver.url.replace("127.0.0.1", "localhost"), "http://169.254.169.254/"]
