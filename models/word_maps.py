@@ -77,12 +77,9 @@ def grid_attention(
 
 
 def box_attention(weights: Array, temporal: Array, boxes: Array) -> BoxAttention:
-    """Makes a document of weights over boxes.
+    """Makes a document of weights over N boxes (T, N, 4), x0 y0 x1 y1 in [0, 1] of the picture.
 
-    Args:
-        weights: (L, T, N), sums to one over the N boxes.
-        temporal: (L, T), zeros for a word that had no attention.
-        boxes: (T, N, 4), x0 y0 x1 y1 in [0, 1] of the picture.
+    weights, temporal: as of ``grid_attention``.
     """
     return BoxAttention(kind="boxes", weights=_by_word(weights, temporal), boxes=rounded(boxes, 4))
 

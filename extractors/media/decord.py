@@ -28,18 +28,9 @@ LONGEST_SECONDS = 120.0
 
 
 def stream_with_decord(path: MediaFile, request: DecodeRequest, limits: Limits) -> Iterator[StreamPart]:
-    """Decodes with decord where it may read the file, else with PyAV and a warning ``reader_fallback``.
+    """Decodes as ``stream_here`` does, with decord where it may read the file.
 
-    Args:
-        path: the file.
-        request: which frames. Frames in several sizes are read by PyAV, without a warning.
-        limits: what the file may cost.
-
-    Returns:
-        The parts that ``stream_here`` gives.
-
-    Raises:
-        MediaError: what ``stream_here`` raises.
+    Else PyAV reads it, and a warning ``reader_fallback`` says so; frames in several sizes it reads without.
     """
     if request.short_side is None or len(request.frame_sizes) > 1:
         yield from stream_here(path, request, limits)

@@ -100,18 +100,9 @@ def extract_video(
     extractors: Sequence[AnyExtractor],
     limits: Limits | None = None,
 ) -> ExtractedVideo:
-    """Extracts all streams of one file, by one reading of it.
+    """Extracts all streams of one file, as ``extract_videos`` does of many.
 
-    Args:
-        decoder: reads the file.
-        path: the file.
-        extractors: each makes its streams, on one clock.
-        limits: what the file may cost.
-
-    Raises:
-        MediaError: any of its leaves.
-        ValueError: where the extractors do not make a whole (see ``ExtractorGroup``).
-        Exception: what a network raises.
+    Raises MediaError, ValueError where the extractors do not make a whole, and what a network raises.
     """
     [(_, outcome)] = extract_videos([decoder], [path], extractors, limits)
     if isinstance(outcome, Exception):

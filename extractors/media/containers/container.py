@@ -197,16 +197,7 @@ def _count_first_frames(container: InputContainer, track: VideoStream) -> int:
 
 
 def check_pixels(width: int, height: int, limit: int) -> None:
-    """Keeps frames from being larger than allowed.
-
-    Args:
-        width: pixels of a frame.
-        height: pixels of a frame.
-        limit: pixels allowed in all.
-
-    Raises:
-        TooManyPixels: where it is.
-    """
+    """Raises TooManyPixels where a frame of that size has more pixels than ``limit``."""
     if width * height > limit:
         raise errors.TooManyPixels(f"The frames have {width} × {height} pixels, more than {limit} in all.")
 
