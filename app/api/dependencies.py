@@ -17,6 +17,7 @@ from app.access.rates import Rates
 from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
 from app.api.receiving.batch_body import BatchTurns
+from app.api.receiving.sent_files import SentFiles
 from app.api.receiving.upload import Room
 from app.feature_cache.feature_cache import FeatureCache
 from app.fetching.addresses import AllowedHosts
@@ -60,6 +61,7 @@ class ApiDependencies:
     blobs: Blobs
     features: FeatureCache
     room: Room
+    files: SentFiles
     webhooks: Deliverer
     metrics: Metrics
     tracing: Tracing
@@ -77,6 +79,7 @@ class ApiDependencies:
         positions = QueuePositions(server, keys, registry)
         ring = KeyRing(KeyStore(server, keys))
         jobs, blobs = Jobs.from_settings(server, settings), Blobs(settings.blob_url, settings.staging)
+        room = Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room)
         return cls(
             settings=settings,
             jobs=jobs,
@@ -94,7 +97,8 @@ class ApiDependencies:
             ),
             blobs=blobs,
             features=FeatureCache(settings, blobs),
-            room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
+            room=room,
+            files=SentFiles(settings.data / "files", room, settings.max_batch_bytes),
             webhooks=_deliverer(settings, connect_async(url, SENDERS), jobs, blobs, ring),
             metrics=Metrics(),
             tracing=connect_tracing(settings, "api"),

@@ -153,6 +153,36 @@ class UnknownJob(RequestError, code="unknown_job", status=404):
     operator_hint = "REELWORD_RESULT_TTL is how long."
 
 
+class UnknownFile(RequestError, code="unknown_file", status=404):
+    title = "There is no such file"
+    hint = "Check the id; a file is gone once a job has taken it, and a day after its last byte."
+
+
+class FileIncomplete(RequestError, code="file_incomplete", status=409):
+    title = "The file has not come whole"
+    hint = "Send the rest of it: HEAD of its address says how much has come."
+
+
+class WrongOffset(RequestError, code="wrong_offset", status=409):
+    title = "The bytes do not follow those that have come"
+    hint = "Ask with HEAD how many bytes have come, and go on from there."
+    retry_after = 1
+
+
+class NotTus(RequestError, code="not_tus", status=412):
+    title = "The service speaks version 1.0.0 of tus"
+    hint = "Use a client of tus 1.0."
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail)
+        self.headers = {"Tus-Version": "1.0.0"}
+
+
+class TooManyFiles(RequestError, code="too_many_files", status=429):
+    title = "Too many files wait for their jobs"
+    hint = "Caption or delete some of them, or wait: what no job takes goes a day after its last byte."
+
+
 class UnknownFrame(RequestError, code="unknown_frame", status=404):
     title = "The job has no such frame"
     hint = "Frames are counted from 0; the job's sampled member has one time for each."

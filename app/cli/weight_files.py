@@ -76,7 +76,12 @@ def add_weights(file: Path, name: str, settings: Settings) -> int:
 
 
 def add_encoder(source: str, name: str, settings: Settings) -> None:
-    """Brings an encoder ``hub:NAME`` here from a folder or a hub. Raises PretrainedError, WeightsError."""
+    """Brings an encoder ``hub:NAME`` here from a folder or a hub. Raises PretrainedError, WeightsError.
+
+    Args:
+        source: the folder, or ``OWNER/NAME[@REVISION]``.
+        name: what its extractor is called.
+    """
     from app.cli.captioners import describe
     from models.pretrained.installed import InstalledCaptioners
 

@@ -22,8 +22,8 @@ from models.caption import ScoredCaption
 WITHOUT_VIDEO = ("failed", "canceled", "expired")
 
 
-class Document(BaseModel, frozen=True):
-    """Is the base of what is written as JSON."""
+class Document(BaseModel, frozen=True, json_schema_serialization_defaults_required=True):
+    """Is the base of what is written as JSON: each member is always there."""
 
 
 class Note(Document):

@@ -136,14 +136,14 @@ class Blobs:
             if not self.is_local:
                 self._files.cp_file(source, target)
                 return
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(source, target)
-            except OSError as error:
-                if error.errno not in CANNOT_LINK:
-                    raise
-                _copy(Path(source), Path(target))
-            _flush_directory(Path(target).parent)
+            _share(Path(source), Path(target))
+
+    def put(self, file: Path, key: str) -> None:
+        """Stores a finished file that stays where it is, in a folder as ``copy`` does."""
+        if self.is_local:
+            _share(file, Path(self._path(key)))
+        else:
+            self._files.put_file(str(file), self._path(key))
 
     def shares_disk_with_staging(self) -> bool:
         """Returns whether what is removed here gives room to files that arrive."""
@@ -265,6 +265,18 @@ def _move(file: Path, target: Path) -> None:
             raise
         _copy(file, target)
         file.unlink()
+
+
+def _share(file: Path, target: Path) -> None:
+    """Has a second name for a file, which is never written to again; a copy where that cannot be."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(file, target)
+    except OSError as error:
+        if error.errno not in CANNOT_LINK:
+            raise
+        _copy(file, target)
+    _flush_directory(target.parent)
 
 
 def _copy(file: Path, target: Path) -> None:

@@ -21,6 +21,7 @@ from app.jobs.options import CaptionOptions
 State = Literal["queued", "running", "succeeded", "failed", "canceled", "expired"]
 Stage = Literal["fetch", "decode", "extract", "caption"]
 Priority = Literal["high", "normal", "low"]
+WebhookEvent = Literal["started", "segment", "ended"]
 
 STATES: tuple[State, ...] = get_args(State)
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
@@ -128,7 +129,10 @@ class Submission(BaseModel, frozen=True, extra="ignore"):
     validate_only: bool = Field(False, description="Read the file and estimate, and write no caption.")
     owner: str | None = Field(None, description="Id of the API key that sent it.")
     batch: str | None = Field(None, description="Id of the batch that it belongs to.")
-    webhook: str | None = Field(None, description="Address that is told of the job's end.")
+    webhook: str | None = Field(None, description="Address that is told of the job's events.")
+    webhook_events_filter: list[WebhookEvent] | None = Field(
+        None, description="Events that it is told of; None: the end alone."
+    )
     limits: JobLimits | None = Field(None, description="What the video may be at most, by its sender's key.")
     recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
     traceparent: str | None = Field(None, description="Span that sent it, as W3C's Trace Context has it.")

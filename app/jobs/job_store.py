@@ -476,7 +476,7 @@ class Jobs:
     def _ending_keys(self, job_id: str, priority: Priority) -> list[str]:
         """Names what scripts need that may end a job."""
         record, stream, events, clock, dead = self._keys_of(job_id, priority)
-        return [record, stream, self.keys.expiry, events, self.keys.ended, clock, dead]
+        return [record, stream, self.keys.expiry, events, clock, dead]
 
     @property
     def lease_ms(self) -> int:

@@ -6,8 +6,6 @@ items (BLEU pools n-gram counts, METEOR its matches, the others average), so tha
 of the items and 2,000 of them are one matrix product.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final

@@ -6,12 +6,10 @@ metric is kept as counts an item and a function of their sums (`training.scores.
 which the corpus score, the items' scores and the intervals follow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from rich.table import Table
@@ -107,7 +105,7 @@ class ScoreReport:
                 table.add_row(title, self.notes[name], "")
         return table
 
-    def add(self, *metrics: Metric) -> ScoreReport:
+    def add(self, *metrics: Metric) -> Self:
         """Returns the report with more metrics of the same items, each with its interval."""
         named = {metric.name: metric for metric in metrics}
         intervals = {name: compute_interval(metric) for name, metric in named.items()}

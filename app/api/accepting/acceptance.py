@@ -40,7 +40,7 @@ class Acceptance:
             RequestError, QueueError: as ``RepeatedRequest.make_once`` and ``accept``.
         """
         return repeated.make_once(
-            lambda: fingerprint_of([as_told(request), upload.sha256]),
+            lambda: fingerprint_of([as_told(request), request.file or upload.sha256]),
             lambda reservation: self.accept(request, upload, reservation),
             self.service.jobs.get,
         )
@@ -58,14 +58,23 @@ class Acceptance:
             KeyTaken: the key stands for another job.
         """
 
+        files = self.service.files
+        sent = None if request.file is None else files.find(request.file, self.caller.only)
+        if sent is not None:
+            upload = Upload(None, sent.size, {}, sent.filename, files.digest(sent))
+
         def place(key: str) -> None:
-            if upload.file is not None:
+            if sent is not None:
+                files.place(sent, self.service.blobs, key)
+            elif upload.file is not None:
                 self.service.blobs.adopt(upload.file, key)
 
         submission = request.submission.model_copy(update={"sha256": upload.sha256})
         filename = upload.filename or filename_of(submission.source_url)
         job = self._submit(request, submission, filename, place, reservation)
-        if upload.file is not None:
+        if sent is not None:
+            files.remove(sent)
+        if upload.size:
             self.service.metrics.upload_bytes.observe(upload.size)
         return job
 

@@ -40,18 +40,21 @@ BY_A_PROXY = (
 )  # fmt: skip
 READING = ("GET", "HEAD", "OPTIONS")
 #: What needs no key: whether the service lives, the page, its documentation, and signing in.
-OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
+OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/reference", "/openapi.json")
 OPEN_BELOW = ("/f/", "/static/", "/static-offline-docs/")
 #: What pages of other origins may send beside the simplest, and read of the answers.
 CORS_HEADERS = (
     "Authorization", "Content-Disposition", "Content-Type", "Idempotency-Key", "If-None-Match", "If-Range",
-    "Last-Event-ID", "Prefer", "Range", "traceparent", "tracestate",
+    "Last-Event-ID", "Prefer", "Range", "traceparent", "tracestate", "Tus-Resumable", "Upload-Length",
+    "Upload-Metadata", "Upload-Offset",
 )  # fmt: skip
 CORS_EXPOSED = (
     "Accept-Ranges", "Content-Disposition", "Content-Range", "ETag", "Idempotency-Replayed", "Link",
-    "Location", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate",
+    "Location", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After", "Tus-Extension",
+    "Tus-Max-Size", "Tus-Resumable", "Tus-Version", "Upload-Expires", "Upload-Length", "Upload-Offset",
+    "WWW-Authenticate",
 )  # fmt: skip
-CORS_METHODS = ("GET", "HEAD", "POST", "DELETE")
+CORS_METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
 CORS_SECONDS = 600  #: a browser asks again after
 
 log = structlog.get_logger(__name__)

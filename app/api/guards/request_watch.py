@@ -31,12 +31,13 @@ PAGE = (
     f"default-src 'none'; script-src 'self'; style-src '{FILES.style_hash}'; img-src 'self' data: blob:; "
     "media-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-#: Swagger UI starts itself by a script in the page and sets styles as it goes.
+#: Swagger UI and Redoc start themselves by a script in the page, and set styles as they go; Redoc searches in
+#: a worker.
 DOCS = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "img-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; frame-ancestors 'none'"
 )
-POLICIES = {"/": PAGE, "/docs": DOCS}
+POLICIES = {"/": PAGE, "/docs": DOCS, "/reference": DOCS}
 #: The page needs none of what a browser could ask its user for.
 PERMISSIONS = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
 HTTPS_ONLY = "max-age=31536000"  #: a browser that came by https uses nothing else for a year
@@ -157,7 +158,7 @@ def _audit(scope: Scope, answer: _Answer) -> None:
         return
     key = state.get("caller", Caller()).key
     path = scope.get("raw_path", b"").decode("latin-1")[:LONGEST_PATH]  # percent signs instead of what is odd
-    job = scope.get("path_params", {}).get("job_id") or (answer.location or "").rpartition("/jobs/")[2]
+    job = scope.get("path_params", {}).get("job_id") or (answer.location or "").partition("/jobs/")[2]
     log.info(
         "audit",
         request=state["request"],

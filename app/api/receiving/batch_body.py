@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from app.api import refusals
 from app.api.receiving.bodies import kind_of
-from app.api.receiving.fields import REQUEST_FIELDS
+from app.api.receiving.fields import REQUEST_FIELDS, VIDEO_FIELDS
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.api.receiving.option_body import FORM, JSON, FieldSink, FormFields, read_json
 from app.api.receiving.upload import (
@@ -31,7 +31,7 @@ from app.jobs.blobs import Blobs
 
 OVERHEAD = 512 * 1024  #: bytes of a body that are no video: addresses, options, boundaries, part headers
 AT_ONCE = 4  #: batches that one process receives at a time: each video of theirs holds a file open
-COMMON_FIELDS = tuple(name for name in REQUEST_FIELDS if name != "url")
+COMMON_FIELDS = tuple(name for name in REQUEST_FIELDS if name not in VIDEO_FIELDS)
 BATCH_NAMES = ("video", "url", *COMMON_FIELDS)
 
 

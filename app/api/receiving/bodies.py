@@ -9,7 +9,7 @@ apart is in form.py; here is where its parts go.
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -19,7 +19,7 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import QueryParams
 
 from app.api import refusals
-from app.api.receiving.fields import REQUEST_FIELDS, read_request
+from app.api.receiving.fields import REQUEST_FIELDS, VIDEO_FIELDS, read_request
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.api.receiving.option_body import FORM, JSON, FormFields, check_names, read_json
 from app.api.receiving.upload import (
@@ -77,11 +77,10 @@ class CaptionForm:
     def check(self) -> None:
         """Checks a form that has been read to its end. Raises VideoMissing, SeveralVideos, VideoEmpty."""
         self._check_names()
-        has_url = bool(self.fields.get("url"))
-        if self.filename is None and not has_url:
-            raise refusals.VideoMissing("The form has no field called video, and none called url.")
-        if self.filename is not None and has_url:
-            raise refusals.SeveralVideos("The form has a file in the field video, and a url.")
+        brought = [name for name in VIDEO_FIELDS if self.fields.get(name)]
+        if self.filename is not None:
+            brought.insert(0, "video")
+        _check_one(brought, "form")
         if self.filename is not None and self.video.size == 0:
             raise refusals.VideoEmpty("The file in the field video has no bytes.")
 
@@ -126,8 +125,7 @@ async def receive_body(
         return await receive(body, headers, file, max_video_bytes, room=room)
     if kind == JSON:
         fields = await read_json(body)
-        if fields.get("url") is None:
-            raise refusals.VideoMissing("The JSON has no member url.")
+        _check_one([name for name in VIDEO_FIELDS if fields.get(name) is not None], "JSON")
         return Upload(None, 0, fields, is_json=True)
     return await _receive_raw(body, headers, query, file, max_video_bytes, room)
 
@@ -186,6 +184,14 @@ async def _receive(
     return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
 
 
+def _check_one(brought: Sequence[str], body: str) -> None:
+    """Raises VideoMissing or SeveralVideos where not one field alone brings a video."""
+    if not brought:
+        raise refusals.VideoMissing(f"The {body} has no video, url or file.")
+    if len(brought) > 1:
+        raise refusals.SeveralVideos(f"The {body} has {' and '.join(brought)}, of which one is enough.")
+
+
 def refuse_query(query: QueryParams) -> None:
     """Raises OptionInQuery: an option that is not read must not be passed over."""
     if query:
@@ -218,8 +224,7 @@ def _query_fields(query: QueryParams) -> tuple[dict[str, str], str]:
     """Reads fields and the file's name. Raises InvalidOption, SeveralVideos."""
     names, fields = [name for name, _ in query.multi_items()], dict(query)
     check_names(names, names)  # read_request says which is not known
-    if "url" in fields:
-        raise refusals.SeveralVideos("The body is a video, and the address has a url as well.")
+    _check_one(["video", *(name for name in VIDEO_FIELDS if name in fields)], "request")
     filename = fields.pop("filename", "")
     return fields, filename
 

@@ -226,7 +226,7 @@ class Room:
             StorageFull: too little would stay free.
             OSError: the disk itself refuses.
         """
-        with self._turn():
+        with self.turn():
             self.check(length)
             if not hasattr(os, "posix_fallocate"):
                 return
@@ -237,7 +237,7 @@ class Room:
                     raise
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def turn(self) -> Iterator[None]:
         """Waits for its turn: between looking at what is free and taking it no other upload may look."""
         handle = os.open(self.folder, os.O_RDONLY)
         try:

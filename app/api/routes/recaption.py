@@ -25,7 +25,7 @@ from app.jobs.job import Job
 from app.jobs.options import FORM_FIELDS
 
 #: The fields that the new job may have: all but those of a video.
-FIELDS = tuple(name for name in fields.REQUEST_FIELDS if name not in ("url", "validate_only"))
+FIELDS = tuple(name for name in fields.REQUEST_FIELDS if name not in (*fields.VIDEO_FIELDS, "validate_only"))
 #: Options that belong to a captioner, and are not another one's.
 CAPTIONERS_OWN = ("members", "segment_captioner", "prompt", "fusion_rule", "category")
 

@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -54,6 +54,7 @@ class Sweeper:
     jobs: Jobs  #: on a connection of its own where others must not wait
     blobs: Blobs  #: what is swept
     settings: Settings  #: how often, and the room for results
+    also: Callable[[], object] = object  #: sweeps what else there is on this machine
 
     def __post_init__(self) -> None:
         self._kept = KeptUploads(self.jobs, self.blobs)
@@ -86,6 +87,7 @@ class Sweeper:
         """Sweeps one round. Raises QueueUnavailable, and what the blob store raises."""
         if staged := self.blobs.sweep(STAGED_AGE):
             log.info("staged files removed", count=staged)
+        self.also()
         if not self._is_turn():
             self._seen = set()
             return

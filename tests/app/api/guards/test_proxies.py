@@ -157,7 +157,10 @@ def test_every_address_that_page_and_answers_name_is_below_the_proxy_s_path(
         page, listed = client.get(location.replace("/jobs/", "/f/")).text, client.get("/reel/jobs?limit=1")
         addresses = [location, *(address for name, address in job["urls"].items() if name != "recaption")]
         addresses += [again.headers["location"], batch.headers["location"], *batch.json()["urls"].values()]
-        addresses += re.findall(r'(?:src|href)="(/[^"]*)"', page + client.get("/reel/docs").text)
+        addresses += re.findall(
+            r'(?:src|href)="(/[^"]*)"',
+            page + client.get("/reel/docs").text + client.get("/reel/reference").text,
+        )
         addresses += re.findall(r'content="http://localhost(/[^"]*)"', page)
         addresses += re.findall(r"<(.*)>", listed.headers["link"])
         addresses.append(client.post(urlsplit(job["urls"]["recaption"]).path).headers["location"])
@@ -166,7 +169,8 @@ def test_every_address_that_page_and_answers_name_is_below_the_proxy_s_path(
             assert address.startswith("/reel/"), address
         with Client(str(client.base_url.join("/reel"))) as ours:
             assert ours.job(job["id"]).state == "succeeded"
-        assert client.get("/reel/openapi.json").json()["servers"] == [{"url": "/reel"}]
+        servers = client.get("/reel/openapi.json").json()["servers"]
+        assert [server["url"] for server in servers] == ["/reel", "."]
         assert "/reel/openapi.json" in client.get("/reel/docs").text
         assert (
             assert_problem(client.get("/reel/jobs/none"), 404, "unknown_job")["instance"] == "/reel/jobs/none"
