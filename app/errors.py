@@ -180,10 +180,7 @@ class InvalidCursor(JobError, code="invalid_cursor", status=422):
 
 
 class QueueError(JobError, status=503):
-    """Jobs can be neither taken nor shown at the moment.
-
-    ``str(error)`` names the server's address and trouble, for logs; ``public`` is what a client is sent.
-    """
+    """Jobs can be neither taken nor shown. ``str(error)`` is for logs; clients are sent ``public``."""
 
     title = "Jobs cannot be taken or read"
     retry_after = 5

@@ -24,8 +24,6 @@
 docs/pretrained.md lists them all.
 """
 
-from __future__ import annotations
-
 from extractors.errors import ReelwordError
 
 

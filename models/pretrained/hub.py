@@ -4,8 +4,6 @@ Weights come as safetensors alone, and code never: nothing that is brought can r
 a file must be (sha256 of large files, git's blob id of small ones), every byte is checked against it.
 """
 
-from __future__ import annotations
-
 import errno
 import resource
 import shutil

@@ -87,15 +87,11 @@ class FormFields:
 async def receive_options(
     body: AsyncIterator[bytes], headers: Mapping[str, str], known: Collection[str]
 ) -> OptionBody:
-    """Reads the fields of a request.
+    """Reads the fields of a request; none where there is no body.
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
         known: names that the fields may have.
-
-    Returns:
-        The fields; none where there is no body.
 
     Raises:
         UploadStalled: the body does not come.

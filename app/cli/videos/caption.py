@@ -44,7 +44,7 @@ def caption(
         raise UsageError("--attention draws whole videos: leave out --segments and --format.")
     videos = _find(files, output)  # what is missing is said before models load
     options = options.model_copy(update={"attention": output.has_words})
-    settings = settings_with(streams)
+    settings = settings_with(streams=streams)
     server = service.find(settings, ["--streams"] * (streams is not None) + cut.here_alone)
     if server is not None:
         from app.cli.videos.server_captions import caption_by_server

@@ -8,20 +8,11 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from app import terminal
 from app.cli.server import Server, ServiceRefused
 from app.cli.videos.caption_output import CaptionOutput, write_file
 from app.extract.inputs import InputVideo, choose_names
 from app.jobs.options import CaptionOptions
-from app.terminal import (
-    FailedFile,
-    FileProgress,
-    clock,
-    complain,
-    list_failures,
-    printable,
-    printable_json,
-    show_progress,
-)
 from extractors.errors import ReelwordError, for_commands
 from extractors.files import write_path
 from extractors.media.errors import MissingFile
@@ -35,37 +26,32 @@ Document = dict[str, Any]
 def caption_by_server(
     server: Server, videos: Sequence[InputVideo], options: CaptionOptions, output: CaptionOutput
 ) -> int:
-    """Captions videos and prints what came of each.
+    """Captions videos, prints what came of each, and returns how many failed.
 
     Args:
-        server: that captions them.
-        videos: the files.
         options: how captions are written, and how films are cut.
         output: what is printed and written.
-
-    Returns:
-        How many failed.
 
     Raises:
         UsageError: the output cannot be written.
         ServiceUnreachable, ServiceRefused: the service answers for none of them.
     """
-    failures: list[FailedFile] = []
+    failures: list[terminal.FailedFile] = []
     form = _make_form(options)
-    with show_progress(len(videos)) as bar:
+    with terminal.show_progress(len(videos)) as bar:
         bar.say("Captioning")
         names = choose_names(videos)
         for video, name, document in zip(videos, names, _run(server, videos, form), strict=True):
             if (error := document["error"]) is not None:
                 advice = f"{error['message']} {for_commands(error['hint'])}"
-                failures.append(FailedFile(video.place, advice, error["code"]))
+                failures.append(terminal.FailedFile(video.place, advice, error["code"]))
             if output.as_json and options.segments not in (None, "none") and error is None:
                 film = server.get(f"/jobs/{document['id']}/captions.json").json()
                 document = {**film, "state": document["state"], "error": None}
             _print(bar, video, document, output, is_alone=len(videos) == 1)
             if document["state"] == "succeeded":
                 _write(server, document, name, output)
-    list_failures(failures, len(videos))
+    terminal.list_failures(failures, len(videos))
     return len(failures)
 
 
@@ -112,25 +98,30 @@ def _submit(server: Server, video: InputVideo, form: dict[str, str]) -> str | Do
 
 
 def _print(
-    bar: FileProgress, video: InputVideo, document: Document, output: CaptionOutput, *, is_alone: bool
+    bar: terminal.FileProgress,
+    video: InputVideo,
+    document: Document,
+    output: CaptionOutput,
+    *,
+    is_alone: bool,
 ) -> None:
     lines = _make_lines(video, document, output, "" if is_alone else f"{video.place}: ")
     bar.print([] if output.form is not None and output.out is None else lines)
     if not output.as_json:
         for warning in document["warnings"]:
-            complain(f"{video.place}: {warning['message']} [{warning['code']}]")
+            terminal.complain(f"{video.place}: {warning['message']} [{warning['code']}]")
 
 
 def _make_lines(video: InputVideo, document: Document, output: CaptionOutput, prefix: str) -> list[str]:
     if output.as_json:
         path = video.address or write_path(video.file)
-        return [printable_json(json.dumps({**document, "file": path}, ensure_ascii=False))]
+        return [terminal.printable_json(json.dumps({**document, "file": path}, ensure_ascii=False))]
     captions = [f"{prefix}{each['text']}" for each in document["captions"] or []]
     segments = [
-        f"{prefix}{clock(each['start'])} {clock(each['end'])} {each['caption']}"
+        f"{prefix}{terminal.clock(each['start'])} {terminal.clock(each['end'])} {each['caption']}"
         for each in document["segments"] or []
     ]
-    return list(map(printable, captions + segments))
+    return list(map(terminal.printable, captions + segments))
 
 
 def _write(server: Server, document: Document, name: str, output: CaptionOutput) -> None:

@@ -143,7 +143,7 @@ def test_urls_are_refused_where_the_operator_has_switched_them_off(settings: Set
 
 
 def test_what_is_told_beside_the_options_comes_back(settings: Settings, jobs: Jobs) -> None:
-    signed = settings.model_copy(update={"webhook_secrets": SECRET})
+    signed = settings.model_copy(update={"webhook_secrets": (SECRET,)})
     with live_api(signed) as api:
         response = send(
             api, metadata='{"order": "ü"}', priority="high", webhook="https://u.example:8/hook?key=1"
