@@ -19,7 +19,7 @@ from app.segments.film_captioner import FilmCaptioner
 from app.segments.loading import load_film_captioner, segment_options
 from app.segments.summary import INSTANT
 from app.settings import Settings
-from app.terminal import FailedFile, clock, complain, print_table, printable_json
+from app.terminal import FailedFile, clock, complain, print_table, printable, printable_json, show_progress
 from extractors.decoder.decoder import Decoder
 from extractors.files import atomic_write
 from extractors.media.errors import MediaError
@@ -61,12 +61,16 @@ def search_films(
     )
     moments: list[Moment] = []
     failed: list[FailedFile] = []
+    complain("Searching in this process: films that are new are captioned first.")
     with Decoder() as decoder:
-        for film in films:
-            try:
-                moments += _moments_of_film(film.file, str(film.file), captioner, decoder)
-            except (MediaError, JobFailure) as error:
-                failed.append(FailedFile.by(film.file, error))
+        with show_progress(len(films)) as bar:
+            for film in films:
+                bar.say(f"Captioning {printable(film.file.name)}")
+                try:
+                    moments += _moments_of_film(film.file, str(film.file), captioner, decoder)
+                except (MediaError, JobFailure) as error:
+                    failed.append(FailedFile.by(film.file, error))
+                bar.print([])
         show(rank(request.words, moments, captioner.space, request.count), request)
     for failure in failed:
         complain(str(failure))
@@ -111,11 +115,14 @@ def show(found: Sequence[Found], request: SearchRequest) -> None:
     elif not found:
         complain("No moment fits these words.")
     else:
-        moments = [each.moment for each in found]
-        cells = [(clock(each.start), clock(each.end), each.source, each.caption) for each in moments]
-        print_table(("from", "to", "film", "caption"), cells)
+        print_table(("from", "to", "fit", "film", "caption"), [_format_cells(each) for each in found])
     if request.sheet is not None and found:
         _write_sheet(found, request.words, request.sheet)
+
+
+def _format_cells(found: Found) -> tuple[str, ...]:
+    moment = found.moment
+    return clock(moment.start), clock(moment.end), f"{found.fit:.2f}", moment.source, moment.caption
 
 
 def _document(found: Found) -> dict[str, object]:
