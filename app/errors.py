@@ -121,7 +121,8 @@ class FilmTooLarge(JobFailure, code="film_too_large", status=422):
 
 
 class UrlNotAllowed(JobFailure, code="url_not_allowed", status=422):
-    hint = "Give a public http or https address, or send the file itself."
+    title = "The address cannot be fetched"
+    hint = "Check the address: http or https, spelled right, of a public host; or send the file itself."
     operator_hint = "REELWORD_URL_HOSTS names private hosts that are allowed, REELWORD_URLS switches all off."
 
 

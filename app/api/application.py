@@ -212,7 +212,8 @@ class ToStructlog(logging.Handler):
 def run(settings: Settings) -> None:
     """Serves until SIGTERM or Ctrl-C. Raises RedisMissing where no Redis is named or runs."""
     logging.basicConfig(handlers=[ToStructlog()], level=logging.WARNING)
-    access = "with a key" if settings.needs_key else "open to all who reach it"
+    reached = "this machine alone" if settings.is_open_by_default else "all who reach it"
+    access = "with a key" if settings.needs_key else f"open to {reached}"
     log.info("listening", address=f"{settings.host}:{settings.port}", access=access)
     if advice := advice_on_names(settings):
         log.warning("only this machine is served", hint=advice)

@@ -152,8 +152,9 @@ def _find_worker_troubles(workers: list[WorkerInfo]) -> Iterator[Trouble]:
     if not workers:
         yield Trouble(
             "no_worker",
-            "Redis answers, but no worker lives.",
-            "Start one with reelword worker; if one runs, read its log and see that it uses this Redis.",
+            "Redis answers, but no worker has reported there.",
+            "Wait some seconds for one that was just started, or start one with reelword worker; if one runs "
+            "for longer, read its log and see that it uses this Redis.",
         )
     elif not any(worker.is_ready for worker in workers):
         yield Trouble(

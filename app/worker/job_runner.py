@@ -194,7 +194,8 @@ class JobRunner:
             with self.watch.guard(batch, engine.kill, engine.interrupt, grace):
                 return self.engine.run(videos, options, report, keep)
         except EngineDied as death:
-            log.warning("engine died", jobs=[attempt.claim.job.id for attempt in batch], how=str(death))
+            if not all(attempt.stopped for attempt in batch):  # by whom it is ended
+                log.warning("engine died", jobs=[attempt.claim.job.id for attempt in batch], how=str(death))
             return engine_failure(death)
         except EngineRaised as fault:
             return engine_failure(fault)

@@ -166,7 +166,7 @@ def read_request(
     """Reads fields to options and what goes beside them.
 
     Args:
-        fields: name → text, of a form or a query; name → value, of JSON, where null is as good as absent.
+        fields: name → text, of a form or a query; name → value, of JSON, where null counts as left out.
         is_json: values must have their types; a text is no number then.
         listed: for who sends a field that there is not; by default all that there are.
 

@@ -283,7 +283,9 @@ def _attention(service: ApiDependencies, job: Job) -> bytes:
     if not job.is_over:
         raise refusals.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
     if job.state != "succeeded":
-        raise refusals.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
+        ended = refusals.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
+        ended.hint = refusals.JobHasNoCaptions.hint
+        raise ended
     option = "validate_only=true" if job.submission.validate_only else "attention=false"
     missing = refusals.JobHasNoAttention(f"The job was sent with {option}.")
     return read_blob(service, f"{job.results}/attention.json", missing)
