@@ -78,7 +78,10 @@ class OptionsRefused(JobFailure, code="options_refused", status=422):
 
 class CaptionerUnknown(OptionsRefused, code="unknown_captioner"):
     title = "No worker has this captioner"
-    hint = "Choose a captioner that GET /models lists."
+    hint = (
+        "Choose a captioner that GET /models lists; one that was added while the service ran is there once "
+        "the service is restarted."
+    )
 
 
 class EmbeddingMissing(OptionsRefused, code="embedding_missing"):

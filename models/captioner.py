@@ -162,9 +162,14 @@ class Captioner(nn.Module, ABC):
     def advance(
         self, state: Any, embedded: Tensor, memory: Any
     ) -> tuple[Tensor, State, StepAttention | None]:
-        """Takes ``step`` without scoring the vocabulary, of words embedded by ``embed_words`` (R, E).
+        """Takes ``step`` without scoring the vocabulary.
 
-        Returns what ``score_words`` takes (R, …), the state after the words, and the attention.
+        Args:
+            state, memory: as of ``step``.
+            embedded: (R, E), the words just written, by ``embed_words``.
+
+        Returns:
+            What ``score_words`` takes (R, …), the state after the words, and the attention.
         """
         return self.step(state, embedded, memory)
 

@@ -221,7 +221,8 @@ def find_checkpoint(name: str, weights: Path = WEIGHTS) -> Path:
     path = list_checkpoints(weights).get(name, Path(name))
     if path.suffix != ".safetensors" or not path.is_file():
         names = ", ".join(list_checkpoints(weights)) or "none (train one with `reelword train stats`)"
-        raise UnknownCaptioner(f"there is no captioner {name!r}; there are: {names}")
+        missing = f"no file {name}" if path.suffix else f"no captioner {name!r}"
+        raise UnknownCaptioner(f"there is {missing}; there are: {names}")
     return path
 
 

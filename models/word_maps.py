@@ -77,9 +77,11 @@ def grid_attention(
 
 
 def box_attention(weights: Array, temporal: Array, boxes: Array) -> BoxAttention:
-    """Makes a document of weights over N boxes (T, N, 4), x0 y0 x1 y1 in [0, 1] of the picture.
+    """Makes a document of weights over boxes.
 
-    weights, temporal: as of ``grid_attention``.
+    Args:
+        weights, temporal: as of ``grid_attention``, over N boxes.
+        boxes: (T, N, 4), x0 y0 x1 y1 in [0, 1] of the picture.
     """
     return BoxAttention(kind="boxes", weights=_by_word(weights, temporal), boxes=rounded(boxes, 4))
 

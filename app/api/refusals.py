@@ -81,7 +81,7 @@ class SeveralVideos(RequestError, code="several_videos", status=422):
 
 class UrlNotSupported(RequestError, code="url_not_supported", status=422):
     title = "This server does not fetch videos"
-    hint = "Fetch the file yourself and send it as the form field video."
+    hint = "Fetch the file yourself and send that."
 
 
 class OptionInQuery(RequestError, code="option_in_query", status=422):
@@ -94,7 +94,11 @@ class OptionInQuery(RequestError, code="option_in_query", status=422):
 
 class UnknownField(RequestError, code="unknown_field", status=422):
     title = "The request has a field that is not known"
-    hint = "Use the fields listed under known."
+    hint = "Use the fields that GET /docs lists for the route."
+
+    def __init__(self, detail: str = "", *, known: Sequence[str] = (), field: str = "") -> None:
+        super().__init__(detail, known=known or None, field=field)
+        self.hint = f"The fields are: {', '.join(known)}." if known else self.hint
 
 
 class InvalidOption(RequestError, code="invalid_option", status=422):

@@ -44,7 +44,7 @@ def add(
 
     card = _open().add(source, try_captioner, name=name, offline=settings_with().offline)
     say(f"{card.name}: {describe(card)}")
-    say("A worker that starts from now on loads it; reelword models lists all.")
+    say("A service that runs has it once it is restarted; caption --local has it now.")
 
 
 @captioners.command("list")

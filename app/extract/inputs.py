@@ -64,6 +64,12 @@ def _expand(path: Path) -> list[Path]:
     if path.exists():
         return [path]
     matches = sorted(Path(each) for each in glob.iglob(str(path), recursive=True))
+    if not matches and path.parts[0].endswith(":"):
+        address = str(path).replace(":/", "://", 1)
+        raise UsageError(
+            f"{address} is an address, and only files are taken here: caption takes addresses where it asks "
+            "a service, extract and bulk always."
+        )
     if not matches:
         raise MissingFile(f"There is no file or folder called {path}.")
     return matches

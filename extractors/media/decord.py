@@ -28,9 +28,11 @@ LONGEST_SECONDS = 120.0
 
 
 def stream_with_decord(path: MediaFile, request: DecodeRequest, limits: Limits) -> Iterator[StreamPart]:
-    """Decodes as ``stream_here`` does, with decord where it may read the file.
+    """Decodes with decord where it may read the file, else with PyAV and a warning ``reader_fallback``.
 
-    Else PyAV reads it, and a warning ``reader_fallback`` says so; frames in several sizes it reads without.
+    Args:
+        path, limits: as of ``stream_here``, whose parts and errors these are.
+        request: which frames. Frames in several sizes are read by PyAV, without a warning.
     """
     if request.short_side is None or len(request.frame_sizes) > 1:
         yield from stream_here(path, request, limits)

@@ -149,7 +149,9 @@ class DecodeRequest:
     ) -> list[MediaWarning]:
         """Warns where ``choose`` took fewer frames than asked for, from a file that has more.
 
-        taken: how many it took. Returns one warning, or none.
+        Args:
+            times, duration: as of ``choose``.
+            taken: how many it took.
         """
         fps, span = len(times) / duration, _select_span(times, duration, self.part)
         available = len(span.times)

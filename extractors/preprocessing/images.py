@@ -87,7 +87,13 @@ def shrink_or_enlarge(pixels: Tensor, side: int, kernel: Filter = "bilinear") ->
 
 
 def resize(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
-    """Resizes pictures uint8 (N, H, W, 3) to (N, rows, columns, 3), rounded as by ``shrink_or_enlarge``."""
+    """Resizes whole pictures, rounded as ``shrink_or_enlarge`` says.
+
+    Args:
+        pixels: uint8 (N, H, W, 3).
+        rows, columns: of the result.
+        kernel: of the filter.
+    """
     if pixels.shape[1:3] == (rows, columns):
         return pixels
     return (_resize_with_pillow if pixels.device.type == "cpu" else resize_by_axes)(
@@ -120,7 +126,8 @@ def _resize_with_pillow(pixels: Tensor, rows: int, columns: int, kernel: Filter)
 def resize_by_axes(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear") -> Tensor:
     """Resizes as Pillow does, on any device: first the columns, then the rows, each rounded to 8 bits.
 
-    pixels: uint8 (N, H, W, 3); the result has ``rows`` and ``columns``.
+    Args:
+        pixels, rows, columns, kernel: as of ``resize``.
     """
     planes = pixels.permute(0, 3, 1, 2).float()
     for size in ((pixels.shape[1], columns), (rows, columns)):
@@ -213,5 +220,10 @@ def pool_edges(edges: Edges, pool: int, padding: int) -> Edges:
 
 
 def map_to_picture(edges: Edges, begin: float, end: float) -> Edges:
-    """Maps edges in [0, 1] of a view to those of its picture, of which it is ``begin`` to ``end``."""
+    """Maps edges from a view to the picture that it was cut out of.
+
+    Args:
+        edges: in [0, 1] of the view; the result's are of the whole picture.
+        begin, end: of the view, in [0, 1] of the whole picture.
+    """
     return tuple(begin + (end - begin) * edge for edge in edges)

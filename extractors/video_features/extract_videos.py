@@ -102,7 +102,12 @@ def extract_video(
 ) -> ExtractedVideo:
     """Extracts all streams of one file, as ``extract_videos`` does of many.
 
-    Raises MediaError, ValueError where the extractors do not make a whole, and what a network raises.
+    Args:
+        decoder: reads the file.
+        path, extractors, limits: as of ``extract_videos``.
+
+    Raises:
+        MediaError, ValueError: as it yields or raises them; and what a network raises.
     """
     [(_, outcome)] = extract_videos([decoder], [path], extractors, limits)
     if isinstance(outcome, Exception):

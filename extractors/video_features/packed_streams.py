@@ -56,7 +56,16 @@ def collect_arrays(streams: Mapping[str, Stream]) -> Arrays:
 
 
 def make_stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:
-    """Makes a stream of what ``collect_arrays`` collected of it. Raises KeyError where an array is absent."""
+    """Makes a stream of what ``collect_arrays`` collected of it.
+
+    Args:
+        name: the stream's.
+        spec: its name tag.
+        arrays: of all streams.
+
+    Raises:
+        KeyError: an array is absent.
+    """
     boxes, mask, view = (arrays.get(f"{name}.{member}") for member in ("boxes", "mask", "view"))
     return Stream(
         torch.from_numpy(arrays[f"{name}.values"]),

@@ -187,6 +187,8 @@ def test_an_unknown_captioner_lists_the_known(saved: Path) -> None:
         load_captioner("fusion", weights=saved.parent)
     with pytest.raises(UnknownCaptioner, match="train one"):
         load_captioner("stats", weights=saved.parent / "empty")
+    with pytest.raises(UnknownCaptioner, match=r"no file runs/best.safetensors;"):
+        load_captioner("runs/best.safetensors", weights=saved.parent)
 
 
 def test_captions_carry_attention_without_the_batchs_padding(saved: Path) -> None:

@@ -65,7 +65,12 @@ class FrameWriter:
         """Writes captions of videos, best first, as ``FusedWriter.caption_frames`` does, but reads no
         features.
 
-        Raises OptionRefused, NotANumber, as ``PretrainedCaptioner.caption`` does.
+        Args:
+            frames, options: as of that one.
+            _features: none.
+
+        Raises:
+            OptionRefused, NotANumber: as ``PretrainedCaptioner.caption`` does.
         """
         return self.captioner.caption(frames, options)
 

@@ -54,6 +54,7 @@ TITLES: Final = {
 }
 #: Why CIDEr-D cannot be computed of one item, or of several with the same references.
 NO_CIDER: Final = "each n-gram is in the references of all items and weighs nothing"
+FEW_ITEMS: Final = 30  #: below which a bootstrap's intervals are told to mean little
 _OWN_RULES: Final = "Penn Treebank by rules of our own"
 #: What the COCO code adds to a numerator and a denominator, so that no match is not quite nothing.
 _TINY, _SMALL = 1e-15, 1e-9
@@ -148,6 +149,8 @@ def evaluate(
         notes["java"] = str(error)
     captions = tokenize_captions(hypotheses, references, java)
     notes["tokenizer"] = captions.tokenizer
+    if len(hypotheses) < FEW_ITEMS:
+        notes["items"] = f"intervals, and p of a comparison, mean little with fewer than {FEW_ITEMS} of them"
     built = _compute_without_java(captions, metrics)
     for name in {"cider", PLAIN_CIDER} & set(metrics) - set(built):
         notes[name] = f"not computed: {NO_CIDER}"

@@ -82,7 +82,7 @@ class CaptionForm:
             brought.insert(0, "video")
         _check_one(brought, "form")
         if self.filename is not None and self.video.size == 0:
-            raise refusals.VideoEmpty("The file in the field video has no bytes.")
+            raise refusals.VideoEmpty("The video has no bytes.")
 
 
 def kind_of(headers: Mapping[str, str]) -> str:

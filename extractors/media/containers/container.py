@@ -197,7 +197,15 @@ def _count_first_frames(container: InputContainer, track: VideoStream) -> int:
 
 
 def check_pixels(width: int, height: int, limit: int) -> None:
-    """Raises TooManyPixels where a frame of that size has more pixels than ``limit``."""
+    """Keeps frames from being larger than allowed.
+
+    Args:
+        width, height: pixels of a frame.
+        limit: pixels allowed in all.
+
+    Raises:
+        TooManyPixels: where it is.
+    """
     if width * height > limit:
         raise errors.TooManyPixels(f"The frames have {width} × {height} pixels, more than {limit} in all.")
 

@@ -46,10 +46,14 @@ pi_heif.register_heif_opener(thumbnails=False)
 
 
 def stream_picture(path: MediaFile, request: DecodeRequest, limits: Limits) -> Iterator[StreamPart]:
-    """Decodes a picture file that ``is_picture`` accepts into the parts that ``stream_here`` makes of a
-    video.
+    """Decodes a picture file into the parts that ``stream_here`` makes of a video.
 
-    Raises IncompleteFile, UnsupportedCodec, TooManyPixels, TooManyFrames, TooLong, DecodeTimeout.
+    Args:
+        path: a file that ``is_picture`` accepts.
+        request, limits: as of ``stream_here``.
+
+    Raises:
+        IncompleteFile, UnsupportedCodec, TooManyPixels, TooManyFrames, TooLong, DecodeTimeout.
     """
     with _open_picture(path, limits) as picture:
         chosen = request.choose(picture.times, picture.duration)
