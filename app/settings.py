@@ -20,6 +20,7 @@ from app.setting_types import (
     EngineName,
     HostNames,
     KeptTime,
+    Names,
     Networks,
     Origins,
     PathFromHere,
@@ -27,7 +28,6 @@ from app.setting_types import (
     RootPath,
     Secrets,
     WebAddress,
-    split_names,
 )
 
 MIB = 2**20
@@ -87,7 +87,7 @@ class Settings(BaseSettings):
     )
     key: str | None = Field(None, repr=False, description="API key that the command line asks it with.")
     allowed_hosts: HostNames = Field(
-        "",
+        (),
         description="Names beside localhost that the API may be asked for by, with commas between; * is any.",
     )
     access: Literal["auto", "keys", "open"] = Field(
@@ -98,14 +98,14 @@ class Settings(BaseSettings):
         "admin", description="Who reads /metrics where keys are needed: admin keys, or everybody."
     )
     peer_hosts: HostNames = Field(
-        "", description="Names that other containers ask the API by; those of allowed_hosts are for people."
+        (), description="Names that other containers ask the API by; those of allowed_hosts are for people."
     )
     cors_origins: Origins = Field(
-        "",
+        (),
         description="Sites whose pages may ask from a browser, as https://app.example, with commas between.",
     )
     trusted_proxies: Networks = Field(
-        "", description="Addresses of proxies whose X-Forwarded-* headers are believed, with commas between."
+        (), description="Addresses of proxies whose X-Forwarded-* headers are believed, with commas between."
     )
     root_path: RootPath = Field(
         "", description="Path that a proxy serves the API below, as /reel, where it does not say so itself."
@@ -140,19 +140,19 @@ class Settings(BaseSettings):
     # videos that are fetched
     urls: Literal["on", "off"] = Field("on", description="off: videos are not fetched from addresses.")
     url_hosts: PrivateHosts = Field(
-        "",
+        (),
         description="Private hosts that videos may be fetched from: names, addresses, networks, with commas.",
     )
     url_seconds: float = Field(300.0, gt=0, description="Longest time for fetching one video.")
 
     # webhooks
     webhook_secrets: Secrets = Field(
-        "",
+        (),
         repr=False,
         description="Secrets (whsec_…) that sign webhooks, with commas; all sign. Without one none are sent.",
     )
-    webhook_hosts: str = Field(
-        "", description="Private hosts that webhooks may be sent to: names, addresses, networks, with commas."
+    webhook_hosts: Names = Field(
+        (), description="Private hosts that webhooks may be sent to: names, addresses, networks, with commas."
     )
 
     # how a job runs
@@ -225,8 +225,8 @@ class Settings(BaseSettings):
     captioner: str | None = Field(
         None, description="Captioner of jobs that name none; default: the best on real clips within a minute."
     )
-    captioners: str = Field(
-        "",
+    captioners: Names = Field(
+        (),
         description="Captioners that are loaded, with commas between them; default: all that are installed.",
     )
     precision: Literal["float32", "bfloat16"] = Field(
@@ -287,10 +287,7 @@ class Settings(BaseSettings):
 
     @property
     def cache_folder(self) -> Path:
-        """Returns the folder of converted networks.
-
-        Where the user's cache folder (XDG_CACHE_HOME) cannot be written, it is one in the data folder.
-        """
+        """Returns the folder of converted networks; in the data folder where the user's cannot be written."""
         if self.cache is not None:
             return self.cache
         try:
@@ -301,18 +298,9 @@ class Settings(BaseSettings):
         return users if os.access(nearest, os.W_OK) else self.data / "cache"
 
     @property
-    def host_names(self) -> list[str]:
-        return split_names(self.allowed_hosts)
-
-    @property
-    def peer_host_names(self) -> list[str]:
-        """Lists the names by which other containers ask."""
-        return split_names(self.peer_hosts)
-
-    @property
     def is_nameless(self) -> bool:
         """Returns whether the API listens everywhere and answers to loopback's names alone."""
-        return self.host in EVERYWHERE and not self.host_names
+        return self.host in EVERYWHERE and not self.allowed_hosts
 
     @property
     def needs_key(self) -> bool:
@@ -322,7 +310,7 @@ class Settings(BaseSettings):
         so does a name by which others ask.
         """
         if self.access == "auto":
-            names = [self.host, *self.host_names, *self.peer_host_names]
+            names = [self.host, *self.allowed_hosts, *self.peer_hosts]
             return bool(self.trusted_proxies) or not all(map(_is_loopback, names))
         return self.access == "keys"
 
@@ -332,36 +320,9 @@ class Settings(BaseSettings):
         return self.access == "auto" and not self.needs_key
 
     @property
-    def origins(self) -> list[str]:
-        return [origin.lower() for origin in split_names(self.cors_origins)]
-
-    @property
-    def proxies(self) -> list[str]:
-        return split_names(self.trusted_proxies)
-
-    @property
-    def url_host_names(self) -> list[str]:
-        """Lists the private hosts that videos may be fetched from."""
-        return split_names(self.url_hosts)
-
-    @property
-    def webhook_secret_list(self) -> list[str]:
-        return split_names(self.webhook_secrets)
-
-    @property
-    def webhook_host_names(self) -> list[str]:
-        """Lists the private hosts that webhooks may be sent to."""
-        return split_names(self.webhook_hosts)
-
-    @property
     def rows_side_by_side(self) -> int:
         """Counts the rows that an image network computes at the same time on a CPU."""
         return self.network_threads or max(1, core_count() // max(1, self.workers))
-
-    @property
-    def captioner_names(self) -> list[str]:
-        """Lists the captioners to be loaded; empty for all."""
-        return split_names(self.captioners)
 
     @property
     def upload_seconds(self) -> float:

@@ -90,7 +90,6 @@ def list_failures(failures: Sequence[FailedFile], count: int, kind: str = "file"
     """Prints which failed to standard error, after everything else.
 
     Args:
-        failures: those that failed.
         count: of all.
         kind: what they are called, one of them.
     """

@@ -5,12 +5,10 @@ Nothing outside a captioner's own folder knows which captioner it has. What it c
 declared in models/memory.py.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -21,7 +19,7 @@ from torch import Tensor, nn
 from extractors.features import Features
 from extractors.preprocessing.images import Edges, find_cell_edges
 from models.caption import ChosenMoment, ExplanationPart
-from models.inputs import Batch, InputDescription, collate_inputs
+from models.inputs import Batch, InputStream, collate_inputs
 from models.memory import Memory, State, StepAttention
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from models.vocabulary import BOS, Vocabulary
@@ -70,13 +68,6 @@ class CaptionSteps:
         return ChosenMoment(moment=row, time=time, weight=round(weight, DIGITS), title=title, text=text)
 
 
-class LengthDivisor(Protocol):
-    """Divides a caption's log-probability by its length, as ``LengthPenalty`` of the decoding does."""
-
-    def divisor(self, length: Tensor) -> Tensor:
-        """Computes what log-probabilities of captions of ``length`` (N,) words are divided by."""
-
-
 def as_numpy(value: Tensor) -> NDArray[np.float64]:
     """Copies a tensor to float64 on the CPU."""
     return value.detach().to("cpu", torch.float64).numpy()
@@ -92,20 +83,12 @@ def without_nothing(weights: Array) -> list[list[float] | None]:
     return [rounded(row) if np.any(row) else None for row in weights]
 
 
-#: Of functions that take a captioner and its memory.
-MemoryT = TypeVar("MemoryT", bound=Memory)
-StateT = TypeVar("StateT", bound=State)
-# Covariant, so that each captioner, with a memory and a state of its own, is an ``AnyCaptioner``. A captioner
-# is only ever given back what it made itself, which no type can say: hence ``ignore`` at each parameter below
-# of these types.
-MemoryT_co = TypeVar("MemoryT_co", bound=Memory, covariant=True)
-StateT_co = TypeVar("StateT_co", bound=State, covariant=True)
-
-
-class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
+class Captioner(nn.Module, ABC):
     """Writes words from features.
 
-    ``config`` (pydantic) and ``vocabulary`` decide every shape; a checkpoint carries both.
+    ``config`` (pydantic) and ``vocabulary`` decide every shape; a checkpoint carries both. It is given back
+    only the memory and the states that it made itself, which no type can say: hence ``Any`` below, in whose
+    place each captioner names its own.
     """
 
     name: ClassVar[str]
@@ -118,7 +101,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
 
     @property
     @abstractmethod
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         """Lists the streams that it reads, in the order of ``encode_batches``; each name once.
 
         Attention lies on the clock and in the places of the first.
@@ -135,11 +118,11 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         return False
 
     @property
-    def word_scorer(self) -> AnyCaptioner:
+    def word_scorer(self) -> "Captioner":
         """The captioner that computes probabilities of its words: itself, or one inside that reads less."""
         return self
 
-    def encode(self, features: Sequence[Features]) -> MemoryT_co:
+    def encode(self, features: Sequence[Features]) -> Any:
         """Encodes features of B videos, padded together by masks.
 
         Any may lack ``optional_streams``. Raises KeyError for a video that lacks another one.
@@ -148,20 +131,15 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         return self.encode_batches(collate_inputs(features, self.inputs, device, self.optional_streams))
 
     @abstractmethod
-    def encode_batches(self, batches: Sequence[Batch]) -> MemoryT_co:
+    def encode_batches(self, batches: Sequence[Batch]) -> Memory:
         """Encodes B videos from one padded batch a stream, in the order of ``inputs``."""
 
     @abstractmethod
-    def start(self, memory: MemoryT_co, rows_per_video: int) -> StateT_co:  # type: ignore[misc]
+    def start(self, memory: Any, rows_per_video: int) -> State:
         """Makes the state before the first word, R = B · ``rows_per_video`` rows."""
 
     @abstractmethod
-    def step(
-        self,
-        state: StateT_co,  # type: ignore[misc]
-        word: Tensor,
-        memory: MemoryT_co,  # type: ignore[misc]
-    ) -> tuple[Tensor, StateT_co, StepAttention | None]:
+    def step(self, state: Any, word: Tensor, memory: Any) -> tuple[Tensor, Any, StepAttention | None]:
         """Predicts the next word of R rows.
 
         Args:
@@ -182,20 +160,16 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         return words
 
     def advance(
-        self,
-        state: StateT_co,  # type: ignore[misc]
-        embedded: Tensor,
-        memory: MemoryT_co,  # type: ignore[misc]
-    ) -> tuple[Tensor, StateT_co, StepAttention | None]:
+        self, state: Any, embedded: Tensor, memory: Any
+    ) -> tuple[Tensor, State, StepAttention | None]:
         """Takes ``step`` without scoring the vocabulary.
 
         Args:
-            state: Of ``start``, or of the step before.
+            state, memory: as of ``step``.
             embedded: (R, E), the words just written, by ``embed_words``.
-            memory: B videos, as this captioner encoded them.
 
         Returns:
-            What ``score_words`` takes (R, …), the state after the word, and the attention.
+            What ``score_words`` takes (R, …), the state after the words, and the attention.
         """
         return self.step(state, embedded, memory)
 
@@ -203,28 +177,20 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         """Computes log-probabilities (N, V) of what ``advance`` returned for N rows, of any steps."""
         return output
 
-    def recall(
-        self,
-        memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
-        longest: int,  # noqa: ARG002
-    ) -> Tensor | None:
+    def recall(self, memory: Any, longest: int) -> Tensor | None:  # noqa: ARG002
         """Recalls sentences that compete with what a search writes; None where a captioner remembers none.
 
-        Args:
-            memory: B videos, as this captioner encoded them.
-            longest: Words at most, the end among them.
-
-        Returns:
-            (B·K, t) ids ended by <eos> and padded by -1, those of a video side by side.
+        longest: words at most, the end among them. Returns (B·K, t) ids ended by <eos> and padded by -1,
+        those of a video side by side.
         """
         return None
 
     def judge(
         self,
-        memory: MemoryT_co,  # type: ignore[misc]  # noqa: ARG002
+        memory: Any,  # noqa: ARG002
         tokens: Tensor,  # noqa: ARG002
         scores: Tensor,
-        penalty: LengthDivisor,  # noqa: ARG002
+        divisor: Callable[[Tensor], Tensor],  # noqa: ARG002
     ) -> Judgement:
         """Judges captions of videos.
 
@@ -232,7 +198,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
             memory: B videos, as this captioner encoded them.
             tokens: (R, t) ids of the captions, those of a video side by side.
             scores: (R,), their log-probabilities over the length penalty.
-            penalty: By which log-probabilities were divided.
+            divisor: From lengths (N,) in words to what log-probabilities were divided by.
 
         Returns:
             By default the scores themselves as their merit.
@@ -267,10 +233,6 @@ class Captioner(nn.Module, ABC, Generic[MemoryT_co, StateT_co]):
         """
         return find_cell_edges(stream, side)
 
-    def first_word(self, memory: MemoryT_co, rows_per_video: int) -> Tensor:  # type: ignore[misc]
+    def first_word(self, memory: Any, rows_per_video: int) -> Tensor:
         """Makes the (R,) ids that the first step is given."""
         return torch.full((memory.size * rows_per_video,), BOS, dtype=torch.long, device=memory.times.device)
-
-
-#: A captioner of whichever class.
-AnyCaptioner: TypeAlias = Captioner[Memory, State]

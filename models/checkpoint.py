@@ -26,7 +26,7 @@ from torch import nn
 from extractors.errors import ReelwordError
 from extractors.features import StreamSpec
 from extractors.files import atomic_write
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.registry import EMBEDDINGS, UnknownCaptioner, captioner_class
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.vocabulary import SPECIALS, Vocabulary
@@ -35,7 +35,7 @@ FORMAT = "reelword-1"
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
 
-NetworkT = TypeVar("NetworkT", AnyCaptioner, SemanticEmbedding)
+NetworkT = TypeVar("NetworkT", Captioner, SemanticEmbedding)
 
 
 class CheckpointError(ReelwordError, ValueError, code="checkpoint_damaged"):
@@ -78,12 +78,12 @@ class Card:
 class Checkpoint:
     """Holds a loaded captioner with its card and the sha256 of its file."""
 
-    captioner: AnyCaptioner
+    captioner: Captioner
     card: Card
     sha256: str
 
 
-def save_checkpoint(path: Path, captioner: AnyCaptioner | SemanticEmbedding, card: Card) -> None:
+def save_checkpoint(path: Path, captioner: Captioner | SemanticEmbedding, card: Card) -> None:
     """Writes float16 weights and metadata; the file appears whole or not at all.
 
     Args:
@@ -221,7 +221,8 @@ def find_checkpoint(name: str, weights: Path = WEIGHTS) -> Path:
     path = list_checkpoints(weights).get(name, Path(name))
     if path.suffix != ".safetensors" or not path.is_file():
         names = ", ".join(list_checkpoints(weights)) or "none (train one with `reelword train stats`)"
-        raise UnknownCaptioner(f"there is no captioner {name!r}; there are: {names}")
+        missing = f"no file {name}" if path.suffix else f"no captioner {name!r}"
+        raise UnknownCaptioner(f"there is {missing}; there are: {names}")
     return path
 
 

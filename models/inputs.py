@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,14 +13,11 @@ from extractors.features import Features, Stream, StreamSpec
 from models.memory import Memory
 
 
-class InputDescription(Protocol):
-    """Names an input and says its width (numbers a row or cell)."""
+class InputStream(BaseModel, frozen=True):
+    """Names one input and says its width. The same name may serve two inputs, e.g. a grid and its mean."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def width(self) -> int: ...
+    name: str
+    width: int  #: numbers a row or cell
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +103,6 @@ def _region_mask(stream: Stream, regions: int) -> Tensor:
 ABSENT = StreamSpec("absent", "", "")
 
 
-class InputStream(BaseModel, frozen=True):
-    """Names one input and says its width. The same name may serve two inputs, e.g. a grid and its mean."""
-
-    name: str
-    width: int
-
-
 def deduplicate(*streams: InputStream | None) -> tuple[InputStream, ...]:
     """Keeps the streams that are given, each name once, in order."""
     return tuple({s.name: s for s in streams if s is not None}.values())
@@ -121,7 +110,7 @@ def deduplicate(*streams: InputStream | None) -> tuple[InputStream, ...]:
 
 def collate_inputs(
     features: Sequence[Features],
-    streams: Sequence[InputDescription],
+    streams: Sequence[InputStream],
     device: torch.device,
     optional: Collection[str] = (),
     layout: BatchLayout = PLAIN_LAYOUT,
@@ -139,7 +128,7 @@ def collate_inputs(
         KeyError: A video lacks a stream that is not optional.
     """
 
-    def of(video: Features, stream: InputDescription) -> Stream:
+    def of(video: Features, stream: InputStream) -> Stream:
         if stream.name in optional and stream.name not in video:
             return make_absent_stream(stream)
         return video[stream.name]
@@ -147,22 +136,15 @@ def collate_inputs(
     return [collate([of(video, stream) for video in features], device, layout) for stream in streams]
 
 
-def make_absent_stream(stream: InputDescription) -> Stream:
+def make_absent_stream(stream: InputStream) -> Stream:
     """Makes a stream of one row that the mask hides."""
     start = np.zeros(1)
     return Stream(torch.zeros(1, stream.width), start, start, ABSENT, mask=torch.zeros(1, dtype=torch.bool))
 
 
-class StreamReader(Protocol):
-    """Reads streams: a captioner or an embedding."""
-
-    @property
-    def inputs(self) -> Sequence[InputDescription]: ...
-
-
-def order_inputs(network: StreamReader, batches: Mapping[str, Batch]) -> list[Batch]:
-    """Puts batches, in float32, into the order of ``network.encode_batches``: one a stream of ``inputs``."""
-    return [_widen(batches[stream.name]) for stream in network.inputs]
+def order_inputs(streams: Sequence[InputStream], batches: Mapping[str, Batch]) -> list[Batch]:
+    """Puts batches, in float32, into the order of a network's ``inputs``, for its ``encode_batches``."""
+    return [_widen(batches[stream.name]) for stream in streams]
 
 
 def _widen(batch: Batch) -> Batch:

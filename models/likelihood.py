@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.memory import Memory, State, StepAttention
 from models.training_phase import NextWord
 
@@ -21,7 +21,7 @@ class CaptionLikelihoods:
 
 
 def teacher_force(
-    captioner: AnyCaptioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
+    captioner: Captioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
 ) -> CaptionLikelihoods:
     """Gives a captioner the true words one by one, and reads how likely it found each of them.
 
@@ -42,7 +42,7 @@ def teacher_force(
 
 
 @torch.no_grad()
-def score_chosen_words(captioner: AnyCaptioner, memory: Memory, targets: Tensor, chosen: Tensor) -> Tensor:
+def score_chosen_words(captioner: Captioner, memory: Memory, targets: Tensor, chosen: Tensor) -> Tensor:
     """Computes how likely a captioner finds some words of given captions, without scoring the others.
 
     A step is taken of the captions up to the last one that has a word in question there or later: it costs
@@ -81,7 +81,7 @@ def _count_needed(chosen: Tensor) -> list[int]:
 
 
 def walk(
-    captioner: AnyCaptioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
+    captioner: Captioner, memory: Memory, targets: Tensor, next_word: NextWord | None = None
 ) -> Iterator[tuple[Tensor, Tensor, StepAttention | None]]:
     """Yields log-probabilities (R, V), the true words (R,) and the attention at every place of targets.
 
@@ -104,7 +104,7 @@ def walk(
 
 
 def _forced_steps(
-    captioner: AnyCaptioner, memory: Memory, state: State, words: Tensor
+    captioner: Captioner, memory: Memory, state: State, words: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, StepAttention | None]]:
     """Yields as ``walk`` does where all words (R, 1 + L) are known, the first before the caption: what no
     state changes is computed once for all steps, before them or after."""

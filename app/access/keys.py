@@ -19,8 +19,7 @@ import structlog
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from app.jobs.job import JobLimits, Keys
-from app.jobs.redis_client import unavailable_if_away
-from app.setting_types import Secrets
+from app.setting_types import Secret
 
 Scope = Literal["read", "write", "admin"]
 
@@ -46,7 +45,7 @@ class ApiKey(BaseModel, frozen=True, extra="ignore"):
     max_upload_bytes: int | None = Field(None, gt=0)
     max_seconds: float | None = Field(None, gt=0, description="How long a video may last.")
     max_pixels: int | None = Field(None, gt=0, description="Of one frame.")
-    webhook_secret: Secrets | None = Field(None, repr=False, description="Signs its jobs' webhooks alone.")
+    webhook_secret: Secret | None = Field(None, repr=False, description="Signs its jobs' webhooks alone.")
     high: bool = Field(True, description="Jobs may be sent with priority=high; keys of before could.")
 
     @field_validator("rate", "read_rate")
@@ -110,13 +109,11 @@ class KeyStore:
         self._server, self._names = server, names
 
     def add(self, key: ApiKey) -> None:
-        with unavailable_if_away():
-            self._server.hset(self._names.api_keys, key.id, key.model_dump_json(exclude_none=True))
+        self._server.hset(self._names.api_keys, key.id, key.model_dump_json(exclude_none=True))
 
     def all(self) -> dict[str, ApiKey]:
         """Reads every key, by its id, oldest first. One that cannot be read opens nothing, and is logged."""
-        with unavailable_if_away():
-            records: Any = self._server.hgetall(self._names.api_keys)
+        records: Any = self._server.hgetall(self._names.api_keys)
         keys = {}
         for key_id, record in records.items():
             try:
@@ -126,8 +123,7 @@ class KeyStore:
         return dict(sorted(keys.items(), key=lambda item: item[1].created_at))
 
     def revoke(self, key_id: str) -> None:
-        with unavailable_if_away():
-            self._server.hdel(self._names.api_keys, key_id)
+        self._server.hdel(self._names.api_keys, key_id)
 
     def open_session(self, key: ApiKey) -> tuple[str, int]:
         """Signs a page in; returns what its cookie holds, and for how many seconds."""
@@ -135,20 +131,17 @@ class KeyStore:
         if key.expires_at is not None:
             seconds = max(1, min(seconds, int(key.expires_at - time.time())))
         session, opened = self._names.session(digest_of(secret)), self._names.sessions_of(key.id)
-        with unavailable_if_away():
-            self._server.set(session, key.id, ex=seconds)
-            self._server.lpush(opened, session)
-            self._server.expire(opened, SESSION_SECONDS)
-            while int(self._server.llen(opened)) > MOST_SESSIONS:
-                self._server.delete(str(self._server.rpop(opened)))
+        self._server.set(session, key.id, ex=seconds)
+        self._server.lpush(opened, session)
+        self._server.expire(opened, SESSION_SECONDS)
+        while int(self._server.llen(opened)) > MOST_SESSIONS:
+            self._server.delete(str(self._server.rpop(opened)))
         return secret, seconds
 
     def key_of_session(self, secret: str) -> str | None:
         """Finds the id of the key that a page was signed in by."""
-        with unavailable_if_away():
-            key_id: Any = self._server.get(self._names.session(digest_of(secret)))
+        key_id: Any = self._server.get(self._names.session(digest_of(secret)))
         return None if key_id is None else str(key_id)
 
     def close_session(self, secret: str) -> None:
-        with unavailable_if_away():
-            self._server.delete(self._names.session(digest_of(secret)))
+        self._server.delete(self._names.session(digest_of(secret)))

@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from typing import Any
 
 import anyio.to_thread
 import structlog
@@ -24,7 +23,8 @@ from starlette.routing import Match
 from app import __version__
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, service_of
-from app.api.guards.access import COOKIE, CheckAccess, allow_origins
+from app.api.description import WORDS, describe_api
+from app.api.guards.access import CheckAccess, allow_origins
 from app.api.guards.connections import limited
 from app.api.guards.forwarding import ForwardedHeaders
 from app.api.guards.request_watch import WatchRequests
@@ -33,6 +33,7 @@ from app.api.routes import (
     batches,
     captions,
     events,
+    files,
     job_list,
     jobs,
     page,
@@ -53,13 +54,6 @@ from app.terminal import advice_on_names, own_command
 #: Requests that may wait at once, most of them for Redis: while it is frozen further ones are refused.
 THREADS = 200
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-#: How a request carries its key, as OpenAPI has it; the page at ``/docs`` asks for it.
-SECURITY = {
-    "key": {"type": "http", "scheme": "bearer"},
-    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
-}
-DESCRIPTION = "A video goes in, a caption with its attention comes out."
-
 DRAIN_SECONDS = 10  #: a request being answered when the server is stopped may take so long
 KEYS_PAUSE = 2.0  #: seconds between two looks whether there are keys, while Redis is away
 #: Of a body that no route limits. Those that take videos have limits of their own (UNLIMITED).
@@ -75,7 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
     app: FastAPI = FastAPIOffline(
         title="Reelword",
         version=__version__,
-        description=DESCRIPTION,
+        description=WORDS["description"],
         redoc_url=None,
         redirect_slashes=False,  # an upload to a misspelt path is refused, not sent elsewhere in silence
         lifespan=_lifespan,
@@ -84,10 +78,11 @@ def create_app(settings: Settings) -> FastAPI:
         generate_unique_id_function=lambda route: to_camel(route.name),  # which a generated client calls
     )
     app.state.service = service
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    app.openapi = lambda: describe_api(app)  # type: ignore[method-assign]
     for routes in (
         submit.router,
         batches.router,
+        files.router,
         job_list.router,
         jobs.router,
         events.router,
@@ -114,25 +109,12 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Describes the API as FastAPI does, with the schema of problems, which no route returns by itself, and
-    with how a key is sent, which may be left out where none is needed.
-    """
-    document = FastAPI.openapi(app)
-    schemas = document["components"]["schemas"]
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update({**problem.pop("$defs"), "Problem": problem})
-    document["components"]["securitySchemes"] = SECURITY
-    document["security"] = [{name: []} for name in SECURITY] + [{}]
-    return document
-
-
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: ApiDependencies = app.state.service
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     checking = asyncio.create_task(_say_where_no_key_is(service))
-    with Sweeper(service.jobs, service.blobs, service.settings):
+    with Sweeper(service.jobs, service.blobs, service.settings, service.files.sweep):
         async with service.events, service.webhooks:
             yield
     checking.cancel()
@@ -230,7 +212,8 @@ class ToStructlog(logging.Handler):
 def run(settings: Settings) -> None:
     """Serves until SIGTERM or Ctrl-C. Raises RedisMissing where no Redis is named or runs."""
     logging.basicConfig(handlers=[ToStructlog()], level=logging.WARNING)
-    access = "with a key" if settings.needs_key else "open to all who reach it"
+    reached = "this machine alone" if settings.is_open_by_default else "all who reach it"
+    access = "with a key" if settings.needs_key else f"open to {reached}"
     log.info("listening", address=f"{settings.host}:{settings.port}", access=access)
     if advice := advice_on_names(settings):
         log.warning("only this machine is served", hint=advice)
@@ -247,7 +230,6 @@ def configuration(
     """Returns how uvicorn runs the application.
 
     Args:
-        app: the application.
         settings: its host and limits.
         port: what it listens on; 0 takes any.
         drain_seconds: how long requests under way may take once it is stopped.
@@ -256,7 +238,7 @@ def configuration(
         app,
         host=settings.host,
         port=port,
-        http=limited(settings.max_connections, settings.proxies),
+        http=limited(settings.max_connections, settings.trusted_proxies),
         log_config=None,
         access_log=False,
         proxy_headers=False,  # ForwardedHeaders reads them

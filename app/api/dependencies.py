@@ -17,6 +17,7 @@ from app.access.rates import Rates
 from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
 from app.api.receiving.batch_body import BatchTurns
+from app.api.receiving.sent_files import SentFiles
 from app.api.receiving.upload import Room
 from app.feature_cache.feature_cache import FeatureCache
 from app.fetching.addresses import AllowedHosts
@@ -60,6 +61,7 @@ class ApiDependencies:
     blobs: Blobs
     features: FeatureCache
     room: Room
+    files: SentFiles
     webhooks: Deliverer
     metrics: Metrics
     tracing: Tracing
@@ -70,16 +72,14 @@ class ApiDependencies:
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
-        """Makes the clients, without a connection yet.
-
-        Raises RedisMissing where no server is named or runs in the data folder.
-        """
+        """Makes the clients, without a connection yet. Raises RedisMissing where none is named or runs."""
         url, keys = redis_url(settings), Keys(settings.namespace)
         server = connect(url, PATIENCE, ANSWER_SECONDS)
         registry = WorkerRegistry(server, keys)
         positions = QueuePositions(server, keys, registry)
         ring = KeyRing(KeyStore(server, keys))
         jobs, blobs = Jobs.from_settings(server, settings), Blobs(settings.blob_url, settings.staging)
+        room = Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room)
         return cls(
             settings=settings,
             jobs=jobs,
@@ -97,7 +97,8 @@ class ApiDependencies:
             ),
             blobs=blobs,
             features=FeatureCache(settings, blobs),
-            room=Room(settings.staging, settings.min_free_bytes, KeptUploads(jobs, blobs).make_room),
+            room=room,
+            files=SentFiles(settings.data / "files", room, settings.max_batch_bytes),
             webhooks=_deliverer(settings, connect_async(url, SENDERS), jobs, blobs, ring),
             metrics=Metrics(),
             tracing=connect_tracing(settings, "api"),
@@ -111,9 +112,7 @@ class ApiDependencies:
 
     @contextmanager
     def submitting(self, job_id: str, submission: Submission) -> Iterator[Submission]:
-        """Spans the submission of a job; yields what is to be sent with it, so that its record names the
-        span.
-        """
+        """Spans the submission of a job; yields what to send with it, so that its record names the span."""
         if not self.tracing.is_on:
             yield submission
             return
@@ -127,8 +126,8 @@ class ApiDependencies:
 
 
 def _deliverer(settings: Settings, server: Redis, jobs: Jobs, blobs: Blobs, keys: KeyRing) -> Deliverer:
-    secrets = settings.webhook_secret_list
-    sender = Sender(secrets, AllowedHosts(settings.webhook_host_names)) if secrets else None
+    secrets = settings.webhook_secrets
+    sender = Sender(secrets, AllowedHosts(settings.webhook_hosts)) if secrets else None
     return Deliverer(DeliveryStore(server, jobs.keys, settings.result_ttl), jobs, blobs, sender, keys)
 
 

@@ -7,6 +7,7 @@ several.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -49,22 +50,21 @@ class Metrics:
         ProcessCollector(registry=self.registry)
 
     def exposition(self, figures: ServiceFigures | None) -> bytes:
-        """Writes all of it in Prometheus's text format.
+        """Writes all of it in Prometheus's text format; without ``figures`` Redis does not answer."""
+        shared = CollectorRegistry()
+        shared.register(JobMetrics(figures))
+        return generate_latest(self.registry) + generate_latest(shared)
 
-        figures: those that all API processes share; None where Redis does not answer.
-        """
-        return generate_latest(self.registry) + generate_latest(registry_of(figures))
 
-
+@dataclass(frozen=True, eq=False)
 class JobMetrics(Collector):
-    """Makes metrics of figures; ``None`` where Redis does not answer, and there are no figures."""
+    """Makes metrics of figures."""
 
-    def __init__(self, figures: ServiceFigures | None) -> None:
-        self._figures = figures
+    figures: ServiceFigures | None  #: None where Redis does not answer
 
     def collect(self) -> Iterator[Metric]:
         """Yields every metric with its samples."""
-        figures = self._figures
+        figures = self.figures
         yield GaugeMetricFamily(
             "reelword_redis_up", "Redis answers (1) or not (0)", value=float(figures is not None)
         )
@@ -83,13 +83,6 @@ class JobMetrics(Collector):
         yield GaugeMetricFamily(
             "reelword_dead_letters", "Jobs and values that could not be read", value=figures.dead
         )
-
-
-def registry_of(figures: ServiceFigures | None) -> CollectorRegistry:
-    """Makes a registry of these figures alone."""
-    registry = CollectorRegistry()
-    registry.register(JobMetrics(figures))
-    return registry
 
 
 def _queue_metrics(queues: Mapping[str, QueueFigures], counts: Counts) -> Iterator[Metric]:

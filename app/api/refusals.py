@@ -9,18 +9,11 @@ Errors of the queue, of records and of options that no worker takes are in app/e
 from collections.abc import Sequence
 from typing import ClassVar
 
-from app.errors import (
-    CaptionerUnknown,
-    EmbeddingMissing,
-    InvalidMembers,
-    OptionNotTaken,
-    PromptNotTaken,
-    ServiceError,
-)
+from app import errors
 from app.operations.service_health import Trouble
 
 
-class RequestError(ServiceError, code="request_error", status=400):
+class RequestError(errors.ServiceError, code="request_error", status=400):
     """Base of what may be wrong with a request. ``str(error)`` is one sentence about this one."""
 
     title = "The request cannot be served"
@@ -88,7 +81,7 @@ class SeveralVideos(RequestError, code="several_videos", status=422):
 
 class UrlNotSupported(RequestError, code="url_not_supported", status=422):
     title = "This server does not fetch videos"
-    hint = "Fetch the file yourself and send it as the form field video."
+    hint = "Fetch the file yourself and send that."
 
 
 class OptionInQuery(RequestError, code="option_in_query", status=422):
@@ -101,7 +94,11 @@ class OptionInQuery(RequestError, code="option_in_query", status=422):
 
 class UnknownField(RequestError, code="unknown_field", status=422):
     title = "The request has a field that is not known"
-    hint = "Use the fields listed under known."
+    hint = "Use the fields that GET /docs lists for the route."
+
+    def __init__(self, detail: str = "", *, known: Sequence[str] = (), field: str = "") -> None:
+        super().__init__(detail, known=known or None, field=field)
+        self.hint = f"The fields are: {', '.join(known)}." if known else self.hint
 
 
 class InvalidOption(RequestError, code="invalid_option", status=422):
@@ -158,6 +155,36 @@ class UnknownJob(RequestError, code="unknown_job", status=404):
     title = "There is no such job"
     hint = "Check the id; jobs are forgotten some time after they have ended."
     operator_hint = "REELWORD_RESULT_TTL is how long."
+
+
+class UnknownFile(RequestError, code="unknown_file", status=404):
+    title = "There is no such file"
+    hint = "Check the id; a file is gone once a job has taken it, and a day after its last byte."
+
+
+class FileIncomplete(RequestError, code="file_incomplete", status=409):
+    title = "The file has not come whole"
+    hint = "Send the rest of it: HEAD of its address says how much has come."
+
+
+class WrongOffset(RequestError, code="wrong_offset", status=409):
+    title = "The bytes do not follow those that have come"
+    hint = "Ask with HEAD how many bytes have come, and go on from there."
+    retry_after = 1
+
+
+class NotTus(RequestError, code="not_tus", status=412):
+    title = "The service speaks version 1.0.0 of tus"
+    hint = "Use a client of tus 1.0."
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail)
+        self.headers = {"Tus-Version": "1.0.0"}
+
+
+class TooManyFiles(RequestError, code="too_many_files", status=429):
+    title = "Too many files wait for their jobs"
+    hint = "Caption or delete some of them, or wait: what no job takes goes a day after its last byte."
 
 
 class UnknownFrame(RequestError, code="unknown_frame", status=404):
@@ -347,7 +374,7 @@ class InternalError(RequestError, code="internal_error", status=500):
 
 
 #: What may be wrong with any request, whichever its route.
-OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
+OF_ANY_REQUEST: tuple[type[errors.ServiceError], ...] = (
     KeyMissing,
     KeyWrong,
     KeyScopeTooSmall,
@@ -364,7 +391,7 @@ OF_ANY_REQUEST: tuple[type[ServiceError], ...] = (
     InternalError,
 )
 #: What may be wrong with any request that makes jobs.
-OF_SUBMISSIONS: tuple[type[ServiceError], ...] = (
+OF_SUBMISSIONS: tuple[type[errors.ServiceError], ...] = (
     MalformedForm,
     MalformedJson,
     UploadStalled,
@@ -372,11 +399,11 @@ OF_SUBMISSIONS: tuple[type[ServiceError], ...] = (
     OptionInQuery,
     UnknownField,
     InvalidOption,
-    CaptionerUnknown,
-    EmbeddingMissing,
-    InvalidMembers,
-    PromptNotTaken,
-    OptionNotTaken,
+    errors.CaptionerUnknown,
+    errors.EmbeddingMissing,
+    errors.InvalidMembers,
+    errors.PromptNotTaken,
+    errors.OptionNotTaken,
     WebhooksOff,
     BacklogFull,
     StorageFull,

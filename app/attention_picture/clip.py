@@ -28,11 +28,8 @@ def draw_clip(
     """Draws a clip that repeats itself.
 
     Args:
-        caption: the sentence.
         frames: those that the captioner saw, in order; one at least.
         times: their seconds.
-        attention: of the caption.
-        kind: the format.
 
     Returns:
         The file: each content word once, in the order of their moments; one picture of a caption without any.

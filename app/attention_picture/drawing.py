@@ -38,8 +38,6 @@ def draw_paragraph(text: str, size: int, ink: Ink, width: int) -> Image.Image:
 
     Args:
         text: what is written, in as many lines as it takes.
-        size: of the font.
-        ink: its colour.
         width: of the page.
     """
     font = ImageFont.load_default(size)
@@ -58,25 +56,17 @@ def draw_centred(
     """Draws a line of text around a point.
 
     Args:
-        pen: of the block.
         top: the middle of the line's upper edge, (x, y).
-        text: the line.
-        size: of the font.
-        ink: its colour.
     """
     pen.text(top, text, fill=ink, font=ImageFont.load_default(size), anchor="ma")
 
 
 def fit_text(text: str, size: int, width: float) -> tuple[str, float]:
-    """Makes a line of text smaller, and then shorter, until it fits.
+    """Makes a line of text smaller, then shorter, until it fits; returns it and the font's size.
 
     Args:
-        text: the line.
         size: of the font that is wanted.
         width: of the room.
-
-    Returns:
-        The text, cut short where it would be too small to read, and the size.
     """
     length = ImageFont.load_default(size).getlength(text)
     smallest = size * 0.6
@@ -92,7 +82,6 @@ def wrap_text(text: str, font: Font, width: float) -> list[str]:
     """Breaks text into lines between words.
 
     Args:
-        text: any.
         font: in which it is written.
         width: of the longest line; a longer word has a line of its own.
     """
@@ -140,9 +129,7 @@ def draw_timeline(
     """Draws a thin line over the clip's time, a segment for each part, darker for more weight.
 
     Args:
-        pen: of the block.
         corner: the line's left upper corner, (x, y).
-        width: of the whole line.
         weights: of each part, none below 0.
         parts: start and end of each in seconds; one that overlaps the next is drawn up to that one's start.
         shown: the one in ACCENT, None for none.

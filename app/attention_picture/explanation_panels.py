@@ -86,7 +86,9 @@ def _draw_moments(seen: PictureSource, chosen: Sequence[ChosenMoment], width: in
     """Draws the frames side by side with what was written from each, and the mean map over the last."""
     count = len(chosen) + 1
     column = (width - 2 * MARGIN - (count - 1) * GAP) // count
-    size = _fit(seen.frames[0].size, column)
+    frame = seen.frames[0]
+    scale = min(column / frame.width, TALLEST / frame.height)
+    size = max(1, int(frame.width * scale)), max(1, int(frame.height * scale))
     captions = [write_moment(each) for each in chosen]
     drawn = [seen.draw_moment(each.moment, None, size, each.box) for each in chosen]
     times = [write_time(each, time) for each, (_, time) in zip(chosen, drawn, strict=True)]
@@ -137,12 +139,6 @@ def _draw_frame(picture: Image.Image, time: str, text: str, column: int) -> Imag
         place = (0, picture.height + 8 + number * (SMALL + 6))
         pen.text(place, line, fill=QUIET if number == 0 else INK, font=font)
     return canvas
-
-
-def _fit(size: tuple[int, int], column: int) -> tuple[int, int]:
-    """Finds the size of a frame that fits a column."""
-    scale = min(column / size[0], TALLEST / size[1])
-    return max(1, int(size[0] * scale)), max(1, int(size[1] * scale))
 
 
 def _average_maps(attention: AttentionDocument, moment: int) -> list[float] | None:

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 from PIL import Image, ImageDraw
 
-Colour = tuple[int, int, int]
+from app.attention_picture.drawing import Ink, mix
 
 # Nine even steps through matplotlib's "inferno" (CC0): lightness rises evenly, also for the colour-blind.
-INFERNO: tuple[Colour, ...] = (
+INFERNO: tuple[Ink, ...] = (
     (0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85),
     (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164),
 )  # fmt: skip
@@ -22,14 +22,11 @@ LEAST_RANGE = 2.0  #: full colour means at least this many even shares
 DIM, GLOW = 0.24, 0.64  #: opacity of the colour over the picture, at the even share and at the top
 
 
-def pick_colour(strength: float) -> Colour:
+def pick_colour(strength: float) -> Ink:
     """Picks the colour of a strength in [0, 1]."""
     place = min(max(strength, 0.0), 1.0) * (len(INFERNO) - 1)
     low = min(int(place), len(INFERNO) - 2)
-    part = place - low
-    first, second = INFERNO[low], INFERNO[low + 1]
-    red, green, blue = (round(a + (b - a) * part) for a, b in zip(first, second, strict=True))
-    return red, green, blue
+    return mix(INFERNO[low], INFERNO[low + 1], place - low)
 
 
 def scale_weights(weights: Sequence[float]) -> list[float]:
@@ -47,16 +44,13 @@ def scale_weights(weights: Sequence[float]) -> list[float]:
 def overlay_cells(
     picture: Image.Image, weights: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]
 ) -> Image.Image:
-    """Lays the weights of cells, even or not, over a picture; what lies outside the edges stays bare.
+    """Lays the weights of cells, even or not, over a new RGB picture; outside the edges it stays bare.
 
     Args:
         picture: any size.
         weights: of the cells, row by row; they sum to one.
         row_edges: where rows begin and end, rising, in [0, 1] of the height; one more than there are rows.
         column_edges: the same of columns and the width.
-
-    Returns:
-        A new picture of the same size, RGB.
     """
     (left, right), (top, bottom) = (
         _find_reach(edges, pixels)
@@ -123,15 +117,12 @@ def _is_even(edges: Sequence[float]) -> bool:
 def overlay_boxes(
     picture: Image.Image, weights: Sequence[float], boxes: Sequence[Sequence[float]]
 ) -> Image.Image:
-    """Lights boxes over a picture by their weight, and outlines the three strongest.
+    """Lights boxes over a new RGB picture by their weight, and outlines the three strongest.
 
     Args:
         picture: any size.
         weights: of the boxes; they sum to one.
         boxes: of each x0, y0, x1, y1 in [0, 1].
-
-    Returns:
-        A new picture of the same size, RGB.
     """
     glow = Image.new("L", picture.size)
     pen = ImageDraw.Draw(glow)

@@ -25,17 +25,13 @@ def draw_poster(
     attention: AttentionDocument | None,
     word: str,
 ) -> Image.Image:
-    """Draws a poster of a caption.
+    """Draws a poster of a caption, RGB, SIZE.
 
     Args:
-        caption: the sentence.
         frames: those that the captioner saw, in order; one at least.
         times: their seconds.
         attention: of the caption, None where there is none.
         word: of the caption, to be lit; another is passed over.
-
-    Returns:
-        RGB, SIZE.
     """
     picture, words = frames[len(frames) // 2].convert("RGB"), caption.split()
     content = attention.content if attention is not None and attention.content else [True] * len(words)
@@ -43,7 +39,8 @@ def draw_poster(
     if attention is not None and lit is not None:
         picture = _light(attention.shown, lit, frames, times)
     poster = _fill(picture)
-    _shade(poster)
+    fall = Image.linear_gradient("L").resize((SIZE[0], SHADE)).point(lambda level: level * 0.9)
+    poster.paste((8, 7, 7), (0, SIZE[1] - SHADE), fall)
     _write(poster, words, content, lit)
     return poster
 
@@ -64,11 +61,6 @@ def _fill(picture: Image.Image) -> Image.Image:
     whole = ImageOps.contain(picture, SIZE, Image.Resampling.LANCZOS)
     poster.paste(whole, ((SIZE[0] - whole.width) // 2, (SIZE[1] - whole.height) // 2))
     return poster
-
-
-def _shade(poster: Image.Image) -> None:
-    fall = Image.linear_gradient("L").resize((SIZE[0], SHADE)).point(lambda level: level * 0.9)
-    poster.paste((8, 7, 7), (0, SIZE[1] - SHADE), fall)
 
 
 def _write(poster: Image.Image, words: Sequence[str], content: Sequence[bool], lit: int | None) -> None:

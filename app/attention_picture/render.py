@@ -6,22 +6,12 @@ Pillow only (the API draws too, and has neither numpy nor torch). Sizes are pixe
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
-from app.attention_picture import drawing, heatmap
+from app.attention_picture import drawing, heatmap, word_tiles
 from app.attention_picture.drawing import GAP, HEADLINE, INK, MARGIN, QUIET, SMALL
 from app.attention_picture.explanation_panels import draw_explanation_panels
-from app.attention_picture.word_tiles import (
-    SPREAD,
-    PictureSource,
-    TileLayout,
-    draw_word_rows,
-    find_bars,
-    list_tile_moments,
-    write_below,
-)
 from models.caption import AttentionDocument, BoxAttention, GridAttention
 
 CONTENT = 1440  #: widest line of tiles
@@ -29,48 +19,35 @@ TILE_AREA, TILE_WIDEST, TILE_TALLEST, TILE_NARROWEST = 36_000, 300, 300, 132
 STRIP_HEIGHT, STRIP_COLUMNS = 104, 16
 
 
-@dataclass(frozen=True)
-class FrameStrip:
-    """Holds how the used frames lie on top."""
-
-    width: int  #: pixels
-    thumb: tuple[int, int]  #: (width, height) of a frame
-    columns: int
-
-
 def draw_attention_picture(
     attention: AttentionDocument, frames: Sequence[Image.Image], frame_times: Sequence[float]
 ) -> Image.Image:
-    """Draws the whole picture.
+    """Draws the whole picture, RGB. Raises ValueError: there are not as many times as frames, or none.
 
     Args:
-        attention: of one caption.
         frames: those that the captioner saw, in order, all of one size.
         frame_times: their seconds.
-
-    Returns:
-        RGB, of a size that follows from what there is to show.
-
-    Raises:
-        ValueError: there are not as many times as frames, or none.
     """
     if len(frames) != len(frame_times) or not frames:
         raise ValueError(f"{len(frames)} frames cannot have {len(frame_times)} times")
     attention = attention.shown
-    seen, tiles = (PictureSource(attention, frames, frame_times), _lay_out_tiles(attention, frames[0].size))
+    seen, tiles = (
+        word_tiles.PictureSource(attention, frames, frame_times),
+        _lay_out_tiles(attention, frames[0].size),
+    )
     width = tiles.width
     blocks = [
         drawing.draw_paragraph(" ".join(attention.words), HEADLINE, INK, width),
-        _draw_strip(frames, frame_times, _lay_out_strip(len(frames), frames[0].size, width)),
+        _draw_strip(frames, frame_times, width),
         *draw_explanation_panels(seen, width),
-        *draw_word_rows(seen, tiles),
+        *word_tiles.draw_word_rows(seen, tiles),
         *([_draw_scale(width)] if attention.spatial is not None else []),
         drawing.draw_paragraph(_explain(attention), SMALL, QUIET, width),
     ]
     return drawing.stack_blocks(blocks, width)
 
 
-def _lay_out_tiles(attention: AttentionDocument, size: tuple[int, int]) -> TileLayout:
+def _lay_out_tiles(attention: AttentionDocument, size: tuple[int, int]) -> word_tiles.TileLayout:
     words = attention.drawn_words
     tile = _fit_tile(size)
     cell = max(tile[0], TILE_NARROWEST)
@@ -78,17 +55,17 @@ def _lay_out_tiles(attention: AttentionDocument, size: tuple[int, int]) -> TileL
     columns = math.ceil(max(len(words), 1) / math.ceil(max(len(words), 1) / most))
     # Few words still get a page wide enough for the headline and the legend.
     content = max(columns * (cell + GAP) - GAP, 900)
-    frames = max((len(list_tile_moments(attention, word)) for word in words), default=1)
-    has_bars = find_bars(attention) is not None
+    frames = max((len(word_tiles.list_tile_moments(attention, word)) for word in words), default=1)
+    has_bars = word_tiles.find_bars(attention) is not None
     lines = max(
         (
-            len(write_below(attention, word, moment, 0.0))
+            len(word_tiles.write_below(attention, word, moment, 0.0))
             for word in words
-            for moment in list_tile_moments(attention, word)
+            for moment in word_tiles.list_tile_moments(attention, word)
         ),
         default=1,
     )
-    return TileLayout(content + 2 * MARGIN, tile, cell, columns, max(1, frames), has_bars, lines)
+    return word_tiles.TileLayout(content + 2 * MARGIN, tile, cell, columns, max(1, frames), has_bars, lines)
 
 
 def _fit_tile(size: tuple[int, int]) -> tuple[int, int]:
@@ -99,42 +76,26 @@ def _fit_tile(size: tuple[int, int]) -> tuple[int, int]:
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def _lay_out_strip(frames: int, size: tuple[int, int], page: int) -> FrameStrip:
-    columns = math.ceil(frames / math.ceil(frames / STRIP_COLUMNS))
-    width, height = size
-    room = (page - 2 * MARGIN - 8 * (columns - 1)) / columns
-    scale = min(STRIP_HEIGHT / height, room / width)
-    return FrameStrip(page, (max(1, int(width * scale)), max(1, int(height * scale))), columns)
-
-
-def _draw_strip(frames: Sequence[Image.Image], times: Sequence[float], strip: FrameStrip) -> Image.Image:
-    width, height = strip.thumb
-    rows = math.ceil(len(frames) / strip.columns)
-    canvas = drawing.make_block(strip.width, rows * (height + SMALL + 18))
+def _draw_strip(frames: Sequence[Image.Image], times: Sequence[float], page: int) -> Image.Image:
+    rows = math.ceil(len(frames) / STRIP_COLUMNS)
+    columns, content = math.ceil(len(frames) / rows), page - 2 * MARGIN
+    room = (content - 8 * (columns - 1)) / columns
+    scale = min(STRIP_HEIGHT / frames[0].height, room / frames[0].width)
+    width, height = (max(1, int(side * scale)) for side in frames[0].size)
+    # near together, spread no wider than half a frame of air
+    pitch = width + 8 if columns == 1 else min(width * 1.6, (content - width) / (columns - 1))
+    labels = [drawing.format_seconds(time) for time in times]
+    widest = max(map(ImageFont.load_default(SMALL).getlength, labels))
+    labelled = max(1, math.ceil((widest + 8) / pitch))  # every how many frames there is room for a time
+    canvas = drawing.make_block(page, rows * (height + SMALL + 18))
     pen = ImageDraw.Draw(canvas)
-    pitch = _find_pitch(strip.width - 2 * MARGIN, width, strip.columns)
-    labelled = _label_every(times, pitch)
     for k, frame in enumerate(frames):
-        row, column = divmod(k, strip.columns)
+        row, column = divmod(k, columns)
         x, y = round(MARGIN + column * pitch), row * (height + SMALL + 18)
-        canvas.paste(frame.convert("RGB").resize(strip.thumb, Image.Resampling.LANCZOS), (x, y))
+        canvas.paste(frame.convert("RGB").resize((width, height), Image.Resampling.LANCZOS), (x, y))
         if column % labelled == 0:
-            drawing.draw_centred(
-                pen, (x + width / 2, y + height + 6), drawing.format_seconds(times[k]), SMALL, QUIET
-            )
+            drawing.draw_centred(pen, (x + width / 2, y + height + 6), labels[k], SMALL, QUIET)
     return canvas
-
-
-def _find_pitch(content: int, width: int, columns: int) -> float:
-    """Finds the distance from frame to frame: near together, spread no wider than half a frame of air."""
-    return width + 8 if columns == 1 else min(width * 1.6, (content - width) / (columns - 1))
-
-
-def _label_every(times: Sequence[float], pitch: float) -> int:
-    """Finds every how many frames there is room for a time."""
-    font = ImageFont.load_default(SMALL)
-    widest = max(font.getlength(drawing.format_seconds(time)) for time in times)
-    return max(1, math.ceil((widest + 8) / pitch))
 
 
 def _draw_scale(width: int) -> Image.Image:
@@ -156,28 +117,18 @@ def _explain(attention: AttentionDocument) -> str:
     which = "the frame of the moment that it needs most"
     if attention.evidence is None:
         which = "the frames chosen for it" if many else "the frame with its largest temporal weight"
-    return (
+    sentences = [
         "Top: frames spread over the clip, which networks of pictures saw. Below, for each word, "
         f"{which}{where}. The line under a frame is the clip from its first to its last second, with a "
         "segment for the part that each moment stands for, darker for more weight, orange for the one shown."
-        f"{_explain_spread(attention)}{_explain_evidence(attention)}{_explain_extras(attention)}"
-    )
-
-
-def _explain_spread(attention: AttentionDocument) -> str:
-    if not any(attention.spread or []):
-        return ""
-    return f" “{SPREAD.capitalize()}”: its weights are nearly even, so that no moment stands out."
-
-
-def _explain_evidence(attention: AttentionDocument) -> str:
-    if attention.evidence is None:
-        return ""
-    return (
-        " Weights are by how likely the word is where the clip is that moment, or that place, alone: what "
-        "the word needs, not where the captioner looked."
-    )
-
-
-def _explain_extras(attention: AttentionDocument) -> str:
-    return "".join(f" {part.title}: {part.note}" for part in attention.extras if part.note)
+    ]
+    if any(attention.spread or []):
+        sentences.append(
+            f"“{word_tiles.SPREAD.capitalize()}”: its weights are nearly even, so that no moment stands out."
+        )
+    if attention.evidence is not None:
+        sentences.append(
+            "Weights are by how likely the word is where the clip is that moment, or that place, alone: what "
+            "the word needs, not where the captioner looked."
+        )
+    return " ".join([*sentences, *(f"{part.title}: {part.note}" for part in attention.extras if part.note)])

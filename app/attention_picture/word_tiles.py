@@ -15,8 +15,7 @@ from models.caption import AttentionDocument, GridAttention, TextExplanation, We
 
 BARS, NAMES = 46, 18  #: heights of bars and of the choices' names below them
 BELOW, LINE = 44, 21  #: room below a frame, for the line of moments and the time; and for one more line
-#: Written for a word that no moment stands out for.
-SPREAD = "all along"
+SPREAD = "all along"  #: written for a word that no moment stands out for
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,16 +33,12 @@ class PictureSource:
         size: tuple[int, int],
         box: Sequence[float] | None = None,
     ) -> tuple[Image.Image, float]:
-        """Draws a moment's frame with weights of its cells or boxes over it.
+        """Draws a moment's frame, with weights of its cells or boxes, and returns it with its seconds.
 
         Args:
-            moment: which.
             weights: of its cells or boxes, None for the frame alone.
             size: (width, height) of the picture.
             box: a place to be outlined, x0 y0 x1 y1 in [0, 1].
-
-        Returns:
-            The picture and the frame's seconds.
         """
         frame = find_frame(self.attention, moment, self.times)
         picture = self.frames[frame].convert("RGB").resize(size, Image.Resampling.LANCZOS)
@@ -88,15 +83,10 @@ class TileLayout:
 
 
 def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[float]) -> int:
-    """Finds the frame nearest the middle of a moment, of those inside it where there are any.
+    """Finds the number of the frame nearest the middle of a moment, of those inside it if there are any.
 
     Args:
-        attention: of the caption.
-        moment: which.
         frame_times: seconds of the frames.
-
-    Returns:
-        The frame's number.
     """
     start, end = attention.times[moment]
     inside = [k for k, time in enumerate(frame_times) if start <= time < end or time == start]
@@ -136,7 +126,8 @@ def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, t
     x, y = round(centre - tiles.tile[0] / 2), tiles.head
     moments = list_tile_moments(seen.attention, word)
     if not moments:
-        _draw_nothing(pen, (x, y), tiles.tile)
+        pen.rectangle((x, y, x + tiles.tile[0] - 1, y + tiles.tile[1] - 1), fill=FAINT)
+        drawing.draw_centred(pen, (centre, y + tiles.tile[1] / 2 - SMALL / 2), "no attention", SMALL, QUIET)
     for moment in moments:
         picture, time = seen.draw_word(word, moment, tiles.tile)
         page.paste(picture, (x, y))
@@ -170,8 +161,6 @@ def write_below(attention: AttentionDocument, word: int, moment: int, time: floa
     one has a text of its own, as a label has, the word is of that and not of the whole clip.
 
     Args:
-        attention: of the caption.
-        word: its number.
         moment: whose frame it is.
         time: of the frame, in seconds.
     """
@@ -227,16 +216,12 @@ def _draw_bars(
 def overlay_attention(
     attention: AttentionDocument, weights: Sequence[float] | None, moment: int, picture: Image.Image
 ) -> Image.Image:
-    """Lays weights of a moment's cells or boxes over its picture.
+    """Lays weights of a moment's cells or boxes over a new picture; without weights it is the same one.
 
     Args:
         attention: of the caption; it says where cells or boxes lie.
         weights: of the cells or boxes, None for none.
-        moment: which.
         picture: the moment's frame.
-
-    Returns:
-        A new picture, or the same one where there are no weights.
     """
     spatial = attention.spatial
     if spatial is None or weights is None:
@@ -244,9 +229,3 @@ def overlay_attention(
     if not isinstance(spatial, GridAttention):
         return heatmap.overlay_boxes(picture, weights, spatial.boxes[moment])
     return heatmap.overlay_cells(picture, weights, *spatial.edges())
-
-
-def _draw_nothing(pen: ImageDraw.ImageDraw, corner: tuple[int, int], size: tuple[int, int]) -> None:
-    x, y = corner
-    pen.rectangle((x, y, x + size[0] - 1, y + size[1] - 1), fill=FAINT)
-    drawing.draw_centred(pen, (x + size[0] / 2, y + size[1] / 2 - SMALL / 2), "no attention", SMALL, QUIET)

@@ -7,8 +7,6 @@ environment and the weights have to be at the same place on every machine, and t
 of them reach them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math
@@ -33,8 +31,7 @@ import ray.data
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 VIDEOS_A_PART = 16  #: rows of a parquet file, and what a killed run has to do again
-#: Warns that there are no bars, which is chosen here.
-PROGRESS_LOGGER = "ray.data._internal.progress"
+PROGRESS_LOGGER = "ray.data._internal.progress"  #: warns that there are no bars, which is chosen here
 
 
 @dataclass(frozen=True)
@@ -65,9 +62,7 @@ def caption_collection(
     Args:
         videos: paths and addresses, as app/extract/addresses.py lists them.
         out: folder of parquet files, or its address; made where it is not there.
-        options: how captions are written.
         settings: where models are, limits.
-        fleet: what runs where.
 
     Raises:
         UsageError: Ray is not there, or the folder cannot be opened.
@@ -76,7 +71,7 @@ def caption_collection(
     start_ray(fleet.address)
     info: EngineInfo = ray.get(ray.remote(describe_engine).remote(settings))
     options = info.resolve(options)
-    run = _digest_options(options, _weights_of(info, options))
+    run = _digest_options(options, info)
     folder = open_location(out)
     finished = find_done(folder, run)
     if folder.is_local:
@@ -91,10 +86,7 @@ def caption_collection(
 
 
 def start_ray(address: str | None) -> None:
-    """Connects to a cluster, or starts Ray here. Raises UsageError.
-
-    Without an address Ray itself would look for the last cluster of this machine, which may be dead.
-    """
+    """Connects to a cluster, or starts Ray: without an address it would look for one. Raises UsageError."""
     if ray.is_initialized():
         return
     address = address or os.environ.get("RAY_ADDRESS") or "local"
@@ -131,7 +123,7 @@ def _pipeline(
     info: EngineInfo,
     run: str,
     done: DoneVideos,
-    attempts: RemoteAttempts,
+    attempts: "RemoteAttempts",
 ) -> ray.data.Dataset:
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
@@ -156,17 +148,12 @@ def _pipeline(
     )
 
 
-def _digest_options(options: CaptionOptions, weights_sha256: str) -> str:
+def _digest_options(options: CaptionOptions, info: EngineInfo) -> str:
     """Digests what a caption depends on beside the video, so that a changed option is not passed over."""
-    text = f"{sorted(options.model_dump().items())} {weights_sha256}"
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _weights_of(info: EngineInfo, options: CaptionOptions) -> str:
-    """Names the weights of all who write."""
     names = () if options.choice is None else (options.choice.captioner, *options.choice.members)
     digests = {each.name: each.weights_sha256 for each in info.captioners}
-    return " ".join(digests.get(name, "") for name in names)
+    weights = " ".join(digests.get(name, "") for name in names)
+    return hashlib.sha256(f"{sorted(options.model_dump().items())} {weights}".encode()).hexdigest()
 
 
 def _read_codes(out: Location, run: str) -> tuple[int, tuple[tuple[str, str], ...]]:
@@ -180,7 +167,7 @@ def _read_codes(out: Location, run: str) -> tuple[int, tuple[tuple[str, str], ..
     return captioned, tuple(sorted((row["file"], row["code"]) for row in failed))
 
 
-class RemoteAttempts:
+class RemoteAttempts(EngineAttempts):
     """Asks the one EngineAttempts of a run, which lives on the driver's machine, from any other."""
 
     def __init__(self) -> None:

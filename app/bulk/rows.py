@@ -114,10 +114,7 @@ def _row_of(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
 
 
 def find_done(out: Location, run: str) -> DoneVideos:
-    """Finds the videos with a row of this run, and removes parts that a killed run left half written.
-
-    The folder need not be there.
-    """
+    """Finds videos with a row of this run, if the folder is there, and removes parts half written."""
     keys, stamps = [np.empty(0, KEY)], [np.empty(0, KEY)]
     for _, table in _parts(out, run):
         keys.append(np.array([video_key(*row) for row in _files_of(table)], KEY))

@@ -10,7 +10,7 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -108,14 +108,6 @@ class EngineAttempts:
             del self._begun[video]
 
 
-class AttemptLog(Protocol):
-    """Does what EngineAttempts does, from another process."""
-
-    def counts(self, videos: Sequence[str]) -> list[int]: ...
-    def begin(self, videos: Sequence[str]) -> None: ...
-    def end(self, videos: Sequence[str]) -> None: ...
-
-
 class CaptionVideos:
     """Captions several videos a call with one engine, which is loaded once.
 
@@ -123,7 +115,7 @@ class CaptionVideos:
     been chosen in them. attempts: of all engines.
     """
 
-    def __init__(self, settings: Settings, options: CaptionOptions, attempts: AttemptLog) -> None:
+    def __init__(self, settings: Settings, options: CaptionOptions, attempts: EngineAttempts) -> None:
         self._engine, self._options, self._attempts = load_engine(settings), options, attempts
         self._most = settings.attempts
 

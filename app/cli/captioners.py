@@ -1,7 +1,5 @@
 """``reelword captioners``: pretrained captioners, brought from a hub or a folder, listed, removed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +20,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="As captioners list ha
 COLUMNS = ("name", "family", "from", "on disk", "in memory", "licence")
 
 
-def _open() -> InstalledCaptioners:
+def _open() -> "InstalledCaptioners":
     from app.pipeline.installed_captioners import pretrained_captioners
 
     return pretrained_captioners(settings_with())
@@ -46,7 +44,7 @@ def add(
 
     card = _open().add(source, try_captioner, name=name, offline=settings_with().offline)
     say(f"{card.name}: {describe(card)}")
-    say("A worker that starts from now on loads it; reelword models lists all.")
+    say("A service that runs has it once it is restarted; caption --local has it now.")
 
 
 @captioners.command("list")
@@ -101,7 +99,7 @@ def verify(
         raise typer.Exit(failed)
 
 
-def try_captioner(folder: Path) -> ModelFacts:
+def try_captioner(folder: Path) -> "ModelFacts":
     """Reads what a folder holds, and captions a frame with it. Raises PretrainedError: it cannot."""
     from models.pretrained.folder import read_pretrained_info
     from models.pretrained.installed import ModelFacts
@@ -120,7 +118,7 @@ def try_captioner(folder: Path) -> ModelFacts:
     )
 
 
-def _read_checkpoint(folder: Path) -> ModelFacts:
+def _read_checkpoint(folder: Path) -> "ModelFacts":
     """Reads what one of Reelword's own is. Raises CheckpointError: it is damaged."""
     from models.checkpoint import count_parameters, load_checkpoint
     from models.pretrained.folder import make_facts
@@ -129,7 +127,7 @@ def _read_checkpoint(folder: Path) -> ModelFacts:
     return make_facts(folder, "reelword", load_checkpoint(path).card.captioner, count_parameters(path))
 
 
-def describe(card: PretrainedCard) -> str:
+def describe(card: "PretrainedCard") -> str:
     """Writes one line: what it is, what it costs, and which revision it is."""
     at = "" if card.revision is None else f" at {card.revision[:12]}"
     licence = card.facts.licence or "no licence named"
@@ -140,7 +138,7 @@ def describe(card: PretrainedCard) -> str:
     )
 
 
-def _each(names: Sequence[str], work: Callable[[str], PretrainedCard]) -> int:
+def _each(names: Sequence[str], work: "Callable[[str], PretrainedCard]") -> int:
     """Does the work for each, also where it fails for others. Returns the exit code."""
     failed = 0
     for name in names:
@@ -152,7 +150,7 @@ def _each(names: Sequence[str], work: Callable[[str], PretrainedCard]) -> int:
     return failed
 
 
-def _row(card: PretrainedCard) -> tuple[str, ...]:
+def _row(card: "PretrainedCard") -> tuple[str, ...]:
     at = "" if card.revision is None else f"@{card.revision[:8]}"
     licence = card.facts.licence or "?"
     sizes = (_size(card.size), _size(card.facts.memory))

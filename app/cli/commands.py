@@ -1,9 +1,9 @@
-"""Loads commands when they are called, so that help and version come at once, and prints their help.
+"""Loads commands, and settings, when they are needed, so that help comes at once, and prints that help.
 
 The list of all commands is in app/cli/main.py; a command's file has its function, or a group of functions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -51,8 +51,11 @@ class ListedCommand(TyperCommand):
         """Imports the command and makes it of its function or its group of functions."""
         from app.cli.model_options import expand_fields
 
-        name, target = str(self.name), getattr(import_module(self._module), str(self.name))
-        app = target if isinstance(target, typer.Typer) else _of_one(name, target)
+        target = getattr(import_module(self._module), str(self.name))
+        app = target
+        if not isinstance(target, typer.Typer):
+            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            app.command(self.name)(target)
         app.rich_markup_mode, app.info.help = None, self.help
         for each in app.registered_commands:
             each.cls = Command
@@ -71,12 +74,6 @@ class ListedCommand(TyperCommand):
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Makes the context of the command that is loaded."""
         return self.load().make_context(info_name, args, parent, **extra)
-
-
-def _of_one(name: str, function: Callable[..., Any]) -> typer.Typer:
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name)(function)
-    return app
 
 
 class CommandList(TyperGroup):
@@ -103,8 +100,6 @@ def make_program(
         package: dotted name of the package that the commands' modules lie in.
         commands: of each command its module below the package, in which a function or a group has the
             command's name, and the sentence that is its help.
-        help_line: of the program.
-        add_completion: whether it completes itself in a shell.
     """
 
     class Commands(CommandList):

@@ -9,20 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from app.jobs.captioner_info import CaptionerInfo
-from app.pipeline.installed_captioners import (
-    captioner_info,
-    combination_infos,
-    default_here,
-    find_missing_weights,
-    pretrained_captioners,
-    pretrained_info,
-)
+from app.pipeline import installed_captioners as installed
 from app.settings import Settings
 from app.terminal import print_table
 from extractors.windows import WindowOptions
 from models.captioners.registry import list_stream_sets
 from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
-from models.stream_set import DEMO, StreamInput, StreamSet
+from models.stream_set import DEMO, StreamSet
 
 
 def describe_models(settings: Settings) -> list[dict[str, Any]]:
@@ -31,9 +24,12 @@ def describe_models(settings: Settings) -> list[dict[str, Any]]:
     files = list_checkpoints(weights)
     infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
     alone = list(infos.values())
-    joint = combination_infos(alone, find_embedding(weights))
-    pretrained = {card.name: (card, pretrained_info(card)) for card in pretrained_captioners(settings).list()}
-    chosen = default_here([*alone, *(info for _, info in pretrained.values())], settings)
+    joint = installed.combination_infos(alone, find_embedding(weights))
+    pretrained = {
+        card.name: (card, installed.pretrained_info(card))
+        for card in installed.pretrained_captioners(settings).list()
+    }
+    chosen = installed.default_here([*alone, *(info for _, info in pretrained.values())], settings)
     models = [_describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
     models += [_describe_info(info) for info in joint]
     models += [{**_describe_info(info), "bytes": card.size} for card, info in pretrained.values()]
@@ -41,11 +37,7 @@ def describe_models(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
-    """Describes a captioner by its checkpoint.
-
-    info: what was read of it, None where it cannot be read. Returns a member of the JSON document; ``error``
-    says what is wrong with it.
-    """
+    """Describes a captioner by its checkpoint; ``error`` says what is wrong where ``info`` was not read."""
     file_facts = {"file": str(path), "bytes": path.stat().st_size}
     if info is not None:
         streams = read_card(path).training.get("streams", DEMO.name)
@@ -60,7 +52,7 @@ def _describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> di
 
 def _read_info(name: str, path: Path) -> CaptionerInfo | None:
     try:
-        return captioner_info(name, path)
+        return installed.captioner_info(name, path)
     except CheckpointError:
         return None
 
@@ -78,13 +70,14 @@ def _describe_info(info: CaptionerInfo) -> dict[str, Any]:
 
 def print_sets(data: Path, *, as_json: bool) -> None:
     """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
+    sets = [describe_set(each, data) for each in list_stream_sets().values()]
     if as_json:
-        print(json.dumps([describe_set(each, data) for each in list_stream_sets().values()]))
+        print(json.dumps(sets))
         return
     rows = [
-        (each.name, each.captioner, "\n".join(map(_format_input, each.inputs)),
-         ", ".join(_list_missing(each, data)) or "nothing")
-        for each in list_stream_sets().values()
+        (each["name"], each["captioner"], "\n".join(map(_format_input, each["streams"])),
+         ", ".join(each["missing"]) or "nothing")
+        for each in sets
     ]  # fmt: skip
     print_table(("stream set", "for", "streams", "missing here"), rows)
 
@@ -100,18 +93,14 @@ def describe_set(wanted: StreamSet, data: Path) -> dict[str, Any]:
              "use": each.use, "windows": _list_windows(each.windows)}
             for each in wanted.inputs
         ],
-        "missing": _list_missing(wanted, data),
+        "missing": installed.find_missing_weights((each.extractor for each in wanted.inputs), data),
     }  # fmt: skip
 
 
-def _list_missing(wanted: StreamSet, data: Path) -> list[str]:
-    return find_missing_weights((each.extractor for each in wanted.inputs), data)
-
-
-def _format_input(stream: StreamInput) -> str:
-    windows = ", ".join(f"{name} {value}" for name, value in _list_windows(stream.windows).items())
-    use = f" ({stream.use})" if stream.use else ""
-    return f"{stream.stream}: {stream.shape}{use}{f'; {windows}' if windows else ''}"
+def _format_input(stream: dict[str, Any]) -> str:
+    windows = ", ".join(f"{name} {value}" for name, value in stream["windows"].items())
+    use = f" ({stream['use']})" if stream["use"] else ""
+    return f"{stream['stream']}: {stream['shape']}{use}{f'; {windows}' if windows else ''}"
 
 
 def _list_windows(windows: WindowOptions) -> dict[str, Any]:

@@ -7,8 +7,6 @@ defaults and descriptions that the fields have, and hands the function the value
 that the model gets is an option of every command that takes the model.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +26,6 @@ from models.decoding.options import DecodingOptions, first_fault
 if TYPE_CHECKING:
     from app.settings import Settings
 
-
 OptionsT = TypeVar("OptionsT", bound=DecodingOptions)
 PLAIN = (bool, int, float, str, Path, list[str])  #: types that an option can have by itself
 
@@ -37,12 +34,9 @@ PLAIN = (bool, int, float, str, Path, list[str])  #: types that an option can ha
 class FieldsOf:
     """Marks a parameter whose fields are options."""
 
-    #: The heading that the options stand below in the help.
-    panel: str | None = None
-    #: Fields that stand before the others.
-    first: tuple[str, ...] = ()
-    #: Fields that are no options.
-    leave_out: tuple[str, ...] = ()
+    panel: str | None = None  #: the heading that the options stand below in the help
+    first: tuple[str, ...] = ()  #: fields that stand before the others
+    leave_out: tuple[str, ...] = ()  #: fields that are no options
     #: Where it is given, the function gets a mapping of what was typed of its fields, and nothing is checked.
     model: type[BaseModel] | None = None
 
@@ -179,9 +173,9 @@ Streams = Annotated[
 ]
 
 
-def settings_with(streams: str | None = None) -> Settings:
-    """Reads the settings, with the stream set that the command line names. Raises UsageError."""
+def settings_with(**changes: object) -> "Settings":
+    """Reads the settings, changed by what a command line says (None is nothing). Raises UsageError."""
     from app.settings import load_settings
 
-    settings = load_settings()
-    return settings if streams is None else settings.model_copy(update={"streams": streams})
+    named = {name: value for name, value in changes.items() if value is not None}
+    return load_settings().model_copy(update=named)

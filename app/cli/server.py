@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,9 +15,9 @@ from uuid import uuid4
 
 import typer
 
-from app.errors import UsageError
+from app.errors import CaptionerUnknown, UsageError
 from app.terminal import complain
-from extractors.errors import ReelwordError
+from extractors.errors import ReelwordError, for_commands
 
 if TYPE_CHECKING:
     import httpx
@@ -48,7 +49,9 @@ class ServiceRefused(ReelwordError, code="service_refused"):
             problem = {}
         super().__init__(problem.get("detail") or f"The service answers with {response.status_code}.")
         self.status, self.problem = response.status_code, problem
-        self.hint = problem.get("hint", self.hint)
+        self.hint = for_commands(problem.get("hint", self.hint))
+        if problem.get("code") == CaptionerUnknown.code:
+            self.hint += " With --local it is there now."
 
     def document(self) -> dict[str, str]:
         """Returns what the service says of it."""
@@ -130,19 +133,16 @@ class Server:
         """Returns the answer to a GET. content: httpx' own params and headers."""
         return self._send("GET", path, **content)
 
-    def submit(self, file: Path, form: Mapping[str, str]) -> str:
-        """Sends a video and returns its job's id; waits while the service has too much to do."""
+    def submit(self, video: Path | str, form: Mapping[str, str]) -> str:
+        """Sends a file or an address and returns its job's id; waits while the service has too much to do."""
         headers, until = {"Idempotency-Key": uuid4().hex}, time.monotonic() + PATIENCE
         while True:
-            with file.open("rb") as video:
+            with ExitStack() as stack:
+                part: Any = ("url", (None, video))
+                if isinstance(video, Path):
+                    part = ("video", (video.name, stack.enter_context(video.open("rb"))))
                 try:
-                    response = self._send(
-                        "POST",
-                        "/caption",
-                        headers=headers,
-                        data=dict(form),
-                        files={"video": (file.name, video)},
-                    )
+                    response = self._send("POST", "/caption", headers=headers, data=dict(form), files=[part])
                     return str(response.json()["id"])
                 except ServiceRefused as refusal:
                     if refusal.status not in BUSY or time.monotonic() > until:

@@ -41,53 +41,47 @@ SOURCES: Mapping[Source, str] = {
 }
 
 
-def print_weights(settings: Settings, *, as_json: bool) -> int:
-    """Prints all entries of the manifest, as a table or as one JSON document."""
-    folder = WeightsFolder(settings.data, settings.manifest)
-    rows = [describe_weights(entry, folder) for entry in _read_manifest(folder)]
+def print_weights(settings: Settings, *, as_json: bool) -> None:
+    """Prints all entries of the manifest, with each one's file where it is here (verify checks that)."""
+    folder, rows = WeightsFolder(settings.data, settings.manifest), []
+    for entry in _read_manifest(folder):
+        file = folder.locate(entry)
+        rows.append({**entry.model_dump(mode="json"), "file": None if file is None else str(file)})
     if as_json:
         print(json.dumps(rows))
     else:
         print_table(
             ("name", "of", "source", "size", "here", "licence"), [_format_row(entry) for entry in rows]
         )
-    return 0
-
-
-def describe_weights(known: WeightsEntry, folder: WeightsFolder) -> dict[str, Any]:
-    """Gives the entry, and the file where it is here (not checked; verify does that)."""
-    file = folder.locate(known)
-    return {**known.model_dump(mode="json"), "file": None if file is None else str(file)}
 
 
 def get_weights(names: Sequence[str], settings: Settings) -> int:
     """Brings files from their URLs, each with a progress bar on a terminal."""
-    folder = WeightsFolder(settings.data, settings.manifest)
 
-    def bring(known: WeightsEntry) -> FoundWeights:
+    def bring(known: WeightsEntry, folder: WeightsFolder) -> FoundWeights:
         with _show_bar(known) as downloader:
             return fetch_weights(known, folder, downloader, _make_check(known), offline=settings.offline)
 
-    return _do_each(names, folder, bring)
+    return _do_each(names, settings, bring)
 
 
 def add_weights(file: Path, name: str, settings: Settings) -> int:
-    """Takes a file of the user's in.
+    """Takes a file of the user's in; returns the exit code.
 
     Args:
         file: the user's own, which stays where it is.
         name: whose weights it is, by the manifest.
-        settings: where the data folder is.
-
-    Returns:
-        The exit code.
     """
-    folder = WeightsFolder(settings.data, settings.manifest)
-    return _do_each([name], folder, lambda known: folder.add(file, known, _make_check(known)))
+    return _do_each([name], settings, lambda known, folder: folder.add(file, known, _make_check(known)))
 
 
 def add_encoder(source: str, name: str, settings: Settings) -> None:
-    """Brings an encoder ``hub:NAME`` here from a folder or a hub. Raises PretrainedError, WeightsError."""
+    """Brings an encoder ``hub:NAME`` here from a folder or a hub. Raises PretrainedError, WeightsError.
+
+    Args:
+        source: the folder, or ``OWNER/NAME[@REVISION]``.
+        name: what its extractor is called.
+    """
     from app.cli.captioners import describe
     from models.pretrained.installed import InstalledCaptioners
 
@@ -110,18 +104,18 @@ def _try_encoder(folder: Path) -> ModelFacts:
 
 def verify_weights(names: Sequence[str], settings: Settings) -> int:
     """Checks the files that are named, or all that are here."""
-    folder = WeightsFolder(settings.data, settings.manifest)
 
-    def check(entry: WeightsEntry) -> FoundWeights:
+    def check(entry: WeightsEntry, folder: WeightsFolder) -> FoundWeights:
         file = folder.locate(entry)
         if file is None:
             raise WeightsMissing(folder.describe_remedy(entry))
         return folder.check(entry, file)
 
-    here = [entry.name for entry in _read_manifest(folder) if folder.locate(entry) is not None]
-    if not names and not here:
+    here = WeightsFolder(settings.data, settings.manifest)
+    names = names or [entry.name for entry in _read_manifest(here) if here.locate(entry) is not None]
+    if not names:
         print("There are no weights here: reelword weights list shows what can be had.")
-    return _do_each(names or here, folder, check)
+    return _do_each(names, settings, check)
 
 
 def _read_manifest(folder: WeightsFolder) -> tuple[WeightsEntry, ...]:
@@ -144,9 +138,10 @@ def _make_check(known: WeightsEntry) -> FileCheck:
 
 
 def _do_each(
-    names: Sequence[str], folder: WeightsFolder, work: Callable[[WeightsEntry], FoundWeights]
+    names: Sequence[str], settings: Settings, work: Callable[[WeightsEntry, WeightsFolder], FoundWeights]
 ) -> int:
     """Does it for each name; a failure costs that one alone, and is listed at the end."""
+    folder = WeightsFolder(settings.data, settings.manifest)
     _read_manifest(folder)
     try:
         entries = [find_entry(name, folder.manifest) for name in names]
@@ -156,7 +151,7 @@ def _do_each(
     failed: list[tuple[str, WeightsError]] = []
     for entry in entries:
         try:
-            print(printable(_format_found(work(entry))), flush=True)
+            print(printable(_format_found(work(entry, folder))), flush=True)
         except WeightsError as error:
             failed.append((entry.name, error))
     for name, failure in failed:

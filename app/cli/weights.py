@@ -1,17 +1,12 @@
 """Declares ``reelword weights``; app/cli/weight_files.py does it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from app.cli.model_options import AsJson, settings_with
 from extractors.media.errors import MissingFile
-
-if TYPE_CHECKING:
-    pass
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)

@@ -53,7 +53,6 @@ def batch_document_of(batch: JobBatch, snapshot: BatchStates, root: str) -> Batc
     """Makes a batch's document.
 
     Args:
-        batch: as it was accepted.
         snapshot: the states that its jobs have now.
         root: what its addresses begin with.
     """

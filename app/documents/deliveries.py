@@ -4,14 +4,23 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from app.documents.events import SegmentEvent
 from app.documents.job import Document, Fault
 from app.jobs.job import State
 
+#: What a webhook is told, by the type of its message.
+EVENTS = {
+    "job.started": "A worker has begun the job",
+    "job.segment": "A segment of a film is done",
+    "job.succeeded": "The job has its caption",
+    "job.failed": "The job has failed",
+    "job.canceled": "The job was canceled",
+}
 DeliveryState = Literal["pending", "delivered", "failed"]
 
 
-class EndedJob(Document):
-    """Describes a job that is over, in few bytes."""
+class ToldJob(Document):
+    """Describes a job in few bytes, as it was at an event."""
 
     id: str
     state: State
@@ -22,7 +31,11 @@ class EndedJob(Document):
     batch: str | None = None
     recaption_of: str | None = None
     created_at: str | None = None
+    started_at: str | None = None
     ended_at: str | None = None
+    segment: SegmentEvent | None = Field(
+        None, description="Of `job.segment`: what is done; null if it is kept no more."
+    )
 
 
 class WebhookMessage(Document):
@@ -44,7 +57,7 @@ class AttemptDocument(Document):
 
 
 class DeliveryDocument(Document):
-    """Describes the delivery of a job's end."""
+    """Describes the delivery of one message."""
 
     webhook_id: str = Field(description="The same in each attempt: a receiver drops the second of one id.")
     type: str
@@ -55,7 +68,7 @@ class DeliveryDocument(Document):
 
 
 class Deliveries(Document):
-    """Lists the deliveries of a job's end: none before its end, or without a webhook."""
+    """Lists the deliveries of a job's messages in their order, without those that wait behind another one."""
 
     deliveries: list[DeliveryDocument]
 

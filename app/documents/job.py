@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job import Job, Priority, QueuePosition, Stage, State, Submission
+from app.jobs.job import Job, Priority, QueuePosition, Stage, State
 from app.jobs.keeping.kept_segments import KeptSegments, kept_by
 from models.caption import ScoredCaption
 
@@ -22,8 +22,8 @@ from models.caption import ScoredCaption
 WITHOUT_VIDEO = ("failed", "canceled", "expired")
 
 
-class Document(BaseModel, frozen=True):
-    """Is the base of what is written as JSON."""
+class Document(BaseModel, frozen=True, json_schema_serialization_defaults_required=True):
+    """Is the base of what is written as JSON: each member is always there."""
 
 
 class Note(Document):
@@ -208,16 +208,12 @@ class Accepted(Document):
 
 
 def document_of(job: Job, blobs: Blobs, position: QueuePosition | None = None, root: str = "") -> JobDocument:
-    """Makes a job's document; what is not known (yet) is null.
+    """Makes a job's document; what is not known (yet) is null. Raises RecordUnreadable.
 
     Args:
-        job: as it stands.
         blobs: where the parts of its answer lie that outgrow Redis.
         position: where it stands in the queue; its document has no place without.
         root: address that those in it begin with, or a path.
-
-    Raises:
-        RecordUnreadable: this version cannot read its answer.
     """
     try:
         document = _document(job, _answer(job, blobs), position or QueuePosition())
@@ -231,7 +227,6 @@ def urls_of(job: Job, blobs: Blobs, root: str) -> JobUrls:
     """Names what to ask next of a job.
 
     Args:
-        job: as it stands.
         blobs: asked for its video where nothing else says that it is there.
         root: address that they begin with, or a path.
     """
@@ -239,25 +234,23 @@ def urls_of(job: Job, blobs: Blobs, root: str) -> JobUrls:
     is_kept = job.state not in WITHOUT_VIDEO
     is_captioned = job.state == "succeeded" and not job.submission.validate_only
     has_attention = is_captioned and job.options.attention
+    is_uploading = job.submission.source_url is None and not job.is_over
     return JobUrls(
         self=path,
         web=f"{root.removesuffix('/v1')}/f/{job.id}",
         attention=f"{path}/attention" if has_attention else None,
         attention_png=f"{path}/attention.png" if has_attention else None,
         captions_vtt=f"{path}/captions.vtt" if is_captioned else None,
-        video=f"{path}/video" if _has_video(job, blobs) else None,
+        video=f"{path}/video" if is_uploading or (is_kept and blobs.exists(job.upload)) else None,
         events=f"{path}/events",
         recaption=f"{path}/recaption" if is_kept else None,
         cancel=path,
     )
 
 
-def _has_video(job: Job, blobs: Blobs) -> bool:
-    is_there = job.submission.source_url is None and not job.is_over
-    return is_there or (job.state not in WITHOUT_VIDEO and blobs.exists(job.upload))
-
-
 def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> JobDocument:
+    submission = job.submission
+    shown = ("metadata", "source_url", "validate_only", "batch", "recaption_of")
     return JobDocument.model_validate(
         {
             **progress_of(job),
@@ -265,7 +258,8 @@ def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> J
             "timings": job.timings,
             "error": job.error,
             "priority": job.priority,
-            **_submission(job.submission),
+            **{name: getattr(submission, name) for name in shown},
+            "webhook": None if submission.webhook is None else urlsplit(submission.webhook).hostname,
             "place": position.place,
             "estimated_seconds": position.estimated_seconds,
             "workers": position.workers,
@@ -278,13 +272,6 @@ def progress_of(job: Job) -> dict[str, Any]:
     members = {name: getattr(job, name) for name in ("id", "state", "stage", "progress", "attempt")}
     times = {name: rfc3339(getattr(job, name)) for name in ("created_at", "started_at", "ended_at")}
     return {**members, **times, "filename": job.filename or None}
-
-
-def _submission(told: Submission) -> dict[str, Any]:
-    """Makes the members that were sent beside options; of a webhook its host alone."""
-    shown = ("metadata", "source_url", "validate_only", "batch", "recaption_of")
-    host = None if told.webhook is None else urlsplit(told.webhook).hostname
-    return {**{name: getattr(told, name) for name in shown}, "webhook": host}
 
 
 def rfc3339(seconds: float | None) -> str | None:
@@ -306,8 +293,6 @@ def segment_lines(job: Job, blobs: Blobs, numbers: range) -> list[JobSegment]:
     """Reads some of a job's segments; fewer where they are kept no more.
 
     Args:
-        job: of a film.
-        blobs: where they lie.
         numbers: which, counted from 0.
     """
     kept = kept_segments(job, blobs) if numbers else None
@@ -329,10 +314,7 @@ def _whole_answer(job: Job, blobs: Blobs) -> Mapping[str, Any]:
 
 
 def kept_segments(job: Job, blobs: Blobs) -> KeptSegments | None:
-    """Finds a job's segments; None where it has none.
-
-    They go when it is canceled or expires; of one that failed they stay.
-    """
+    """Finds a job's segments; None where it has none, is canceled or expired. Of a failed one they stay."""
     return _kept_in(job, _whole_answer(job, blobs), blobs)
 
 
@@ -348,12 +330,9 @@ def _kept_in(job: Job, answer: Mapping[str, Any], blobs: Blobs) -> KeptSegments 
 
 def _lines_of(segments: Sequence[Mapping[str, Any]], answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Makes lines of what is kept, which counts from the first shown frame, on the clock of players."""
-    zero = (answer.get("media") or {}).get("first_picture") or 0.0
-    return [_line_of(segment, zero) for segment in segments]
-
-
-def _line_of(segment: Mapping[str, Any], zero: float) -> dict[str, Any]:
-    captions = segment["captions"]
-    score = captions[0]["score"] if captions else None
-    times = {name: round(float(segment[name]) + zero, 4) for name in ("start", "end", "representative")}
-    return {**times, "caption": segment["caption"], "score": score}
+    zero, lines = (answer.get("media") or {}).get("first_picture") or 0.0, []
+    for segment in segments:
+        score = next((caption["score"] for caption in segment["captions"]), None)
+        times = {name: round(float(segment[name]) + zero, 4) for name in ("start", "end", "representative")}
+        lines.append({**times, "caption": segment["caption"], "score": score})
+    return lines

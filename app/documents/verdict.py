@@ -38,16 +38,12 @@ class Verdict(NewVerdict):
 
 
 def keep_verdict(job: Job, judgement: NewVerdict, blobs: Blobs, request: str | None = None) -> Verdict:
-    """Keeps a verdict as a line beside the job's results, which it goes with; once where it is sent again.
+    """Keeps a verdict beside the job's results, which it goes with; an earlier one with the same key stays.
 
     Args:
         job: that has succeeded.
         judgement: of its best caption.
-        blobs: where results are.
         request: the key by which one that is sent again is known.
-
-    Returns:
-        The line, an earlier one with the same key where there is one.
     """
     for earlier in verdicts_of(job, blobs) if request else ():
         if earlier.request == request:

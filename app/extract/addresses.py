@@ -1,7 +1,5 @@
 """Lists videos at paths, in lists and at addresses of stores and the web, and brings them to this machine."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -88,10 +86,7 @@ def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
 
 
 def stamp_of(video: str) -> str | None:
-    """Names a video's version by its size and the time of its last change, without reading it.
-
-    None for one of the web, and where it cannot be looked at.
-    """
+    """Names a video's version by size and last change; None of the web, or where it cannot be looked at."""
     if video.startswith(WEB):
         return None
     try:

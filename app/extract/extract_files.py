@@ -22,15 +22,11 @@ from extractors.video_features.npy_hdf5 import link
 
 
 def extract_files(sources: Sequence[str], plan: ExtractionPlan, jobs: int) -> int:
-    """Extracts features of files and of the videos in folders, and prints what came of each.
+    """Extracts features of files and folders, prints what came of each, and returns how many failed.
 
     Args:
         sources: files, folders, lists and addresses.
-        plan: what is asked of each video.
         jobs: how many are extracted at a time.
-
-    Returns:
-        How many failed.
 
     Raises:
         UsageError: nothing can be done for any of them.

@@ -259,19 +259,15 @@ def format_predictions(streams: Mapping[str, Stream], classes: Sequence[str] | N
     """
     for name, stream in streams.items():
         if name.endswith("_logits"):
-            rows = _without_padding(stream).float().flatten(0, -2)  # some have an axis of cells, too
+            is_padded = stream.mask is not None and bool(stream.mask.any())
+            values = stream.values[stream.mask] if is_padded else stream.values
+            rows = values.float().flatten(0, -2)  # some have an axis of cells, too
             return _list_best(rows.softmax(1).mean(0), classes)
     for name, stream in streams.items():
         is_of_classes = classes is not None and stream.values.shape[-1] == len(classes)
         if stream.boxes is not None and (name.endswith("_scores") or is_of_classes):
             return _list_best(stream.values.float().flatten(0, 1).amax(0), classes)
     return None
-
-
-def _without_padding(stream: Stream) -> Tensor:
-    if stream.mask is None or not bool(stream.mask.any()):
-        return stream.values
-    return stream.values[stream.mask]
 
 
 def _list_best(probability: Tensor, classes: Sequence[str] | None) -> str:

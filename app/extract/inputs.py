@@ -64,6 +64,12 @@ def _expand(path: Path) -> list[Path]:
     if path.exists():
         return [path]
     matches = sorted(Path(each) for each in glob.iglob(str(path), recursive=True))
+    if not matches and path.parts[0].endswith(":"):
+        address = str(path).replace(":/", "://", 1)
+        raise UsageError(
+            f"{address} is an address, and only files are taken here: caption takes addresses where it asks "
+            "a service, extract and bulk always."
+        )
     if not matches:
         raise MissingFile(f"There is no file or folder called {path}.")
     return matches
@@ -85,10 +91,7 @@ def _below(folder: Path, out: Path | None) -> Iterator[InputVideo]:
 
 
 def name_apart(inputs: Sequence[InputVideo], owner: Callable[[InputVideo], str | None]) -> list[InputVideo]:
-    """Renames the inputs whose names are not theirs alone.
-
-    owner: says whose features lie under an input's name: "own", "other", or None where there are none.
-    """
+    """Renames inputs whose names are not theirs alone. owner: "own", "other", or None for no features."""
     shared = Counter(each.key for each in inputs)
     claimed: set[str] = set()
     renamed: dict[InputVideo, InputVideo] = {}
@@ -101,10 +104,7 @@ def name_apart(inputs: Sequence[InputVideo], owner: Callable[[InputVideo], str |
 
 
 def choose_names(videos: Sequence[InputVideo]) -> list[str]:
-    """Chooses a name for each video's pictures: its own, or name-2, name-3 … where that is taken.
-
-    Compared without case, since some file systems do.
-    """
+    """Chooses a name for each video's pictures: its own, or name-2 … where that is taken, in any case."""
     taken: set[str] = set()
     names = []
     for video in videos:

@@ -4,8 +4,6 @@ With one job everything happens in this process. Workers ignore Ctrl-C, which re
 parent tells them to stop, and they take back what they have half written before they do.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -34,15 +32,10 @@ STOP_SECONDS = 10.0  #: for a worker that is told to stop; native code cannot be
 def extract_in_processes(
     plan: ExtractionPlan, videos: Sequence[InputVideo], jobs: int
 ) -> Iterator[ExtractionOutcome]:
-    """Extracts features of videos, here or in several processes.
+    """Extracts features of videos, here or in several processes; yields what became of each once done.
 
     Args:
-        plan: what is asked of each.
-        videos: which.
         jobs: how many processes; 1 is this one.
-
-    Yields:
-        What became of each, in the order in which they are done.
 
     Raises:
         UsageError: the extractors cannot be had as asked.
@@ -55,7 +48,7 @@ def extract_in_processes(
             yield from work.extract(videos)
 
 
-def _load(plan: ExtractionPlan) -> VideoExtraction:
+def _load(plan: ExtractionPlan) -> "VideoExtraction":
     """Loads the extractors, which imports torch. Raises UsageError, ExtractorsMissing."""
     try:
         from app.extract.extraction import VideoExtraction
@@ -78,7 +71,7 @@ class _Worker:
     is_ready: bool = False
 
     @classmethod
-    def start(cls, plan: ExtractionPlan) -> _Worker:
+    def start(cls, plan: ExtractionPlan) -> "_Worker":
         # videos may be named from where the command was given; a folder called app there is not this one
         searched = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PYTHONPATH": searched, "PYTHONSAFEPATH": "1"}

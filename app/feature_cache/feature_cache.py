@@ -124,7 +124,6 @@ class FeatureCache:
         Args:
             sha256: of the video's bytes.
             basis: names all else that decides what the features are.
-            features: what is kept.
 
         Returns:
             Whether they are kept; they are not where the disk is full or they alone take too much room.

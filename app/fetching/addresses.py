@@ -60,10 +60,7 @@ def is_public(address: IpAddress) -> bool:
 
 
 class AllowedHosts:
-    """Decides which hosts may be connected to: public ones, and private ones that the operator names.
-
-    names: host names, addresses, or networks such as 10.0.0.0/8.
-    """
+    """Decides which hosts may be connected to: public ones, and those (names, networks) that are named."""
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._networks = [ip_network(name, strict=False) for name in names if is_network(name)]

@@ -19,15 +19,7 @@ import anyio
 import httpx
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from app.errors import (
-    UrlNotAllowed,
-    UrlNotFound,
-    UrlRefused,
-    UrlTimeout,
-    UrlTooLarge,
-    UrlUnreachable,
-    WorkerFault,
-)
+from app import errors
 from app.fetching.addresses import AllowedHosts, read_web_address
 from app.fetching.guarded_client import HostRefused, guarded_client
 from app.settings import Settings
@@ -55,7 +47,7 @@ class FetchLimits:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Returns those of any video."""
-        hosts = AllowedHosts(settings.url_host_names)
+        hosts = AllowedHosts(settings.url_hosts)
         return cls(settings.max_upload_bytes, settings.url_seconds, settings.min_free_bytes, hosts=hosts)
 
 
@@ -69,7 +61,6 @@ async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[flo
     Args:
         url: http or https.
         file: is written anew; what is in it after an error means nothing.
-        limits: of size, time and hosts.
         report: takes the share that has come, where the server announces the size.
 
     Raises:
@@ -83,7 +74,7 @@ async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[flo
     retrying = AsyncRetrying(
         stop=stop_after_attempt(TRIES),
         wait=wait_random_exponential(multiplier=0.5, max=LONGEST_PAUSE),
-        retry=retry_if_exception_type((UrlUnreachable, HostRefused)),
+        retry=retry_if_exception_type((errors.UrlUnreachable, HostRefused)),
         reraise=True,
         sleep=anyio.sleep,
     )
@@ -92,10 +83,10 @@ async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[flo
             async with guarded_client(limits.hosts, limits.stall_seconds) as client:
                 return await retrying(_Fetch(client, file, limits, report).run, url)
     except TimeoutError as error:
-        raise UrlTimeout(f"The video did not come within {limits.seconds:g} seconds.") from error
+        raise errors.UrlTimeout(f"The video did not come within {limits.seconds:g} seconds.") from error
     except HostRefused as error:
         host = error.request.url.host
-        raise UrlNotAllowed(
+        raise errors.UrlNotAllowed(
             f"The host {host} is not there, or lies in a network that videos are not fetched from."
         ) from error
 
@@ -127,7 +118,7 @@ class _Fetch:
                     yield response
                     return
                 url = str(checked.join(response.headers["location"]))
-        raise UrlNotAllowed(f"The address leads to more than {REDIRECTS} others.")
+        raise errors.UrlNotAllowed(f"The address leads to more than {REDIRECTS} others.")
 
     async def _write(self, response: httpx.Response) -> int:
         announced = _announced(response)
@@ -146,18 +137,18 @@ class _Fetch:
             output.flush()
             os.fsync(output.fileno())
         if announced is not None and size < announced:
-            raise UrlUnreachable(f"The connection broke off after {size:,} of {announced:,} bytes.")
+            raise errors.UrlUnreachable(f"The connection broke off after {size:,} of {announced:,} bytes.")
         return size
 
-    def _too_large(self) -> UrlTooLarge:
-        return UrlTooLarge(f"The video has more than {self.limits.max_bytes:,} bytes.")
+    def _too_large(self) -> errors.UrlTooLarge:
+        return errors.UrlTooLarge(f"The video has more than {self.limits.max_bytes:,} bytes.")
 
     def _check_room(self, size: int, step: int, rest: int) -> None:
         """Looks now and then whether what is still to come fits on the disk. Raises WorkerFault."""
         if size != step and size // ROOM_STEP == (size - step) // ROOM_STEP:
             return
         if shutil.disk_usage(self.file.parent).free - rest < self.limits.min_free:
-            raise WorkerFault("The disk that videos are fetched to is almost full.")
+            raise errors.WorkerFault("The disk that videos are fetched to is almost full.")
 
 
 @contextmanager
@@ -168,15 +159,15 @@ def _named_errors() -> Iterator[None]:
     except HostRefused:
         raise
     except httpx.ConnectTimeout as error:
-        raise UrlUnreachable("The server of the video takes no connection in time.") from error
+        raise errors.UrlUnreachable("The server of the video takes no connection in time.") from error
     except httpx.TimeoutException as error:
-        raise UrlTimeout("The server of the video does not answer in time.") from error
+        raise errors.UrlTimeout("The server of the video does not answer in time.") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UrlUnreachable(f"The video could not be fetched: {_said(error)}.") from error
+        raise errors.UrlUnreachable(f"The video could not be fetched: {_said(error)}.") from error
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise WorkerFault("The disk that videos are fetched to is full.") from error
+        raise errors.WorkerFault("The disk that videos are fetched to is full.") from error
 
 
 def _read_url(text: str) -> httpx.URL:
@@ -184,7 +175,7 @@ def _read_url(text: str) -> httpx.URL:
     try:
         return read_web_address(text)
     except ValueError as error:
-        raise UrlNotAllowed(f"The address cannot be fetched: {error}.") from error
+        raise errors.UrlNotAllowed(f"The address cannot be fetched: {error}.") from error
 
 
 def _check_status(response: httpx.Response) -> None:
@@ -192,13 +183,15 @@ def _check_status(response: httpx.Response) -> None:
     status = response.status_code
     fault = f"The server of the video answers {status} {response.reason_phrase}".rstrip() + "."
     if status in GONE:
-        raise UrlNotFound(fault)
+        raise errors.UrlNotFound(fault)
     if status in LATER or status >= 500:
-        raise UrlUnreachable(fault)
+        raise errors.UrlUnreachable(fault)
     if status != HTTPStatus.OK:
-        raise UrlRefused(fault)
+        raise errors.UrlRefused(fault)
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise UrlRefused("The server of the video sends it encoded, though asked for the file as it is.")
+        raise errors.UrlRefused(
+            "The server of the video sends it encoded, though asked for the file as it is."
+        )
 
 
 def _announced(response: httpx.Response) -> int | None:

@@ -19,7 +19,7 @@ from app.errors import QueueUnavailable, RecordUnreadable
 from app.jobs.idempotency import Reservation
 from app.jobs.job import STATES, State
 from app.jobs.job_store import Jobs, NewJob
-from app.jobs.redis_client import LuaScript, unavailable_if_away
+from app.jobs.redis_client import LuaScript
 
 BATCH_ID = re.compile(r"[0-9a-f]{32}")
 MOST_ITEMS = 100  #: jobs of one batch: all of them are read whenever it is asked for
@@ -108,8 +108,7 @@ class Batches:
     def get(self, batch_id: str) -> JobBatch | None:
         """Reads a batch; None where there is none of that id. Raises RecordUnreadable."""
         try:
-            with unavailable_if_away():
-                record: Any = self._jobs.server.hgetall(self._jobs.keys.batch(batch_id))
+            record: Any = self._jobs.server.hgetall(self._jobs.keys.batch(batch_id))
             if not record:
                 return None
             return JobBatch.model_validate(
@@ -126,7 +125,7 @@ class Batches:
 
     def states(self, batch: JobBatch) -> BatchStates:
         """Reads the states of all its jobs at one moment."""
-        with unavailable_if_away(), self._jobs.server.pipeline(transaction=True) as pipe:
+        with self._jobs.server.pipeline(transaction=True) as pipe:
             for item in batch.items:
                 pipe.hget(self._jobs.keys.job(item.job_id), "state")
             states = pipe.execute(raise_on_error=False)
@@ -139,20 +138,18 @@ def hold_uploads(jobs: Jobs, job_ids: Sequence[str]) -> None:
     Of many files the first have long been there when the last one is: they are no orphans meanwhile. Raises
     QueueUnavailable.
     """
-    with unavailable_if_away():
-        until = int(jobs.server.time()[0]) + HELD_SECONDS
-        jobs.server.zadd(jobs.keys.held_uploads, dict.fromkeys(job_ids, until))
+    until = int(jobs.server.time()[0]) + HELD_SECONDS
+    jobs.server.zadd(jobs.keys.held_uploads, dict.fromkeys(job_ids, until))
 
 
 def held_uploads(jobs: Jobs) -> set[str]:
     """Lists the jobs whose files are held, and forgets those whose time is over. Raises QueueUnavailable."""
     key = jobs.keys.held_uploads
-    with unavailable_if_away():
-        if jobs.server.type(key) != "zset":
-            return set()
-        now = jobs.server.time()[0]
-        jobs.server.zremrangebyscore(key, "-inf", now)
-        job_ids: Any = jobs.server.zrange(key, 0, -1)
+    if jobs.server.type(key) != "zset":
+        return set()
+    now = jobs.server.time()[0]
+    jobs.server.zremrangebyscore(key, "-inf", now)
+    job_ids: Any = jobs.server.zrange(key, 0, -1)
     return set(job_ids)
 
 

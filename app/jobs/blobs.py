@@ -105,32 +105,20 @@ class Blobs:
             return int(self._files.size(self._path(key)))
 
     def read_part(self, key: str, start: int, end: int) -> bytes:
-        """Reads some bytes of a blob.
+        """Reads some bytes of a blob. Raises BlobMissingError.
 
         Args:
-            key: of the blob.
             start: the first byte.
             end: the byte after the last; after the blob's own end nothing is read.
-
-        Raises:
-            BlobMissingError: it is not there.
         """
         with _missing_named(key):
             return bytes(self._files.cat_file(self._path(key), start, end))
 
     def pieces(self, key: str, start: int, end: int) -> Iterator[bytes]:
-        """Reads some bytes of a blob, a piece at a time, so that memory stays flat.
+        """Reads some bytes of a blob, a piece at a time: memory stays flat. Raises BlobMissingError.
 
         Args:
-            key: of the blob.
-            start: the first byte.
             end: the byte after the last.
-
-        Yields:
-            The bytes in their order.
-
-        Raises:
-            BlobMissingError: it is not there.
         """
         with _missing_named(key):
             file = self._files.open(self._path(key), "rb")
@@ -142,23 +130,20 @@ class Blobs:
                 yield piece
 
     def copy(self, key: str, to: str) -> None:
-        """Copies a blob, which is never written to again: in a folder the two share their bytes on the disk.
-
-        Raises BlobMissingError.
-        """
+        """Copies a blob, which is never changed; in a folder the two share bytes. Raises BlobMissingError."""
         source, target = self._path(key), self._path(to)
         with _missing_named(key):
             if not self.is_local:
                 self._files.cp_file(source, target)
                 return
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(source, target)
-            except OSError as error:
-                if error.errno not in CANNOT_LINK:
-                    raise
-                _copy(Path(source), Path(target))
-            _flush_directory(Path(target).parent)
+            _share(Path(source), Path(target))
+
+    def put(self, file: Path, key: str) -> None:
+        """Stores a finished file that stays where it is, in a folder as ``copy`` does."""
+        if self.is_local:
+            _share(file, Path(self._path(key)))
+        else:
+            self._files.put_file(str(file), self._path(key))
 
     def shares_disk_with_staging(self) -> bool:
         """Returns whether what is removed here gives room to files that arrive."""
@@ -280,6 +265,18 @@ def _move(file: Path, target: Path) -> None:
             raise
         _copy(file, target)
         file.unlink()
+
+
+def _share(file: Path, target: Path) -> None:
+    """Has a second name for a file, which is never written to again; a copy where that cannot be."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(file, target)
+    except OSError as error:
+        if error.errno not in CANNOT_LINK:
+            raise
+        _copy(file, target)
+    _flush_directory(target.parent)
 
 
 def _copy(file: Path, target: Path) -> None:

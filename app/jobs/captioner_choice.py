@@ -30,21 +30,15 @@ def default_captioner(infos: Iterable[CaptionerInfo]) -> str | None:
     """Finds who writes where a job names no captioner; None where there is no captioner."""
     alone = sorted((info for info in infos if info.name not in COMBINATIONS), key=lambda info: info.name)
     for score in (clips_judged, clips_cider):
-        rated = {info.name: rating for info in alone if (rating := _competing(info, score)) is not None}
+        rated = {  # of equal ones the quicker first
+            info.name: (points, -info.speed.seconds)
+            for info in alone
+            if (points := score(info)) is not None and info.speed and info.speed.seconds <= PATIENCE
+        }
         if rated:
             return max(rated, key=rated.__getitem__)
     names = [info.name for info in alone]
     return FALLBACK if FALLBACK in names else next(iter(names), None)
-
-
-def _competing(
-    info: CaptionerInfo, score: Callable[[CaptionerInfo], float | None]
-) -> tuple[float, float] | None:
-    """The score, and of equal ones the quicker first; None for who does not compete."""
-    points = score(info)
-    if points is None or info.speed is None or info.speed.seconds > PATIENCE:
-        return None
-    return points, -info.speed.seconds
 
 
 def clips_judged(info: CaptionerInfo) -> float | None:
@@ -99,10 +93,7 @@ class CaptionerChoices:
         return sorted(self._infos)
 
     def resolve(self, options: CaptionOptions) -> CaptionerChoice:
-        """Fills in the default captioner and the default members.
-
-        Raises what ``check`` and ``check_options`` raise.
-        """
+        """Fills in default captioner and members. Raises what ``check`` and ``check_options`` raise."""
         captioner = options.captioner or self.default or ""
         members = options.members or (self._infos[captioner].members if captioner in self._infos else ())
         choice = CaptionerChoice(captioner, members)

@@ -26,38 +26,22 @@ class CaptionerInfo(BaseModel, frozen=True):
 
     name: str
     weights_sha256: str
-    #: Stream name → network, weights and preprocessing it was trained on.
-    features: dict[str, Any]
-    #: Whose paper it is; of several as one, how they are combined.
-    kind: str = ""
-    #: What it does, in a line.
-    about: str = ""
-    #: The same in a visitor's words.
-    plain: str = ""
-    #: Of one that combines: its members by default.
-    members: tuple[str, ...] = ()
-    #: What makes its streams.
-    extractors: tuple[str, ...] = ()
-    #: A digest of the words it knows.
-    vocabulary: str = ""
-    #: Their number.
-    parameters: int | None = None
-    #: Metric × 100 by data set.
-    scores: dict[str, Any] = {}
-    #: Of a 10 s clip, as its card has it.
-    speed: SpeedInfo | None = None
-    #: Of one default job, as its worker measured; None until then.
-    seconds: float | None = None
-    #: Of a pretrained one: where it came from.
-    source: str = ""
-    #: Of a pretrained one: under which terms.
-    licence: str = ""
-    #: Of a pretrained one: bytes that it is expected to take.
-    memory: int | None = None
-    #: Whether it can be asked something, or continues words that it is given.
-    takes_prompt: bool = False
-    #: How many classes of videos it knows, of which a request can name one (``category``).
-    classes: int = 0
+    features: dict[str, Any]  #: stream name → network, weights and preprocessing it was trained on
+    kind: str = ""  #: whose paper it is; of several as one, how they are combined
+    about: str = ""  #: what it does, in a line
+    plain: str = ""  #: the same in a visitor's words
+    members: tuple[str, ...] = ()  #: of one that combines: its members by default
+    extractors: tuple[str, ...] = ()  #: what makes its streams
+    vocabulary: str = ""  #: a digest of the words it knows
+    parameters: int | None = None  #: their number
+    scores: dict[str, Any] = {}  #: metric × 100 by data set
+    speed: SpeedInfo | None = None  #: of a 10 s clip, as its card has it
+    seconds: float | None = None  #: of one default job, as its worker measured; None until then
+    source: str = ""  #: of a pretrained one: where it came from
+    licence: str = ""  #: of a pretrained one: under which terms
+    memory: int | None = None  #: of a pretrained one: bytes that it is expected to take
+    takes_prompt: bool = False  #: whether it can be asked something, or continues words that it is given
+    classes: int = 0  #: how many classes of videos it knows, of which a request can name one (``category``)
 
     @property
     def member_of(self) -> tuple[str, ...]:

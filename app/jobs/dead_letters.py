@@ -10,8 +10,6 @@ from typing import Any, Literal
 import redis
 from pydantic import BaseModel, ValidationError
 
-from app.jobs.redis_client import unavailable_if_away
-
 LONGEST_VALUE = 2000  #: characters kept of a value that could not be read
 
 
@@ -38,9 +36,8 @@ class DeadLetters:
 
     def count(self) -> int:
         """Counts the letters."""
-        with unavailable_if_away():
-            is_there = self._server.type(self._key) == "hash"
-            return int(self._server.hlen(self._key)) if is_there else 0
+        is_there = self._server.type(self._key) == "hash"
+        return int(self._server.hlen(self._key)) if is_there else 0
 
     def find(self, name: str) -> DeadLetter | None:
         """Finds the letter of that name, or None."""
@@ -49,27 +46,24 @@ class DeadLetters:
 
     def drop(self, letter: DeadLetter) -> None:
         """Removes a letter and what could not be read."""
-        with unavailable_if_away():
-            self._server.hdel(self._key, letter.name)
-            if letter.kind in ("job", "key"):
-                self._server.delete(letter.key)
+        self._server.hdel(self._key, letter.name)
+        if letter.kind in ("job", "key"):
+            self._server.delete(letter.key)
 
     def value(self, letter: DeadLetter) -> Any:
         """Reads what lies at the letter's key now, as far as it can be shown; None where nothing does."""
-        with unavailable_if_away():
-            kind: Any = self._server.type(letter.key) if letter.kind != "entry" else "none"
-            if kind == "hash":
-                record: Any = self._server.hgetall(letter.key)
-                return {name: str(value)[:LONGEST_VALUE] for name, value in record.items()}
-            if kind == "string":
-                return str(self._server.get(letter.key))[:LONGEST_VALUE]
+        kind: Any = self._server.type(letter.key) if letter.kind != "entry" else "none"
+        if kind == "hash":
+            record: Any = self._server.hgetall(letter.key)
+            return {name: str(value)[:LONGEST_VALUE] for name, value in record.items()}
+        if kind == "string":
+            return str(self._server.get(letter.key))[:LONGEST_VALUE]
         return None if kind == "none" else f"a {kind}"
 
     def _texts(self) -> dict[str, str]:
-        with unavailable_if_away():
-            if self._server.type(self._key) != "hash":
-                return {}
-            texts: Any = self._server.hgetall(self._key)
+        if self._server.type(self._key) != "hash":
+            return {}
+        texts: Any = self._server.hgetall(self._key)
         return dict(texts)
 
 

@@ -16,7 +16,7 @@ import redis
 
 from app.errors import QueueUnavailable
 from app.jobs.job import Keys
-from app.jobs.redis_client import LuaScript, unavailable_if_away
+from app.jobs.redis_client import LuaScript
 
 RESERVED_SECONDS = 30.0  #: longer than a client may be silent while it sends
 RENEW_SECONDS = 5.0
@@ -70,13 +70,11 @@ class IdempotencyKeys:
 
     def release(self, reservation: Reservation) -> None:
         """Frees a key of which nothing was made."""
-        with unavailable_if_away():
-            self._unreserve([reservation.key, self._keys.clock, self._keys.dead], [reservation.token])
+        self._unreserve([reservation.key, self._keys.clock, self._keys.dead], [reservation.token])
 
     def _ask(self, reservation: Reservation) -> list[str]:
         arguments = [reservation.token, round(RESERVED_SECONDS * 1000)]
-        with unavailable_if_away():
-            reply: Any = self._reserve([reservation.key, self._keys.clock, self._keys.dead], arguments)
+        reply: Any = self._reserve([reservation.key, self._keys.clock, self._keys.dead], arguments)
         return list(reply)
 
 

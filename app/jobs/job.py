@@ -21,6 +21,7 @@ from app.jobs.options import CaptionOptions
 State = Literal["queued", "running", "succeeded", "failed", "canceled", "expired"]
 Stage = Literal["fetch", "decode", "extract", "caption"]
 Priority = Literal["high", "normal", "low"]
+WebhookEvent = Literal["started", "segment", "ended"]
 
 STATES: tuple[State, ...] = get_args(State)
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
@@ -28,6 +29,10 @@ GROUP = "workers"  #: the consumer group of every stream
 RECORD_VERSION = 2  #: to be raised where an older version would misread a record
 PLAIN_VERSION = 1  #: of records that the version before reads as well
 LATEST = 253402300799.0  #: the last second of the year 9999
+#: Fields of every record that a job has as they are.
+ALWAYS_THERE = (
+    "id", "state", "priority", "upload", "filename", "created_at", "progress", "attempt", "entry",
+)  # fmt: skip
 
 
 class Keys:
@@ -124,7 +129,10 @@ class Submission(BaseModel, frozen=True, extra="ignore"):
     validate_only: bool = Field(False, description="Read the file and estimate, and write no caption.")
     owner: str | None = Field(None, description="Id of the API key that sent it.")
     batch: str | None = Field(None, description="Id of the batch that it belongs to.")
-    webhook: str | None = Field(None, description="Address that is told of the job's end.")
+    webhook: str | None = Field(None, description="Address that is told of the job's events.")
+    webhook_events_filter: list[WebhookEvent] | None = Field(
+        None, description="Events that it is told of; None: the end alone."
+    )
     limits: JobLimits | None = Field(None, description="What the video may be at most, by its sender's key.")
     recaption_of: str | None = Field(None, description="Id of the job whose film is captioned again.")
     traceparent: str | None = Field(None, description="Span that sent it, as W3C's Trace Context has it.")
@@ -160,8 +168,7 @@ class Job:
     results_of: Annotated[str, Field(pattern=r"^\d{1,20}$")] | None = None
     #: Seconds from acceptance to the first start, which no setting of a clock changes.
     waited: Annotated[FiniteFloat, Field(ge=0)] | None = None
-    #: Seconds from acceptance to the end, likewise.
-    took: Annotated[FiniteFloat, Field(ge=0)] | None = None
+    took: Annotated[FiniteFloat, Field(ge=0)] | None = None  #: seconds from acceptance to the end, likewise
     submission: Submission = Submission()
     worker: str | None = None  #: that took it last
     sha256: str | None = None  #: of its file, where features of it were kept, or it was uploaded
@@ -172,10 +179,7 @@ class Job:
 
     @property
     def results(self) -> str:
-        """Names the key below which its results lie in the blobs.
-
-        Without a token in records of older versions.
-        """
+        """Names the key that its results lie below in the blobs; of older versions without a token."""
         folder = f"results/{self.id}"
         return folder if self.results_of is None else f"{folder}/{self.results_of}"
 
@@ -188,28 +192,19 @@ class Job:
     def from_record(cls, job_id: str, record: Mapping[str, str]) -> Self:
         """Reads a record. Raises RecordUnreadable, with what this version cannot read of it."""
         try:
-            _check_version(record)
+            _check(record, job_id)
+            submission = Submission.model_validate_json(record.get("submission") or "{}")
+            members: dict[str, Any] = {name: record[name] for name in ALWAYS_THERE}
             return cls(
-                id=_own(record["id"], job_id),
-                state=record["state"],  # type: ignore[arg-type]
-                priority=record["priority"],  # type: ignore[arg-type]
+                **members | {name: record.get(name) for name in ("started_at", "ended_at", "stage")},
                 options=CaptionOptions.model_validate_json(record["options"]),
-                upload=record["upload"],
-                filename=record["filename"],
-                created_at=float(record["created_at"]),
-                started_at=_seconds(record.get("started_at")),
-                ended_at=_seconds(record.get("ended_at")),
-                stage=record.get("stage"),  # type: ignore[arg-type]
-                progress=float(record["progress"]),
-                attempt=int(record["attempt"]),
                 answer=json.loads(record.get("answer") or "{}"),
                 error=json.loads(record.get("error") or "null"),
                 cancel_requested="cancel" in record,
-                entry=record["entry"],
                 results_of=record.get("results"),
                 waited=_duration(record, "started"),
                 took=_duration(record, "ended"),
-                submission=(submission := Submission.model_validate_json(record.get("submission") or "{}")),
+                submission=submission,
                 sha256=record.get("sha256") or submission.sha256,
                 worker=record.get("last_worker") or record.get("worker"),
             )
@@ -221,29 +216,18 @@ class Job:
             raise RecordUnreadable(f"The record of job {job_id[:64]} lacks {error.args[0]}.") from error
 
 
-def _seconds(text: str | None) -> float | None:
-    return None if text is None else float(text)
-
-
-def _check_version(record: Mapping[str, str]) -> None:
-    """Checks the version; records without one are of before there were any. Raises ValueError."""
+def _check(record: Mapping[str, str], job_id: str) -> None:
+    """Checks version and id; records without a version are of before there were any. Raises ValueError."""
     version = int(record.get("version", "1"))
     if not 1 <= version <= RECORD_VERSION:
         raise ValueError(f"it is of version {version}, and this program reads up to {RECORD_VERSION}")
     int(record["token"])
-
-
-def _own(said: str, job_id: str) -> str:
-    if said != job_id:
-        raise ValueError(f"it says that it is job {said[:64]}")
-    return said
+    if record["id"] != job_id:
+        raise ValueError(f"it says that it is job {record['id'][:64]}")
 
 
 def _duration(record: Mapping[str, str], event: str) -> float | None:
-    """Reads the seconds from acceptance to an event.
-
-    Of records of before there was a clock for it by the server's.
-    """
+    """Reads the seconds from acceptance to an event; by the server's clock in records without another."""
     if f"{event}_at" not in record:
         return None
     if f"{event}_ms" in record and "created_ms" in record:

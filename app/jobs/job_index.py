@@ -22,7 +22,7 @@ import structlog
 
 from app.errors import InvalidCursor, QueueUnavailable, RecordUnreadable
 from app.jobs.job import STATES, Job, Keys, State
-from app.jobs.redis_client import LuaScript, unavailable_if_away
+from app.jobs.redis_client import LuaScript
 
 EXAMINED = 1000  #: records that one page looks at
 PAGE = 200  #: jobs that are read at a time where all are asked for
@@ -92,8 +92,6 @@ class JobIndex:
         a dead letter.
 
         Args:
-            wanted: which jobs.
-            limit: most jobs of the page.
             cursor: ``next`` of the page before; None for the first.
 
         Raises:
@@ -101,8 +99,10 @@ class JobIndex:
             QueueUnavailable: Redis is away.
         """
         place, ids, strays = self._find(wanted, limit, None if cursor is None else _Place.read(cursor))
-        if strays:
-            self._try_reindex(strays)
+        try:
+            self.reindex(strays)
+        except QueueUnavailable as error:  # where Redis takes no writes the page is answered all the same
+            log.info("the index is not put right", reason=str(error))
         return JobPage(self._read(ids), None if place is None else place.cursor)
 
     def all(self, wanted: JobFilter) -> Iterator[Job]:
@@ -116,7 +116,7 @@ class JobIndex:
 
     def counts(self) -> dict[str, int]:
         """Counts all jobs by state."""
-        with unavailable_if_away(), self._server.pipeline(transaction=True) as pipe:
+        with self._server.pipeline(transaction=True) as pipe:
             for state in STATES:
                 pipe.zcard(f"{self._keys.index}:state:{state}")
             counts = pipe.execute(raise_on_error=False)
@@ -127,34 +127,29 @@ class JobIndex:
     def reindex(self, job_ids: Sequence[str]) -> None:
         """Puts these jobs where their records say, and takes out those whose records are gone."""
         for start in range(0, len(job_ids), AT_A_TIME):
-            with unavailable_if_away():
-                self._reindex(
-                    [self._keys.clock, self._keys.dead],
-                    [self._keys.job(""), *job_ids[start : start + AT_A_TIME]],
-                )
+            self._reindex(
+                [self._keys.clock, self._keys.dead],
+                [self._keys.job(""), *job_ids[start : start + AT_A_TIME]],
+            )
 
     def owners(self, job_ids: Sequence[str]) -> dict[str, str]:
         """Finds whose the jobs are; empty for those without a key."""
         owners: dict[str, str] = {}
         for start in range(0, len(job_ids), AT_A_TIME):
             some = list(job_ids[start : start + AT_A_TIME])
-            with unavailable_if_away():
-                values: Any = self._server.hmget(f"{self._keys.index}:owners", some)
+            values: Any = self._server.hmget(f"{self._keys.index}:owners", some)
             owners |= {job_id: owner or "" for job_id, owner in zip(some, values, strict=True)}
         return owners
 
     def oldest_beyond(self, owner: str | None, most: int) -> tuple[int, list[str]]:
         """Counts an owner's jobs beyond ``most``, and lists the oldest: so many, and SPARE more."""
         name = self._keys.index if owner is None else f"{self._keys.index}:owner:{owner}"
-        with unavailable_if_away():
-            excess = int(self._server.zcard(name)) - most
-            ids: Any = self._server.zrange(name, 0, excess + SPARE - 1) if excess > 0 else []
+        excess = int(self._server.zcard(name)) - most
+        ids: Any = self._server.zrange(name, 0, excess + SPARE - 1) if excess > 0 else []
         return excess, list(ids)
 
     def mend(self) -> None:
-        """Takes out what has vanished in its time; looks through a bounded part of the index and through the
-        records, and puts right what it meets.
-        """
+        """Takes out what has vanished in its time; puts right a bounded part of the index and the records."""
         while vanished := self._take_vanished():
             self.reindex(vanished)
         for _ in range(STEPS):
@@ -168,37 +163,32 @@ class JobIndex:
 
     def _take_vanished(self) -> list[str]:
         """Takes some of the expired jobs whose records are gone by now."""
-        with unavailable_if_away():
-            if self._server.type(self._keys.vanishing) != "zset":
-                return []
-            now: Any = self._server.time()
-            before = now[0] - 1  # of the second that ends now some are still there
-            job_ids: Any = self._server.zrange(
-                self._keys.vanishing, "-inf", before, byscore=True, offset=0, num=AT_A_TIME
-            )
-            if job_ids:
-                self._server.zrem(self._keys.vanishing, *job_ids)
+        if self._server.type(self._keys.vanishing) != "zset":
+            return []
+        now: Any = self._server.time()
+        before = now[0] - 1  # of the second that ends now some are still there
+        job_ids: Any = self._server.zrange(
+            self._keys.vanishing, "-inf", before, byscore=True, offset=0, num=AT_A_TIME
+        )
+        if job_ids:
+            self._server.zrem(self._keys.vanishing, *job_ids)
         return list(job_ids)
 
     def _next_indexed(self) -> list[str]:
         """Takes the next ids of the index; at its end ``_indexed_at`` is 0."""
-        with unavailable_if_away():
-            if self._server.type(self._keys.index) != "zset":
-                self._indexed_at = 0
-                return []
-            entries: Any
-            self._indexed_at, entries = self._server.zscan(
-                self._keys.index, self._indexed_at, count=AT_A_TIME
-            )
+        if self._server.type(self._keys.index) != "zset":
+            self._indexed_at = 0
+            return []
+        entries: Any
+        self._indexed_at, entries = self._server.zscan(self._keys.index, self._indexed_at, count=AT_A_TIME)
         return [job_id for job_id, _ in entries]
 
     def _next_records(self) -> list[str]:
         """Takes the ids of the next records of Redis; at the last one ``_record_at`` is 0."""
         prefix = self._keys.job("")
         escaped = re.sub(r"([*?\[\]\\])", r"\\\1", prefix)  # what a pattern reads as more than a letter
-        with unavailable_if_away():
-            names: Any
-            self._record_at, names = self._server.scan(self._record_at, match=f"{escaped}*", count=AT_A_TIME)
+        names: Any
+        self._record_at, names = self._server.scan(self._record_at, match=f"{escaped}*", count=AT_A_TIME)
         return [name.removeprefix(prefix) for name in names]
 
     def _find(
@@ -212,20 +202,19 @@ class JobIndex:
             if behind is None or latest <= behind.score:
                 start, start_id = f"({latest}", ""
         batch = wanted.batch or ""
-        with unavailable_if_away():
-            (score, job_id), ids, strays = self._page(
-                [self._keys.clock, self._keys.dead],
-                [
-                    self._keys.job(""), limit, EXAMINED, start, start_id, earliest,
-                    json.dumps(list(wanted.states)), wanted.owner or "",
-                    batch, self._keys.batch_jobs(batch), wanted.captioner or "",
-                ],
-            )  # fmt: skip
+        (score, job_id), ids, strays = self._page(
+            [self._keys.clock, self._keys.dead],
+            [
+                self._keys.job(""), limit, EXAMINED, start, start_id, earliest,
+                json.dumps(list(wanted.states)), wanted.owner or "",
+                batch, self._keys.batch_jobs(batch), wanted.captioner or "",
+            ],
+        )  # fmt: skip
         return (_Place(int(score), job_id) if score else None), ids, strays
 
     def _read(self, ids: Sequence[str]) -> list[Job]:
         """Reads records in one exchange, without those that vanished or cannot be read."""
-        with unavailable_if_away(), self._server.pipeline(transaction=False) as pipe:
+        with self._server.pipeline(transaction=False) as pipe:
             for job_id in ids:
                 pipe.hgetall(self._keys.job(job_id))
             records = pipe.execute(raise_on_error=False)
@@ -242,13 +231,6 @@ class JobIndex:
         except RecordUnreadable as error:
             log.warning("a job is left out of a list", job=job_id, reason=str(error))
             return None
-
-    def _try_reindex(self, job_ids: Sequence[str]) -> None:
-        """Puts right what a page met; where Redis takes no writes the page is answered all the same."""
-        try:
-            self.reindex(job_ids)
-        except QueueUnavailable as error:
-            log.info("the index is not put right", reason=str(error))
 
 
 def _microseconds(seconds: float) -> int:

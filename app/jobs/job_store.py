@@ -23,7 +23,7 @@ from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
 from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
 from app.jobs.job_index import JobIndex
 from app.jobs.options import CaptionOptions
-from app.jobs.redis_client import LuaScript, unavailable_if_away
+from app.jobs.redis_client import LuaScript
 from app.settings import Settings
 from app.steady_clock import SteadyClock
 from extractors.errors import ReelwordError
@@ -47,7 +47,6 @@ class Claim:
     job: Job
     token: str
     worker: str
-    is_shared: bool
 
     @property
     def results(self) -> str:
@@ -136,11 +135,9 @@ class Jobs:
         """Accepts a job, which is on Redis's disk when this returns.
 
         Args:
-            job_id: its id.
             options: as asked for, with the choice of who writes where it has been made.
             upload: key of the blob that is its file.
             filename: the file's name on its sender's disk, fit for display.
-            priority: the queue that it waits in.
             submission: what else was sent with it.
             reservation: of the idempotency key that stands for this job from now on.
 
@@ -166,8 +163,6 @@ class Jobs:
 
         Args:
             script: which writes all of them or none.
-            keys: its KEYS.
-            arguments: its ARGV.
             job_ids: the jobs, which are withdrawn where the disk takes too long.
 
         Raises:
@@ -200,15 +195,12 @@ class Jobs:
             if job is None or not job.is_over:
                 continue
             self.expire(old)
-            with unavailable_if_away():
-                self.server.delete(self.keys.job(old), self.keys.events(old))
-                if (
-                    owner is not None
-                ):  # or its message would be signed, and have turns, as those without a key
-                    self.server.zrem(self.keys.deliveries, old)
-                    self.server.delete(self.keys.delivery(old), self.keys.delivery_attempts(old))
-                if job.submission.batch is not None:
-                    self.server.expire(self.keys.batch(job.submission.batch), BATCH_LEFT_SECONDS)
+            self.server.delete(self.keys.job(old), self.keys.events(old))
+            if owner is not None:  # or its message would be signed, and have turns, as those without a key
+                self.server.zrem(self.keys.deliveries, old)
+                self.server.delete(self.keys.delivery(old), self.keys.delivery_attempts(old))
+            if job.submission.batch is not None:
+                self.server.expire(self.keys.batch(job.submission.batch), BATCH_LEFT_SECONDS)
             self.index.reindex([old])
             excess -= 1
 
@@ -216,7 +208,7 @@ class Jobs:
         self, script: LuaScript, keys: Sequence[str], arguments: Sequence[str | int], *, by_text: bool
     ) -> list[Any]:
         """Runs a script and waits for Redis's disk; returns both replies, errors among them."""
-        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
+        with self.server.pipeline(transaction=False) as pipe:
             script.add_to(pipe, keys, arguments, by_text=by_text)
             pipe.waitaof(1, 0, DISK_PATIENCE_MS)
             return list(pipe.execute(raise_on_error=False))
@@ -246,7 +238,7 @@ class Jobs:
         most = 0 if limits is None else limits.concurrent or 0
         if owner is None or not most:
             return
-        with unavailable_if_away(), self.server.pipeline(transaction=False) as pipe:
+        with self.server.pipeline(transaction=False) as pipe:
             ids: Any = self.server.smembers(self.keys.active(owner))
             for job_id in ids:
                 pipe.hget(self.keys.job(job_id), "state")
@@ -257,8 +249,7 @@ class Jobs:
     def get(self, job_id: str) -> Job | None:
         """Reads a job; None where there is none of that id. Raises QueueUnavailable, RecordUnreadable."""
         try:
-            with unavailable_if_away():
-                record: Any = self.server.hgetall(self.keys.job(job_id))
+            record: Any = self.server.hgetall(self.keys.job(job_id))
         except redis.ResponseError as error:
             if "WRONGTYPE" not in str(error):
                 raise
@@ -266,10 +257,7 @@ class Jobs:
         return Job.from_record(job_id, record) if record else None
 
     def cancel(self, job_id: str) -> Ending:
-        """Cancels a job.
-
-        ``done``: it waited and is canceled. ``asked``: its worker will stop it. ``lost``: no such job.
-        """
+        """Cancels a job. ``done``: it waited. ``asked``: its worker will stop it. ``lost``: there is none."""
         job = self.get(job_id)
         return "lost" if job is None else self._end(job.id, job.priority, "", "canceled")
 
@@ -286,21 +274,14 @@ class Jobs:
         was_shared: bool = True,
         waits: bool = False,
     ) -> Claim | Refusal:
-        """Takes a job for one attempt. What cannot be read becomes a dead letter.
+        """Takes a job for one attempt; what cannot be read becomes a dead letter. Raises QueueUnavailable.
 
         Args:
-            job_id: the job on offer.
-            entry: its entry in the stream.
-            priority: the stream.
-            worker: who takes it.
             cause: the error to record where no attempt is left.
             is_shared: it will run in a batch with others.
             held: the claim of a holder that starts the job anew after a crash.
             was_shared: False where the job of that claim was alone after all.
             waits: nothing works on it yet: should the worker die until then, no attempt is counted.
-
-        Raises:
-            QueueUnavailable: Redis is away.
         """
         try:
             self.get(job_id)  # before an attempt is counted
@@ -308,25 +289,23 @@ class Jobs:
             self.bury(job_id, entry, priority, str(error))
             return Refusal(job_id, "unreadable")
         nonce = uuid.uuid4().hex
-        with unavailable_if_away():
-            answer: list[str] = self._claim(
-                keys=self._ending_keys(job_id, priority),
-                args=[
-                    GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
-                    held.token if held else "", _error_json(cause), self.result_ttl, _measured(cause),
-                    int(was_shared), "0" if waits else "",
-                ],
-            )  # fmt: skip
+        answer: list[str] = self._claim(
+            keys=self._ending_keys(job_id, priority),
+            args=[
+                GROUP, worker, entry, job_id, self.lease_ms, self.attempts, nonce, int(is_shared),
+                held.token if held else "", _error_json(cause), self.result_ttl, _measured(cause),
+                int(was_shared), "0" if waits else "",
+            ],
+        )  # fmt: skip
         if answer[0] != "claimed":
             return Refusal(job_id, answer[0])  # type: ignore[arg-type]
         record = dict(zip(answer[1::2], answer[2::2], strict=True))
-        return Claim(Job.from_record(job_id, record), record["token"], worker, is_shared)
+        return Claim(Job.from_record(job_id, record), record["token"], worker)
 
     def claim_again(self, held: Claim, cause: ReelwordError, *, was_shared: bool = True) -> Claim | Refusal:
         """Takes the next attempt at once, alone, for the holder of the last one (whose child died of it).
 
         Args:
-            held: the holder's claim.
             cause: the error to record where no attempt is left.
             was_shared: whether others were in the batch of a claim that is shared. It is not known then whose
                 fault it was, and the job continues within the attempt that it had.
@@ -348,56 +327,41 @@ class Jobs:
         is_at_work: bool | None = None,
         text: str = "",
     ) -> Pulse:
-        """Renews the lease.
+        """Renews the lease; returns ``canceled`` or ``lost`` where the job must stop.
 
         Args:
-            claim: whose lease.
-            stage: that runs.
             progress: share of the whole job that is done.
             answer: what is known so far, where there is news.
             has_gained: whether this attempt has finished a part after which the next one resumes; it is
                 not counted then, should it end.
             is_at_work: whether a child works on it, or it waits for one; None where that is not told.
             text: what is written so far, for those who follow the job alone.
-
-        Returns:
-            ``canceled`` or ``lost`` where the job must stop.
         """
         job = claim.job
-        with unavailable_if_away():
-            pulse: Pulse = self._beat(
-                keys=self._keys_of(job.id, job.priority),
-                args=[
-                    GROUP, claim.worker, claim.token, self.lease_ms, stage, round(progress, 4),
-                    json.dumps(answer) if answer else "", _segments_done(answer), int(has_gained),
-                    "" if is_at_work is None else int(is_at_work), text,
-                ],
-            )  # fmt: skip
+        pulse: Pulse = self._beat(
+            keys=self._keys_of(job.id, job.priority),
+            args=[
+                GROUP, claim.worker, claim.token, self.lease_ms, stage, round(progress, 4),
+                json.dumps(answer) if answer else "", _segments_done(answer), int(has_gained),
+                "" if is_at_work is None else int(is_at_work), text,
+            ],
+        )  # fmt: skip
         return pulse
 
     def succeed(self, claim: Claim, answer: Mapping[str, Any], sha256: str | None = None) -> bool:
-        """Writes the answer.
+        """Writes the answer; False where the claim was lost, or cancellation was asked for.
 
         Args:
-            claim: of the attempt.
-            answer: what is recorded.
             sha256: of the file, where its features are kept, which go when the job's result goes.
-
-        Returns:
-            False where the claim was lost, or cancellation was asked for; nothing is written.
         """
         return self._end_claimed(claim, "succeeded", answer, None, sha256) == "done"
 
     def fail(self, claim: Claim, error: ReelwordError, answer: Mapping[str, Any] | None = None) -> bool:
-        """Ends the job as failed.
+        """Ends the job as failed; False where the claim was lost or cancellation was asked for.
 
         Args:
-            claim: of the attempt that failed.
             error: its code, message and hint are recorded.
             answer: what is known all the same.
-
-        Returns:
-            False where the claim was lost, or cancellation was asked for.
         """
         return self._end_claimed(claim, "failed", answer, error) == "done"
 
@@ -417,35 +381,28 @@ class Jobs:
         """Forgets the result of a job that is over; the record itself stays as long again."""
         is_done = self._end(job_id, "normal", "", "expired") == "done"  # whatever its priority
         if not is_done:
-            with unavailable_if_away():
-                self.server.zrem(self.keys.expiry, job_id)
+            self.server.zrem(self.keys.expiry, job_id)
         return is_done
 
     def now(self) -> float:
         """Returns seconds since 1970 by Redis's clock, no more of them than have passed. For expiry."""
-        with unavailable_if_away():
-            seconds, millionths = self.server.time()
+        seconds, millionths = self.server.time()
         return self._clock.read(seconds + millionths / 1e6)
 
     def due(self, limit: int = 100) -> list[str]:
         """Lists the ids of jobs whose results have been kept long enough."""
         now = self.now()
-        with unavailable_if_away():
-            if self.server.type(self.keys.expiry) != "zset":  # the next job that ends makes it anew
-                return []
-            ids: Any = self.server.zrange(self.keys.expiry, "-inf", now, byscore=True, offset=0, num=limit)
+        if self.server.type(self.keys.expiry) != "zset":  # the next job that ends makes it anew
+            return []
+        ids: Any = self.server.zrange(self.keys.expiry, "-inf", now, byscore=True, offset=0, num=limit)
         return list(ids)
 
     def forgotten_since(self, moment: float) -> tuple[list[str], float]:
-        """Lists the sha256 of files whose jobs' results have gone since ``moment``, by Redis's clock.
-
-        Returns them, and the present by that clock.
-        """
-        with unavailable_if_away():
-            now: Any = self.server.time()
-            if self.server.type(self.keys.forgotten) != "zset":
-                return [], float(now[0])
-            digests: Any = self.server.zrange(self.keys.forgotten, moment, "+inf", byscore=True)
+        """Lists the sha256 of files whose results have gone since ``moment``; and the present, by Redis."""
+        now: Any = self.server.time()
+        if self.server.type(self.keys.forgotten) != "zset":
+            return [], float(now[0])
+        digests: Any = self.server.zrange(self.keys.forgotten, moment, "+inf", byscore=True)
         return list(digests), float(now[0])
 
     def bury(
@@ -460,8 +417,6 @@ class Jobs:
 
         Args:
             job_id: empty where the entry names none.
-            entry: its id in the stream.
-            priority: the stream.
             reason: why it cannot be read.
             fields: what an entry has that names no job.
         """
@@ -473,9 +428,8 @@ class Jobs:
             at=time.time(),
             fields=dict(fields or {}),
         )
-        with unavailable_if_away():
-            arguments = [GROUP, entry, letter.name, letter_text(letter)]
-            self._bury(keys=self._keys_of(job_id, priority), args=arguments)
+        arguments = [GROUP, entry, letter.name, letter_text(letter)]
+        self._bury(keys=self._keys_of(job_id, priority), args=arguments)
         log.error("dead letter", letter=letter.name, reason=reason)
 
     def requeue(self, letter: DeadLetter) -> None:
@@ -485,8 +439,7 @@ class Jobs:
             raise RecordUnreadable(f"{letter.name} names no job that could run ({letter.reason})")
         if job.is_over:
             raise RecordUnreadable(f"Job {job.id} has {job.state} already.")
-        with unavailable_if_away():
-            self._requeue(keys=self._keys_of(job.id, job.priority), args=[job.id])
+        self._requeue(keys=self._keys_of(job.id, job.priority), args=[job.id])
 
     def _end_claimed(self, claim: Claim, state: State | Literal["behind"], *outcome: Any) -> Ending:
         return self._end(claim.job.id, claim.job.priority, claim.token, state, *outcome)
@@ -505,15 +458,14 @@ class Jobs:
         if len(text) > ANSWER_LIMIT:
             raise ValueError(f"an answer of {len(text)} bytes belongs into a blob")
         record, stream, expiry, *others = self._ending_keys(job_id, priority)
-        with unavailable_if_away():
-            ending: Ending = self._finish(
-                keys=[record, stream, expiry, self.keys.recent_runs, *others],
-                args=[
-                    GROUP, job_id, token, state, text, "" if error is None else _error_json(error),
-                    self.result_ttl, self.lease_ms, _segments_done(answer),
-                    "" if state == "expired" else _measured(error, answer), sha256 or "",
-                ],
-            )  # fmt: skip
+        ending: Ending = self._finish(
+            keys=[record, stream, expiry, self.keys.recent_runs, *others],
+            args=[
+                GROUP, job_id, token, state, text, "" if error is None else _error_json(error),
+                self.result_ttl, self.lease_ms, _segments_done(answer),
+                "" if state == "expired" else _measured(error, answer), sha256 or "",
+            ],
+        )  # fmt: skip
         return ending
 
     def _keys_of(self, job_id: str, priority: Priority) -> list[str]:
@@ -524,7 +476,7 @@ class Jobs:
     def _ending_keys(self, job_id: str, priority: Priority) -> list[str]:
         """Names what scripts need that may end a job."""
         record, stream, events, clock, dead = self._keys_of(job_id, priority)
-        return [record, stream, self.keys.expiry, events, self.keys.ended, clock, dead]
+        return [record, stream, self.keys.expiry, events, clock, dead]
 
     @property
     def lease_ms(self) -> int:

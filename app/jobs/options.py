@@ -197,15 +197,10 @@ FORM_FIELDS = tuple(sorted(CaptionOptions.model_fields, key=DecodingOptions.mode
 
 
 def form_schema() -> dict[str, dict[str, Any]]:
-    """Makes the JSON Schema of each form field.
-
-    A form cannot send null: a value of null, or a default of null, means that the field is absent.
-    """
-    options = CaptionOptions.model_json_schema()["properties"]
-    return {name: _without_null(options[name]) for name in FORM_FIELDS}
-
-
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    (values,) = [each for each in schema.get("anyOf", [{}]) if each != {"type": "null"}]
-    members = {**schema, **values, "anyOf": None}
-    return {key: value for key, value in members.items() if value is not None}
+    """Makes the JSON Schema of each form field; null, also as a default, means that it is absent."""
+    options, fields = CaptionOptions.model_json_schema()["properties"], {}
+    for name in FORM_FIELDS:
+        (values,) = [each for each in options[name].get("anyOf", [{}]) if each != {"type": "null"}]
+        members = {**options[name], **values, "anyOf": None}
+        fields[name] = {key: value for key, value in members.items() if value is not None}
+    return fields

@@ -19,7 +19,7 @@ from typing import Any
 import redis
 
 from app.jobs.job import GROUP, PRIORITIES, Keys, Priority
-from app.jobs.redis_client import BLOCK_SECONDS, LuaScript, unavailable_if_away
+from app.jobs.redis_client import BLOCK_SECONDS, LuaScript
 
 RECOVERY_INTERVAL = 0.5  #: seconds between looks for abandoned entries, by all workers together
 NOT_YET = -1.0  #: when a worker has looked that has to look at once
@@ -62,8 +62,7 @@ class Offer:
     entry: str  #: its id in the stream
     priority: Priority
     is_recovered: bool  #: another worker had it, and may have died of it
-    #: All that the entry has.
-    fields: Mapping[str, str] = field(default_factory=dict, compare=False)
+    fields: Mapping[str, str] = field(default_factory=dict, compare=False)  #: all that the entry has
 
 
 @dataclass(eq=False)
@@ -90,47 +89,40 @@ class Queue:
         ensure_groups(self.server, self.keys)
         release_dead_worker(self.server, self.worker.rpartition("-")[0], self.keys, living=self.worker)
         forget = LuaScript(self.server, "forget")
-        with unavailable_if_away():
-            for stream in self._streams:
-                forget([stream, self.keys.clock, self.keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
+        for stream in self._streams:
+            forget([stream, self.keys.clock, self.keys.dead], [GROUP, NOBODY, FORGOTTEN_AFTER_MS])
 
     def take(
         self, count: int, block: float = BLOCK_SECONDS, *, is_ahead: bool = False, without: Passed = ALL_LANES
     ) -> list[Offer]:
-        """Takes up to ``count`` jobs, those that wait one of each owner by turns.
+        """Takes ``count`` jobs at most, of each owner by turns; or none. Raises QueueUnavailable.
 
         Abandoned jobs come together, as many as idle workers share them, but one that has its last attempt
         before it comes alone.
 
         Args:
-            count: the most.
             block: seconds to wait where there is none; 0 does not wait.
             is_ahead: the worker is at work: it does not wait, gets nothing while another worker is idle or an
                 abandoned job has its last attempt before it, and else what is left of its share.
             without: what is left to others.
-
-        Returns:
-            Them; none where nothing arrives.
-
-        Raises:
-            QueueUnavailable: Redis is away.
         """
         until = time.monotonic() + block
-        with unavailable_if_away():
-            try:
-                while not (taken := self._share(count, is_ahead, without)):
-                    left = until - time.monotonic()
-                    if is_ahead or left <= 0 or not self.server.blpop([self.keys.wake], left):
-                        break
-            except redis.ResponseError as error:
-                if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
-                    raise
-                ensure_groups(self.server, self.keys)  # the server was emptied, or has something else there
-                return []
+        try:
+            while not (taken := self._share(count, is_ahead, without)):
+                left = until - time.monotonic()
+                if is_ahead or left <= 0 or not self.server.blpop([self.keys.wake], left):
+                    break
+        except redis.ResponseError as error:
+            if not any(kind in str(error) for kind in ("NOGROUP", "WRONGTYPE", "no such key")):
+                raise
+            ensure_groups(self.server, self.keys)  # the server was emptied, or has something else there
+            return []
         return taken
 
     def _share(self, count: int, is_ahead: bool, without: Passed) -> list[Offer]:
-        looks = self._looks()
+        # 2 looks for abandoned jobs now, 1 unless another worker has just done so
+        is_due = time.monotonic() - self._looked_at >= RECOVERY_INTERVAL
+        looks = 2 if self._looked_at <= NOT_YET else int(is_due)
         keys = [*self._streams, self.keys.workers, self.keys.clock, self.keys.dead]
         limits = [count, self._lease_ms, self.attempts]
         interval = round(RECOVERY_INTERVAL * 1000)
@@ -149,17 +141,10 @@ class Queue:
             self._looked_at = time.monotonic()
         return offers
 
-    def _looks(self) -> int:
-        """Returns 2 to look for abandoned jobs now, 1 unless another worker has just done so, or 0."""
-        if self._looked_at <= NOT_YET:
-            return 2
-        return int(time.monotonic() - self._looked_at >= RECOVERY_INTERVAL)
-
     def close(self) -> None:
         """Takes this consumer off the server, unless entries are still its own."""
         leave = LuaScript(self.server, "leave")
-        with unavailable_if_away():
-            leave([*self._streams, self.keys.clock, self.keys.dead], [GROUP, self.worker])
+        leave([*self._streams, self.keys.clock, self.keys.dead], [GROUP, self.worker])
 
 
 def worker_prefix(pid: int) -> str:
@@ -181,52 +166,40 @@ def _process_space() -> str:
 
 
 def release_dead_worker(server: redis.Redis, name: str, keys: Keys, living: str = "") -> int:
-    """Ends the leases of a worker that is known to be dead: its jobs run again without waiting for them.
+    """Ends the leases of a worker known to be dead, so that its jobs run again; returns how many it had.
 
     Args:
         name: its name as far as host and process id.
         living: a worker of the same name so far, which keeps its own.
-
-    Returns:
-        How many jobs it had.
 
     Raises QueueUnavailable.
     """
     script = LuaScript(server, "release")
     streams = [keys.stream(priority) for priority in PRIORITIES]
     arguments = [GROUP, f"{name}-", living, keys.job(""), keys.worker("")]
-    with unavailable_if_away():
-        return int(script([*streams, keys.workers, keys.clock, keys.dead], arguments))
+    return int(script([*streams, keys.workers, keys.clock, keys.dead], arguments))
 
 
 def ensure_groups(server: redis.Redis, keys: Keys) -> None:
-    """Makes the streams' groups, which read from the start, so that jobs accepted before are found.
-
-    A key that holds something else is renamed, as lua/common.lua does it.
-    """
+    """Makes the streams' groups, from the start; a key that holds something else is renamed."""
     for priority in PRIORITIES:
         try:
-            with unavailable_if_away():
-                if server.type(keys.stream(priority)) not in ("stream", "none"):
-                    server.rename(keys.stream(priority), f"{keys.stream(priority)}:unreadable")
-                server.xgroup_create(keys.stream(priority), GROUP, id="0", mkstream=True)
+            if server.type(keys.stream(priority)) not in ("stream", "none"):
+                server.rename(keys.stream(priority), f"{keys.stream(priority)}:unreadable")
+            server.xgroup_create(keys.stream(priority), GROUP, id="0", mkstream=True)
         except redis.ResponseError as error:
             if not any(kind in str(error) for kind in ("BUSYGROUP", "no such key")):
                 raise
 
 
 def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
-    """Counts the jobs that no worker has: new ones and those that were handed back.
-
-    Raises QueueUnavailable.
-    """
+    """Counts the jobs that no worker has: new ones and those handed back. Raises QueueUnavailable."""
     keys = keys or Keys()
     total = 0
-    with unavailable_if_away():
-        for priority in PRIORITIES:
-            stream = keys.stream(priority)
-            if server.type(stream) == "stream":
-                total += int(server.xlen(stream)) - _in_hand(server, stream)
+    for priority in PRIORITIES:
+        stream = keys.stream(priority)
+        if server.type(stream) == "stream":
+            total += int(server.xlen(stream)) - _in_hand(server, stream)
     return max(total, 0)
 
 

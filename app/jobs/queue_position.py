@@ -16,7 +16,7 @@ import redis
 
 from app.jobs.job import GROUP, PRIORITIES, Job, Keys, Priority, QueuePosition
 from app.jobs.queue import NOBODY
-from app.jobs.redis_client import LuaScript, entry_number, unavailable_if_away
+from app.jobs.redis_client import LuaScript, entry_number
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 FRESH_SECONDS = 0.25  #: a snapshot is used so long
@@ -150,10 +150,9 @@ class QueuePositions:
     def _read(self) -> QueueSnapshot:
         keys = self.keys
         streams = [keys.stream(priority) for priority in PRIORITIES]
-        with unavailable_if_away():
-            reply: Any = self._script(
-                [*streams, keys.recent_runs, keys.clock, keys.dead], [GROUP, NOBODY, EXACT, keys.job("")]
-            )
+        reply: Any = self._script(
+            [*streams, keys.recent_runs, keys.clock, keys.dead], [GROUP, NOBODY, EXACT, keys.job("")]
+        )
         handed_back, lines, running, runs = reply
         workers = self.registry.workers()
         return QueueSnapshot(

@@ -1,4 +1,8 @@
-"""Connects to Redis so that a restart is outlived, and never mistakes a blocking read for a dead server."""
+"""Connects to Redis so that a restart is outlived, and never mistakes a blocking read for a dead server.
+
+Its clients name what goes wrong: each command raises QueueUnavailable where the server is away or can do
+nothing, and RedisRefuses where it lets this user do too little.
+"""
 
 import asyncio
 import hashlib
@@ -10,6 +14,7 @@ from typing import Any
 import redis
 from redis.asyncio import BlockingConnectionPool
 from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.client import Pipeline as AsyncPipeline
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.client import Pipeline
 from redis.retry import Retry
@@ -35,6 +40,62 @@ REFUSING = ("DENIED", "NOAUTH", "WRONGPASS", "NOPERM")
 REFUSING_KINDS = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
 
 
+@contextmanager
+def unavailable_if_away() -> Iterator[None]:
+    """Turns redis-py's errors into QueueUnavailable, or RedisRefuses, where a server is away, cannot work, or
+    lets this user do too little."""
+    try:
+        yield
+    except REFUSING_KINDS as error:
+        raise RedisRefuses(f"Redis refuses what it is asked ({error}).") from error
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise QueueUnavailable(f"Redis does not answer ({error}).") from error
+    except redis.ResponseError as error:
+        if isinstance(error, UNABLE_KINDS) or str(error).startswith(UNABLE):
+            raise QueueUnavailable(f"Redis cannot do it now ({error}).") from error
+        if str(error).startswith(REFUSING):
+            raise RedisRefuses(f"Redis refuses what it is asked ({error}).") from error
+        raise
+
+
+class NamingPipeline(Pipeline):
+    """Sends commands together, and names what goes wrong with all of them."""
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        with unavailable_if_away():
+            return super().execute(raise_on_error)
+
+
+class NamingClient(redis.Redis):
+    """Names what goes wrong with a command."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        with unavailable_if_away():
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> NamingPipeline:
+        return NamingPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+
+
+class AsyncNamingPipeline(AsyncPipeline):
+    """Does what NamingPipeline does, in an event loop."""
+
+    async def execute(self, raise_on_error: bool = True) -> list[Any]:
+        with unavailable_if_away():
+            return await super().execute(raise_on_error)
+
+
+class AsyncNamingClient(AsyncRedis):
+    """Does what NamingClient does, in an event loop."""
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        with unavailable_if_away():
+            return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> AsyncNamingPipeline:
+        return AsyncNamingPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+
+
 def connect(url: str, patience: float, answer_seconds: float | None = None) -> redis.Redis:
     """Makes a client that tries a command again for about ``patience`` seconds while the server is away.
 
@@ -52,7 +113,7 @@ def connect(url: str, patience: float, answer_seconds: float | None = None) -> r
     else:
         retry = Retry(pauses, tries, supported_errors=(redis.ConnectionError,))
         timeout, connect_timeout, interval = answer_seconds, answer_seconds, 0
-    return redis.Redis.from_url(
+    return NamingClient.from_url(
         url,
         max_connections=CONNECTIONS,
         decode_responses=True,
@@ -78,7 +139,7 @@ def connect_async(url: str, connections: int) -> AsyncRedis:
         socket_timeout=CONNECT_TIMEOUT,
         socket_connect_timeout=CONNECT_TIMEOUT,
     )
-    return AsyncRedis.from_pool(pool)
+    return AsyncNamingClient.from_pool(pool)
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
@@ -91,24 +152,6 @@ async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
         for task in waiting:
             task.cancel()
         _, waiting = await asyncio.wait(waiting, timeout=CANCEL_SECONDS)
-
-
-@contextmanager
-def unavailable_if_away() -> Iterator[None]:
-    """Turns redis-py's errors into QueueUnavailable, or RedisRefuses, where a server is away, cannot work, or
-    lets this user do too little."""
-    try:
-        yield
-    except REFUSING_KINDS as error:
-        raise RedisRefuses(f"Redis refuses what it is asked ({error}).") from error
-    except (redis.ConnectionError, redis.TimeoutError) as error:
-        raise QueueUnavailable(f"Redis does not answer ({error}).") from error
-    except redis.ResponseError as error:
-        if isinstance(error, UNABLE_KINDS) or str(error).startswith(UNABLE):
-            raise QueueUnavailable(f"Redis cannot do it now ({error}).") from error
-        if str(error).startswith(REFUSING):
-            raise RedisRefuses(f"Redis refuses what it is asked ({error}).") from error
-        raise
 
 
 class LuaScript:
@@ -137,8 +180,6 @@ class LuaScript:
 
         Args:
             pipe: which cannot load a script that the server does not know.
-            keys: its KEYS.
-            args: its ARGV.
             by_text: sends all of it, for such a server; else its digest, which is 15 KB shorter.
         """
         if by_text:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from app.jobs.captioner_choice import CaptionerChoices
 from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.job import Keys
-from app.jobs.redis_client import LuaScript, unavailable_if_away
+from app.jobs.redis_client import LuaScript
 
 log = structlog.get_logger(__name__)
 
@@ -53,12 +53,11 @@ class WorkerRegistry:
     def advertise(self, info: WorkerInfo) -> None:
         """Lists a worker for ``time_to_live`` seconds more."""
         keys = [self._keys.workers, self._keys.worker(info.name), self._keys.clock, self._keys.dead]
-        with unavailable_if_away():
-            self._advertise(keys, [info.name, info.model_dump_json(), self._lasts_ms])
+        self._advertise(keys, [info.name, info.model_dump_json(), self._lasts_ms])
 
     def withdraw(self, name: str) -> None:
         """Takes a worker off the list at once."""
-        with unavailable_if_away(), self._server.pipeline() as pipe:
+        with self._server.pipeline() as pipe:
             pipe.delete(self._keys.worker(name))
             pipe.zrem(self._keys.workers, name)
             pipe.zrem(self._keys.ready_workers, name)
@@ -79,8 +78,7 @@ class WorkerRegistry:
 
     def _read(self) -> list[WorkerInfo]:
         keys = [self._keys.workers, self._keys.clock, self._keys.dead]
-        with unavailable_if_away():
-            reply: Any = self._listed(keys, [self._keys.worker(""), self._lasts_ms])
+        reply: Any = self._listed(keys, [self._keys.worker(""), self._lasts_ms])
         infos = (_readable(name, text) for name, text in zip(reply[::2], reply[1::2], strict=True))
         return sorted((info for info in infos if info is not None), key=lambda worker: worker.name)
 

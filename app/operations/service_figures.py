@@ -14,13 +14,11 @@ import redis
 from app.jobs.dead_letters import DeadLetters
 from app.jobs.job import GROUP, PRIORITIES, Keys
 from app.jobs.queue import NOBODY
-from app.jobs.redis_client import unavailable_if_away
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 #: Upper bounds of the histograms' buckets, in seconds, as lua/common.lua has them.
 BOUNDS = ("0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60", "150", "300", "900", "3600")
-#: States that a job may end in; ``expired`` follows one of them.
-ENDS = ("succeeded", "failed", "canceled")
+ENDS = ("succeeded", "failed", "canceled")  #: states that a job may end in; ``expired`` follows one of them
 
 
 @dataclass(frozen=True)
@@ -90,31 +88,24 @@ class ServiceFigures:
 
 
 def read_figures(server: redis.Redis, keys: Keys, registry: WorkerRegistry) -> ServiceFigures:
-    """Reads everything.
+    """Reads everything. Raises QueueUnavailable.
 
     Args:
-        server: the connection to Redis.
-        keys: names in Redis.
         registry: who lists the workers.
-
-    Raises:
-        QueueUnavailable: Redis is away.
     """
-    with unavailable_if_away():
-        return ServiceFigures(
-            queues={priority: _read_queue(server, keys.stream(priority)) for priority in PRIORITIES},
-            counts=read_counts(server, keys),
-            workers=registry.workers(),
-            dead=DeadLetters(server, keys.dead).count(),
-            deliveries=server.zcard(keys.deliveries) if server.type(keys.deliveries) == "zset" else 0,
-        )
+    return ServiceFigures(
+        queues={priority: _read_queue(server, keys.stream(priority)) for priority in PRIORITIES},
+        counts=read_counts(server, keys),
+        workers=registry.workers(),
+        dead=DeadLetters(server, keys.dead).count(),
+        deliveries=server.zcard(keys.deliveries) if server.type(keys.deliveries) == "zset" else 0,
+    )
 
 
 def read_counts(server: redis.Redis, keys: Keys) -> Counts:
     """Reads what the scripts have counted. Raises QueueUnavailable."""
-    with unavailable_if_away():
-        is_there = server.type(keys.counts) == "hash"
-        numbers: Any = server.hgetall(keys.counts) if is_there else {}
+    is_there = server.type(keys.counts) == "hash"
+    numbers: Any = server.hgetall(keys.counts) if is_there else {}
     return Counts({name: int(value) for name, value in numbers.items()})
 
 

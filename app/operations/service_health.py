@@ -16,7 +16,6 @@ from app.errors import QueueUnavailable, RedisRefuses
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 MIB = 2**20
-ACCESS_ERRORS = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,8 @@ def examine_service(server: redis.Redis, registry: WorkerRegistry) -> Health:
     """Looks at Redis, as long as ``server`` waits for an answer, and at the workers; raises nothing."""
     try:
         info: Any = server.info()
+    except QueueUnavailable as error:
+        return Health([_unreachable(error.__cause__ or error)], [])
     except redis.RedisError as error:
         return Health([_unreachable(error)], [])
     troubles = list(find_redis_troubles(info))
@@ -79,10 +80,7 @@ def examine_service(server: redis.Redis, registry: WorkerRegistry) -> Health:
 
 
 def find_redis_troubles(info: Mapping[str, Any]) -> Iterator[Trouble]:
-    """Yields what is wrong by the server's INFO.
-
-    info: the answer to INFO, with its sections server, memory, persistence and replication.
-    """
+    """Yields what is wrong by INFO: its sections server, memory, persistence and replication."""
     if info.get("loading"):
         seconds = info.get("loading_eta_seconds", "some")
         yield Trouble(
@@ -154,8 +152,9 @@ def _find_worker_troubles(workers: list[WorkerInfo]) -> Iterator[Trouble]:
     if not workers:
         yield Trouble(
             "no_worker",
-            "Redis answers, but no worker lives.",
-            "Start one with reelword worker; if one runs, read its log and see that it uses this Redis.",
+            "Redis answers, but no worker has reported there.",
+            "Wait some seconds for one that was just started, or start one with reelword worker; if one runs "
+            "for longer, read its log and see that it uses this Redis.",
         )
     elif not any(worker.is_ready for worker in workers):
         yield Trouble(
@@ -165,16 +164,14 @@ def _find_worker_troubles(workers: list[WorkerInfo]) -> Iterator[Trouble]:
         )
 
 
-def _unreachable(error: redis.RedisError) -> Trouble:
-    if isinstance(error, ACCESS_ERRORS):
-        return _refusing(error)
+def _unreachable(error: BaseException) -> Trouble:
     if isinstance(error, redis.TimeoutError):
         return Trouble(
             "redis_frozen",
             "Redis takes connections and does not answer: it is paused, stopped or swapped out.",
             "A pause (CLIENT PAUSE) ends by itself; else see what its machine is busy with, or restart it.",
         )
-    if isinstance(error, redis.ConnectionError):
+    if isinstance(error, redis.ConnectionError) and not isinstance(error, redis.AuthenticationError):
         return Trouble(
             "redis_away",
             "Redis does not answer.",
@@ -184,7 +181,7 @@ def _unreachable(error: redis.RedisError) -> Trouble:
     return _refusing(error)
 
 
-def _refusing(error: Exception) -> Trouble:
+def _refusing(error: BaseException) -> Trouble:
     return Trouble(
         "redis_refuses",
         "Redis refuses what it is asked.",

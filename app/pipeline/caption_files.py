@@ -42,7 +42,6 @@ def caption_videos(
     """Captions files, ``settings.batch_jobs`` at a time.
 
     Args:
-        files: videos and pictures.
         options: the same for all; who writes is chosen here where they leave it open.
         settings: limits of decoding, and of the engine.
         engine: one that is loaded already.

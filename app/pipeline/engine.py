@@ -181,9 +181,7 @@ def _extract(
     plans: Sequence[CaptionPlan | JobFailure],
     options: Sequence[CaptionOptions],
 ) -> list[CaptionInputs]:
-    """Computes for each video the streams of its own captioners, where it does not come as streams; none for
-    one whose plan has failed.
-    """
+    """Computes each video's streams where it does not come as such; none where its plan has failed."""
     inputs = [_to_inputs(*each) for each in zip(videos, options, strict=True)]
     waiting = {
         place: plan.feature_source
@@ -229,10 +227,7 @@ def _answer(best_first: Sequence[Caption], model: Model, timings: Timings, strea
 def _write(
     plan: CaptionPlan, videos: Sequence[CaptionInputs], options: CaptionOptions
 ) -> list[list[Caption]]:
-    """Writes captions of videos together, or one by one where words are drawn.
-
-    What is drawn for a video then follows from its seed, whatever else is captioned beside it.
-    """
+    """Writes captions together, or one by one where words are drawn: by its seed, whatever is beside it."""
     if options.category is not None:
         videos = [replace(each, streams=add_category(each.streams, options.category)) for each in videos]
     groups = [[each] for each in videos] if options.method == "sample" else [videos]

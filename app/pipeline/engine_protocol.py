@@ -34,8 +34,7 @@ class EngineAnswer:
     #: Returns the streams that the caption was written from, packed; None where they are too large to keep.
     #: It stays in the engine's process, and is None where the caption was written from frames.
     pack_streams: Callable[[], bytes | None] | None = None
-    #: The packed streams, where they are to be kept.
-    packed_streams: bytes | None = None
+    packed_streams: bytes | None = None  #: the packed streams, where they are to be kept
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,10 @@ class EngineInfo:
 
     device: str
     captioners: tuple[CaptionerInfo, ...]
-    #: The frames for a captioner that ``requests`` does not list.
-    request: DecodeRequest
+    request: DecodeRequest  #: the frames for a captioner that ``requests`` does not list
     #: Captioner → the frames that its extractors want; those of its members come beside them.
     requests: Mapping[str, DecodeRequest] = field(default_factory=dict)
-    #: The captioner of jobs that name none.
-    default: str | None = None
+    default: str | None = None  #: the captioner of jobs that name none
     #: Captioner → what names all that decides the streams that feed it, but for the frames; captioners that
     #: look at frames themselves are left out.
     feature_identities: Mapping[str, str] = field(default_factory=dict)
@@ -66,10 +63,7 @@ class EngineInfo:
         return replace(self, captioners=tuple(captioners), unmeasured=rest)
 
     def resolve(self, options: CaptionOptions) -> CaptionOptions:
-        """Fills in who writes where that has not been chosen: the job was accepted while no worker lived.
-
-        Raises CaptionerUnknown, EmbeddingMissing, InvalidMembers.
-        """
+        """Fills in who writes. Raises CaptionerUnknown, EmbeddingMissing, InvalidMembers."""
         if options.choice is not None:
             return options
         return options.with_choice(CaptionerChoices(self.captioners, self.default).resolve(options))
@@ -104,7 +98,6 @@ def media_answer(decoded: Decoded, decode_seconds: float, options: CaptionOption
     """Makes the part of a job's answer that is known after decoding.
 
     Args:
-        decoded: the video.
         decode_seconds: that this took.
         options: whether bars are left out.
     """
@@ -139,15 +132,11 @@ class CaptionEngine(Protocol):
     def describe_and_caption(
         self, videos: Sequence[Frames | bytes], options: Sequence[CaptionOptions], report: Report
     ) -> list[EngineAnswer | JobFailure]:
-        """Captions videos together, each as its options say.
+        """Captions videos, each as its options say; returns for each its answer, or why it has none.
 
         Args:
             videos: their frames, or the packed streams of an earlier answer.
             options: one a video; who writes has been chosen in them.
-            report: is called with the progress.
-
-        Returns:
-            For each video its answer, or why this one video cannot have one.
         """
 
     def embed(self, pictures: Sequence[Frames], sentences: Sequence[str]) -> SemanticVectors | None:

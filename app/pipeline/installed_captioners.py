@@ -13,17 +13,8 @@ from extractors.extractor import list_weights
 from extractors.files import digest_of, sha256_of
 from extractors.pretrained.manifest import find_candidates
 from extractors.pretrained.weights_folder import WeightsFolder
+from models import checkpoint
 from models.captioners.registry import find_captioner
-from models.checkpoint import (
-    Card,
-    Speed,
-    count_parameters,
-    find_embedding,
-    list_checkpoints,
-    read_card,
-    read_config,
-    read_vocabulary_digest,
-)
 from models.combining.members import choose_members
 from models.feature_sources.stream_checks import describe_sampling, list_extractors
 from models.pretrained.installed import PROMPTED, InstalledCaptioners, PretrainedCard
@@ -51,7 +42,7 @@ COMBINATIONS_ABOUT: Mapping[str, tuple[str, str]] = {
 
 def captioner_choices(settings: Settings) -> CaptionerChoices:
     """Lists what may be chosen. Raises CheckpointError, FilesDiffer."""
-    names = settings.captioner_names
+    names = settings.captioners
     pretrained = [info for info in pretrained_infos(settings) if not names or info.name in names]
     infos = [*captioner_infos(settings.weights, names), *pretrained]
     return CaptionerChoices(infos, default_here(infos, settings))
@@ -99,7 +90,7 @@ def pretrained_info(card: PretrainedCard) -> CaptionerInfo:
         features={},
         parameters=card.facts.parameters,
         scores=dict(card.scores),
-        speed=None if card.speed is None else _speed(Speed(**card.speed.model_dump())),
+        speed=None if card.speed is None else _speed(checkpoint.Speed(**card.speed.model_dump())),
         source=f"{card.source}{revision}",
         licence=card.facts.licence,
         memory=card.facts.memory,
@@ -112,23 +103,18 @@ def captioner_infos(weights: Path, wanted: Collection[str] = ()) -> list[Caption
 
     wanted: names of those that are loaded, all of them where none is named. Raises CheckpointError.
     """
-    files = list_checkpoints(weights).items()
+    files = checkpoint.list_checkpoints(weights).items()
     alone = [captioner_info(name, path) for name, path in files if not wanted or name in wanted]
-    return [*alone, *combination_infos(alone, find_embedding(weights))]
+    return [*alone, *combination_infos(alone, checkpoint.find_embedding(weights))]
 
 
 def captioner_info(name: str, path: Path, frames: int | None = None) -> CaptionerInfo:
-    """Reads what one checkpoint's file has on its captioner.
+    """Reads what one checkpoint's file has on its captioner. Raises CheckpointError.
 
     Args:
-        name: the captioner's.
-        path: its file.
         frames: how many are looked at, where they are spread over the video.
-
-    Raises:
-        CheckpointError: the file cannot be read.
     """
-    card = read_card(path)
+    card = checkpoint.read_card(path)
     description = find_captioner(card.captioner).description
     features = {stream: _feature_facts(card, stream, frames) for stream in list_extracted(card.streams)}
     return CaptionerInfo(
@@ -139,11 +125,11 @@ def captioner_info(name: str, path: Path, frames: int | None = None) -> Captione
         plain=description.plain,
         features=features,
         extractors=list_extractors(card),
-        vocabulary=read_vocabulary_digest(path),
-        parameters=count_parameters(path),
+        vocabulary=checkpoint.read_vocabulary_digest(path),
+        parameters=checkpoint.count_parameters(path),
         scores=dict(card.scores),
         speed=None if card.speed is None else _speed(card.speed),
-        classes=getattr(read_config(path), "classes", 0),
+        classes=getattr(checkpoint.read_config(path), "classes", 0),
     )
 
 
@@ -152,15 +138,17 @@ def combination_infos(alone: Sequence[CaptionerInfo], embedding: Path | None) ->
     members, alike = choose_members(FUSION, alone), choose_members(ENSEMBLE, alone)
     infos = []
     if embedding is not None and members:
-        scores = read_card(embedding).scores
-        infos.append(_joint(FUSION, members, sha256_of(embedding), count_parameters(embedding), scores))
+        scores = checkpoint.read_card(embedding).scores
+        infos.append(
+            _joint(FUSION, members, sha256_of(embedding), checkpoint.count_parameters(embedding), scores)
+        )
     if alike:
         first = default_captioner(alike)  # an ensemble's attention is that of its first member
         infos.append(_joint(ENSEMBLE, sorted(alike, key=lambda info: info.name != first)))
     return infos
 
 
-def _feature_facts(card: Card, stream: str, frames: int | None) -> dict[str, Any]:
+def _feature_facts(card: checkpoint.Card, stream: str, frames: int | None) -> dict[str, Any]:
     """Returns the name tag of a stream and how its frames are chosen, left out where that is not known."""
     tag, sampling = asdict(card.streams[stream]), describe_sampling(card, stream, frames)
     del tag["sampling"]
@@ -192,7 +180,7 @@ def _joint(
     )
 
 
-def _speed(measured: Speed) -> SpeedInfo:
+def _speed(measured: checkpoint.Speed) -> SpeedInfo:
     return SpeedInfo(**asdict(measured), captions_per_second=round(measured.captions_per_second, 2))
 
 
@@ -203,4 +191,4 @@ def _together(members: Sequence[CaptionerInfo]) -> SpeedInfo | None:
         return None
     features = max(speed.feature_seconds for speed in speeds)
     captions = sum(speed.caption_seconds for speed in speeds)
-    return _speed(Speed(features, round(captions, 4), speeds[0].machine))
+    return _speed(checkpoint.Speed(features, round(captions, 4), speeds[0].machine))

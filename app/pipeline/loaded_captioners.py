@@ -4,26 +4,17 @@ A plan captions from feature streams, from frames beside them in a fusion, or fr
 computes the streams of all plans of a batch together, then each plan writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
 from app.errors import EngineStartFailed, InvalidMembers
 from app.jobs.captioner_choice import CaptionerChoices
-from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import ENSEMBLE, FUSION, CaptionerChoice
-from app.pipeline.installed_captioners import (
-    captioner_info,
-    combination_infos,
-    pretrained_captioners,
-    pretrained_info,
-)
+from app.pipeline import installed_captioners as installed
 from app.pipeline.semantic_space import LoadedSemanticSpace
 from app.settings import Settings
 from extractors.engines.kept_models import prune_models
@@ -42,13 +33,7 @@ from models.checkpoint import (
     load_captioner,
     load_embedding,
 )
-from models.combining.caption_writers import (
-    AveragedWriter,
-    FusedWriter,
-    SingleWriter,
-    VocabulariesDiffer,
-    Writer,
-)
+from models.combining import caption_writers
 from models.decoding.options import DecodingOptions
 from models.feature_sources.feature_source import (
     ExtractorPool,
@@ -84,7 +69,7 @@ class StreamPlan:
     """
 
     choice: CaptionerChoice
-    writer: Writer
+    writer: caption_writers.Writer
     feature_source: StreamSource  #: computes the streams
 
     def caption(
@@ -94,22 +79,19 @@ class StreamPlan:
         prompt: str | None = None,  # noqa: ARG002 - refused before it comes here
     ) -> list[list[Caption]]:
         streams = [video.streams for video in videos]
-        if isinstance(self.writer, FusedWriter):
+        if isinstance(self.writer, caption_writers.FusedWriter):
             return self.writer.caption_frames([video.frames for video in videos], streams, options)
         return self.writer.caption(streams, options)
 
     def provenance(self, video: CaptionInputs) -> dict[str, Any]:
-        """Lists the name tag of each stream that was used, with how its frames were chosen.
-
-        The frames that each pretrained member was shown stand under "frames/NAME".
-        """
+        """Lists each used stream's name tag and sampling; frames of pretrained members are "frames/NAME"."""
         specs = {name: video.streams[name].spec for name in self.writer.streams if name in video.streams}
         samplings = self.feature_source.samplings
         used = {
             name: {**asdict(spec), "sampling": complete_sampling(spec.sampling, samplings[name])}
             for name, spec in specs.items()
         }
-        members = self.writer.pretrained if isinstance(self.writer, FusedWriter) else {}
+        members = self.writer.pretrained if isinstance(self.writer, caption_writers.FusedWriter) else {}
         return {**used, **{f"frames/{name}": _describe_shown(each) for name, each in members.items()}}
 
 
@@ -118,7 +100,7 @@ class FramePlan:
     """Captions from frames: a pretrained captioner, which has its own image encoder."""
 
     choice: CaptionerChoice
-    captioner: AnyPretrainedCaptioner
+    captioner: "AnyPretrainedCaptioner"
     feature_source: None = None  #: no extractor runs
 
     def caption(
@@ -134,7 +116,7 @@ class FramePlan:
 CaptionPlan: TypeAlias = StreamPlan | FramePlan
 
 
-def _describe_shown(captioner: AnyPretrainedCaptioner) -> dict[str, str]:
+def _describe_shown(captioner: "AnyPretrainedCaptioner") -> dict[str, str]:
     sampling = captioner.sampling
     rate = f"{sampling.fps} frames a second, at most {sampling.max_frames}"
     chosen = describe_spread(sampling.count) if sampling.fps is None else rate
@@ -153,20 +135,21 @@ class LoadedCaptioners:
         prune_models(settings.cache_folder, settings.cache_bytes)
         self._pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.cache_folder)
         self._frames = settings.frames
-        names = settings.captioner_names
-        cards = pretrained_captioners(settings).list()
-        self._check_names(settings, cards)
+        names = settings.captioners
+        cards = installed.pretrained_captioners(settings).list()
+        files = list_checkpoints(folder)
+        present = [*files, *(card.name for card in cards)]
+        if unknown := [name for name in names if name not in present]:
+            raise EngineStartFailed(
+                f"REELWORD_CAPTIONERS names {unknown[0]}, and installed are only: {', '.join(present)}."
+            )
         self.pretrained = load_pretrained(settings, device, cards)
-        loaded = {
-            name: load_captioner(name, device, folder)
-            for name in list_checkpoints(folder)
-            if not names or name in names
-        }
+        loaded = {name: load_captioner(name, device, folder) for name in files if not names or name in names}
         if not loaded and not self.pretrained:
             raise EngineStartFailed(f"There is no captioner in {folder}.")
         self._stream_sets = stream_sets_for(loaded, settings.streams) if loaded else {}
         self._feature_sources: dict[frozenset[StreamSet], StreamSource] = {}
-        self._writers: dict[CaptionerChoice, Writer] = {}
+        self._writers: dict[CaptionerChoice, caption_writers.Writer] = {}
         self.checkpoints = {name: loaded[name] for name in self._stream_sets if self._is_fed(name)}
         if not self.checkpoints and not self.pretrained:
             raise EngineStartFailed(f"The weights of the networks that feed {', '.join(loaded)} are missing.")
@@ -177,8 +160,9 @@ class LoadedCaptioners:
         path = find_embedding(folder)
         self._embedding = None if path is None else load_embedding(path, device)
         self._embedding_sha256 = "" if path is None else sha256_of(path)
-        pretrained = [pretrained_info(card) for card in cards if card.name in self.pretrained]
-        self.infos = (*self._list_captioners(folder), *pretrained)
+        pretrained = [installed.pretrained_info(card) for card in cards if card.name in self.pretrained]
+        alone = [installed.captioner_info(name, files[name], self._frames) for name in self.checkpoints]
+        self.infos = (*alone, *installed.combination_infos(alone, path), *pretrained)
         self.captioner_choices = CaptionerChoices(self.infos, settings.captioner)
         if self.captioner_choices.default not in self.captioner_choices.names:
             available = ", ".join(self.captioner_choices.names)
@@ -195,19 +179,12 @@ class LoadedCaptioners:
             return False
         return True
 
-    def _check_names(self, settings: Settings, cards: Sequence[PretrainedCard]) -> None:
-        installed = [*list_checkpoints(settings.weights), *(card.name for card in cards)]
-        if unknown := [name for name in settings.captioner_names if name not in installed]:
-            raise EngineStartFailed(
-                f"REELWORD_CAPTIONERS names {unknown[0]}, and installed are only: {', '.join(installed)}."
-            )
-
     @cached_property
     def semantic_space(self) -> LoadedSemanticSpace | None:
         """Embeds by fusion's embedding, None without one; the networks below it are the captioners' own."""
         if self._embedding is None:
             return None
-        return LoadedSemanticSpace(*self._embedding, self._embedding_sha256, self._pool)
+        return LoadedSemanticSpace(*self._embedding, self._pool)
 
     def plan(self, choice: CaptionerChoice) -> CaptionPlan:
         """Returns one way to caption. Raises InvalidMembers."""
@@ -215,22 +192,19 @@ class LoadedCaptioners:
             return FramePlan(choice, self.pretrained[choice.captioner])
         return StreamPlan(choice, self.writer(choice), self.feature_source(choice))
 
-    def writer(self, choice: CaptionerChoice) -> Writer:
+    def writer(self, choice: CaptionerChoice) -> caption_writers.Writer:
         """Returns a choice's writer, made when it is first needed. Raises InvalidMembers."""
         if choice not in self._writers:
             try:
                 writer = self._build(choice)
                 _ = writer.streams
-            except (VocabulariesDiffer, StreamMismatch) as error:
+            except (caption_writers.VocabulariesDiffer, StreamMismatch) as error:
                 raise InvalidMembers(f"These captioners cannot write together: {error}.") from error
             self._writers[choice] = writer
         return self._writers[choice]
 
     def feature_source(self, choice: CaptionerChoice) -> StreamSource:
-        """Returns what feeds them: each extractor that they need, once; pretrained ones need none.
-
-        Raises InvalidMembers.
-        """
+        """Returns what feeds them, each extractor once; pretrained ones need none. Raises InvalidMembers."""
         stream_sets = [self._stream_sets[name] for name in choice.writers if name not in self.pretrained]
         if choice.captioner == FUSION:
             stream_sets.append(select_stream_set(self._embedding_of_fusion()[1]))
@@ -255,9 +229,7 @@ class LoadedCaptioners:
         return requests
 
     def feature_identities(self) -> Mapping[str, str]:
-        """Returns captioner → what names all that decides the streams that feed it, without the pretrained
-        ones, which look at frames.
-        """
+        """Returns captioner → what names all that decides its streams; pretrained ones look at frames."""
         identities = {name: self.feature_source(CaptionerChoice(name)).identity for name in self.checkpoints}
         if self._embedding is not None:
             identities[FUSION] = self._source_of([select_stream_set(self._embedding[1])]).identity
@@ -271,42 +243,36 @@ class LoadedCaptioners:
         fusion_sha256 = self._embedding_sha256 if choice.captioner == FUSION else ""
         return digest_of([fusion_sha256, *(infos[name].weights_sha256 for name in choice.members)])
 
-    def _build(self, choice: CaptionerChoice) -> Writer:
+    def _build(self, choice: CaptionerChoice) -> caption_writers.Writer:
         if choice.captioner == FUSION:
             writers = {name: self.pretrained.get(name) or self.checkpoints[name] for name in choice.writers}
-            return FusedWriter(writers, *self._embedding_of_fusion())
+            return caption_writers.FusedWriter(writers, *self._embedding_of_fusion())
         members = {name: self.checkpoints[name] for name in choice.writers}
         if choice.captioner == ENSEMBLE:
-            return AveragedWriter(members)
-        return SingleWriter(members[choice.captioner])
+            return caption_writers.AveragedWriter(members)
+        return caption_writers.SingleWriter(members[choice.captioner])
 
     def _embedding_of_fusion(self) -> tuple[SemanticEmbedding, Card]:
         assert self._embedding is not None, "fusion cannot be chosen without an embedding"
         return self._embedding
 
-    def _list_captioners(self, folder: Path) -> tuple[CaptionerInfo, ...]:
-        files = list_checkpoints(folder)
-        alone = [captioner_info(name, files[name], self._frames) for name in self.checkpoints]
-        return (*alone, *combination_infos(alone, find_embedding(folder)))
-
 
 def load_pretrained(
     settings: Settings, device: str, cards: Sequence[PretrainedCard]
-) -> dict[str, AnyPretrainedCaptioner]:
+) -> "dict[str, AnyPretrainedCaptioner]":
     """Loads the pretrained captioners that are chosen, of no choice all; one that is damaged is left out.
 
     Args:
         settings: which are chosen, and in what precision they are loaded.
-        device: that they are loaded to.
         cards: of all that are installed.
     """
-    names = settings.captioner_names
+    names = settings.captioners
     chosen = [card for card in cards if not names or card.name in names]
     captioners = {card.name: _load_one(card, settings, device) for card in chosen}
     return {name: captioner for name, captioner in captioners.items() if captioner is not None}
 
 
-def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretrainedCaptioner | None:
+def _load_one(card: PretrainedCard, settings: Settings, device: str) -> "AnyPretrainedCaptioner | None":
     """Imports transformers, which takes seconds."""
     log.info("captioner is loaded", captioner=card.name, megabytes=round(card.facts.memory / 1e6))
     try:
@@ -315,7 +281,7 @@ def _load_one(card: PretrainedCard, settings: Settings, device: str) -> AnyPretr
             from models.pretrained.load import load_pretrained_captioner
             from models.pretrained.opening import LoadSettings
 
-        info = read_pretrained_info(pretrained_captioners(settings).path(card.name), card.name)
+        info = read_pretrained_info(installed.pretrained_captioners(settings).path(card.name), card.name)
         return load_pretrained_captioner(info, LoadSettings(device=device, precision=settings.precision))
     except (PretrainedError, PackageMissing) as error:
         log.error("captioner left out", captioner=card.name, why=error.advice)

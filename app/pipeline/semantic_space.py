@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from app.settings import Settings
 from extractors.engines.engine_choice import choose_device
 from extractors.features import Footage
-from extractors.files import sha256_of
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import Card, find_embedding, load_embedding
 from models.content_words import words_of
@@ -27,7 +26,6 @@ class LoadedSemanticSpace:
 
     embedding: SemanticEmbedding  #: its networks
     card: Card  #: what its file says of them
-    digest: str  #: sha256 of that file
     pool: ExtractorPool  #: of the extractors that look at pictures
 
     def __post_init__(self) -> None:
@@ -66,4 +64,4 @@ def load_semantic_space(settings: Settings) -> LoadedSemanticSpace | None:
         return None
     device = choose_device(settings.device)
     pool = ExtractorPool(device, threads=settings.rows_side_by_side, cache=settings.cache_folder)
-    return LoadedSemanticSpace(*load_embedding(path, device), sha256_of(path), pool)
+    return LoadedSemanticSpace(*load_embedding(path, device), pool)

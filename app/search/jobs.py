@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 from PIL import Image
 
-from app.documents.job import JobDocument, document_of
+from app.documents.job import document_of
 from app.errors import RecordUnreadable
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job import Job
@@ -28,14 +28,11 @@ LOOKED_AT = 4  #: moments of which the pictures are compared, for each that is s
 
 
 def search_service(words: str, settings: Settings, space: SemanticSpace | None, count: int) -> list[Found]:
-    """Ranks the jobs of the service of the settings.
+    """Ranks the jobs of the service of the settings. Raises QueueUnavailable.
 
     Args:
         words, space, count: as of ``search_jobs``.
         settings: where Redis and the blobs are.
-
-    Raises:
-        QueueUnavailable: Redis does not answer.
     """
     with connect(redis_url(settings), PATIENCE) as server:
         blobs = Blobs(settings.blob_url, settings.staging)
@@ -45,19 +42,12 @@ def search_service(words: str, settings: Settings, space: SemanticSpace | None, 
 def search_jobs(
     words: str, moments: Iterable[Moment], space: SemanticSpace | None, count: int
 ) -> list[Found]:
-    """Ranks moments of jobs by their captions, and the best of them by their pictures too.
+    """Ranks moments of jobs by captions, and the best by pictures too. Raises QueueUnavailable.
 
     Args:
-        words: what is looked for.
         moments: of ``moments_of_jobs``.
         space: what captions and pictures are compared in; None where there is none.
         count: how many, at most.
-
-    Returns:
-        The best first; those that fit not at all are left out.
-
-    Raises:
-        QueueUnavailable: Redis does not answer.
     """
     best = [ranked.moment for ranked in rank(words, list(moments), space, LOOKED_AT * count)]
     return rank(words, best if space is None else _with_vectors(best, space), space, count)
@@ -69,8 +59,6 @@ def moments_of_jobs(
     """Yields the moments of each job that has succeeded and whose result is kept, newest jobs first.
 
     Args:
-        jobs: the records.
-        blobs: the results.
         owner: whose jobs alone; None for all.
         most: jobs that are looked at.
         ids: of jobs whose results alone are read; None for all.
@@ -83,40 +71,31 @@ def moments_of_jobs(
 
 def _moments(job: Job, blobs: Blobs) -> list[Moment]:
     document = document_of(job, blobs)
-    if document.segments is None:
-        whole = _whole(job, document, blobs)
-        return [] if whole is None else [whole]
-    return [
-        Moment(
-            source=f"{document.filename or 'job'} {job.id}",
-            start=each.start,
-            end=each.end,
-            time=each.representative,
-            caption=each.caption,
-            vector=None,
-            picture=partial(_picture, blobs, frame_key(job.results, number)),
-            job=job.id,
-            address=f"/jobs/{job.id}/segments/{number}/frame.jpg",
-        )
-        for number, each in enumerate(document.segments)
-    ]
-
-
-def _whole(job: Job, document: JobDocument, blobs: Blobs) -> Moment | None:
+    make = partial(Moment, source=f"{document.filename or 'job'} {job.id}", vector=None, job=job.id)
+    if document.segments is not None:
+        return [
+            make(
+                start=each.start,
+                end=each.end,
+                time=each.representative,
+                caption=each.caption,
+                picture=partial(_picture, blobs, frame_key(job.results, number)),
+                address=f"/jobs/{job.id}/segments/{number}/frame.jpg",
+            )
+            for number, each in enumerate(document.segments)
+        ]
     if not document.caption or not document.sampled or document.media is None:
-        return None
+        return []
     middle, zero = len(document.sampled) // 2, document.media.first_picture or 0.0
-    return Moment(
-        source=f"{document.filename or 'job'} {job.id}",
+    whole = make(
         start=zero,
         end=zero + (document.media.duration or 0.0),
         time=zero + document.sampled[middle],
         caption=document.caption,
-        vector=None,
         picture=partial(_picture, blobs, f"{job.results}/frames/{middle}.jpg"),
-        job=job.id,
         address=f"/jobs/{job.id}/frames/{middle}.jpg",
     )
+    return [whole]
 
 
 def _picture(blobs: Blobs, key: str) -> Image.Image:

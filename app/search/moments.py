@@ -41,8 +41,6 @@ def rank(words: str, moments: Sequence[Moment], space: SemanticSpace | None, cou
     """Chooses the moments that fit best, the best first.
 
     Args:
-        words: what is looked for.
-        moments: of any films.
         space: what captions and pictures are compared in; None where there is none, so that only words count.
         count: how many, at most. Those that fit not at all are left out.
     """

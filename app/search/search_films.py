@@ -1,25 +1,30 @@
 """Searches films for words: captions those that are new, ranks their moments, prints and draws the best."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from PIL import Image
 
 from app.errors import JobFailure, UsageError
 from app.extract.inputs import find_videos
 from app.jobs.options import CaptionOptions
 from app.pipeline.semantic_space import load_semantic_space
 from app.search.contact_sheet import contact_sheet
-from app.search.films import moments_of_film
 from app.search.jobs import search_service
 from app.search.moments import Found, Moment, rank
 from app.segments.film_captioner import FilmCaptioner
 from app.segments.loading import load_film_captioner, segment_options
+from app.segments.summary import INSTANT
 from app.settings import Settings
-from app.terminal import FailedFile, clock, complain, print_table, printable_json
+from app.terminal import FailedFile, clock, complain, print_table, printable, printable_json, show_progress
 from extractors.decoder.decoder import Decoder
 from extractors.files import atomic_write
 from extractors.media.errors import MediaError
+from extractors.media.request import DecodeRequest
+from extractors.windows import Sampling
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,6 @@ def search_films(
 
     Args:
         paths: files, folders and patterns.
-        request: what is looked for.
-        settings: of all.
         captioner: of films; by default the one of the settings.
 
     Raises:
@@ -58,23 +61,50 @@ def search_films(
     )
     moments: list[Moment] = []
     failed: list[FailedFile] = []
+    complain("Searching in this process: films that are new are captioned first.")
     with Decoder() as decoder:
-        for film in films:
-            try:
-                moments += moments_of_film(film.file, str(film.file), captioner, decoder)
-            except (MediaError, JobFailure) as error:
-                failed.append(FailedFile.by(film.file, error))
+        with show_progress(len(films)) as bar:
+            for film in films:
+                bar.say(f"Captioning {printable(film.file.name)}")
+                try:
+                    moments += _moments_of_film(film.file, str(film.file), captioner, decoder)
+                except (MediaError, JobFailure) as error:
+                    failed.append(FailedFile.by(film.file, error))
+                bar.print([])
         show(rank(request.words, moments, captioner.space, request.count), request)
     for failure in failed:
         complain(str(failure))
     return len(failed)
 
 
-def show_jobs(request: SearchRequest, settings: Settings) -> None:
-    """Searches the service's jobs and prints what was found.
+def _moments_of_film(film: Path, name: str, captioner: FilmCaptioner, decoder: Decoder) -> Iterator[Moment]:
+    """Yields a moment for each segment, captioned now where no earlier run has done it, in their order.
 
-    Raises QueueUnavailable, UsageError where the file of pictures cannot be written.
+    name: how the film is named to the user. decoder: reads the pictures of those that are drawn. Raises
+    leaves of MediaError, and JobFailure where the film cannot be captioned.
     """
+    captioner.caption(film)
+    for segment in captioner.known(film):
+        shown = segment.on_players_clock
+        yield Moment(
+            source=name,
+            start=shown.start,
+            end=shown.end,
+            time=shown.representative,
+            caption=shown.caption,
+            vector=segment.picture,
+            picture=partial(_read_picture, film, segment.document.representative, decoder),
+        )
+
+
+def _read_picture(film: Path, time: float, decoder: Decoder) -> Image.Image:
+    """Reads the frame on screen so many seconds after the first one. Raises leaves of MediaError."""
+    request = DecodeRequest(Sampling(count=1), part=(time, time + INSTANT))
+    return Image.fromarray(decoder.decode(film, request).frames.pixels[0])
+
+
+def show_jobs(request: SearchRequest, settings: Settings) -> None:
+    """Searches the service's jobs and prints what was found. Raises QueueUnavailable, UsageError."""
     show(search_service(request.words, settings, load_semantic_space(settings), request.count), request)
 
 
@@ -85,11 +115,14 @@ def show(found: Sequence[Found], request: SearchRequest) -> None:
     elif not found:
         complain("No moment fits these words.")
     else:
-        moments = [each.moment for each in found]
-        cells = [(clock(each.start), clock(each.end), each.source, each.caption) for each in moments]
-        print_table(("from", "to", "film", "caption"), cells)
+        print_table(("from", "to", "fit", "film", "caption"), [_format_cells(each) for each in found])
     if request.sheet is not None and found:
         _write_sheet(found, request.words, request.sheet)
+
+
+def _format_cells(found: Found) -> tuple[str, ...]:
+    moment = found.moment
+    return clock(moment.start), clock(moment.end), f"{found.fit:.2f}", moment.source, moment.caption
 
 
 def _document(found: Found) -> dict[str, object]:

@@ -11,7 +11,6 @@ import redis
 from pydantic import BaseModel
 
 from app.jobs.job import Keys
-from app.jobs.redis_client import unavailable_if_away
 
 LISTEN_SECONDS = 1  #: of one call of Redis; below what the API lets Redis take
 KEPT_SECONDS = 60  #: an answer that nobody has read
@@ -47,7 +46,6 @@ class Searches:
         """Waits for a worker's answer, as long as ``seconds``; None where none has come.
 
         Args:
-            words: what is looked for.
             count: moments at most.
             owner: whose jobs alone are searched; None for all.
             seconds: that an answer may take.
@@ -59,20 +57,18 @@ class Searches:
             id=uuid.uuid4().hex, words=words, count=count, owner=owner, jobs=jobs, until=until, root=root
         )
         entry, answers = search.model_dump_json(), self._keys.search_answer(search.id)
-        with unavailable_if_away():
-            self._server.rpush(self._keys.searches, entry)
-            while time.time() < until:
-                answer = self._server.blpop([answers], LISTEN_SECONDS)
-                if answer is not None:
-                    return str(answer[1])
-            self._server.lrem(self._keys.searches, 1, entry)
+        self._server.rpush(self._keys.searches, entry)
+        while time.time() < until:
+            answer = self._server.blpop([answers], LISTEN_SECONDS)
+            if answer is not None:
+                return str(answer[1])
+        self._server.lrem(self._keys.searches, 1, entry)
         return None
 
     def take(self) -> Search | None:
         """Takes the search that has waited longest, if there is one for which an answer is waited."""
         while True:
-            with unavailable_if_away():
-                entry = self._server.lpop(self._keys.searches)
+            entry = self._server.lpop(self._keys.searches)
             if entry is None:
                 return None
             search = Search.model_validate_json(str(entry))
@@ -82,7 +78,7 @@ class Searches:
     def answer(self, search: Search, text: str) -> None:
         """Sends the answer, JSON that goes to the client as it is."""
         key = self._keys.search_answer(search.id)
-        with unavailable_if_away(), self._server.pipeline(transaction=True) as pipe:
+        with self._server.pipeline(transaction=True) as pipe:
             pipe.rpush(key, text)
             pipe.expire(key, KEPT_SECONDS)
             pipe.execute()

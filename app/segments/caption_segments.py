@@ -71,10 +71,7 @@ def caption_segments(
     The first one is captioned by itself and batches grow from there, so that it does not wait for others.
 
     Args:
-        path: the film.
         engine: writes captions; its models are loaded.
-        options: of the captioner.
-        segments: how the film is cut.
         decoder: reads the film; nothing else is asked of it until the end.
         start_after: end of the last segment that is known already, in seconds: the same segments follow as
             if the film had been read from its start.
@@ -157,7 +154,16 @@ def _captioned(
         for each, answer in zip(together, answers, strict=True):
             if isinstance(answer, JobFailure):
                 raise answer
-            yield _segment_caption(each, answer)
+            shown = each.footage.shown_frames
+            yield SegmentCaption(
+                each.segment,
+                answer,
+                shown.pts + each.segment.start,
+                shown.pixels,
+                each.footage.pixels[each.picture],
+                each.film,
+                each.first_picture,
+            )
     return ended.value
 
 
@@ -190,13 +196,6 @@ def _growing_batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
             size, together = min(2 * size, most), []
     if together:
         yield together
-
-
-def _segment_caption(each: SegmentFrames, answer: EngineAnswer) -> SegmentCaption:
-    footage, shown = each.footage, each.footage.shown_frames
-    sampled = shown.pts + each.segment.start
-    picture = footage.pixels[each.picture]
-    return SegmentCaption(each.segment, answer, sampled, shown.pixels, picture, each.film, each.first_picture)
 
 
 def _whole(decoded: Decoded) -> SegmentFrames:

@@ -41,7 +41,6 @@ class FilmCaptioner:
     weights: Sequence[str]  #: what captions depend on beside the options: names and digests of captioners
     #: Loads the semantic embedding, None where there is none; called once, after the first segment.
     load_space: Callable[[], SemanticSpace | None]
-    joined: bool = True  #: whether neighbours that are alike become one
     summary: bool = True  #: whether the film has one
 
     def caption(self, film: Path, show: Callable[[SegmentDocument], object] = lambda _: None) -> FilmDocument:
@@ -60,7 +59,7 @@ class FilmCaptioner:
                 with Decoder(self.settings.decoder) as decoder:
                     self._caption_rest(film, journal, decoder, show)
             assert journal.end is not None
-            segments = self._joined(journal)
+            segments = join_alike(journal.segments, self.space)
             return FilmDocument(file=write_path(film), segments=segments, **dict(journal.end))
 
     @cached_property
@@ -103,8 +102,7 @@ class FilmCaptioner:
     def _end(
         self, film: Path, journal: FilmJournal, decoder: Decoder, video: Video, model: Model | None
     ) -> FilmEnd:
-        documents = self._joined(journal)
-        summary = None
+        documents, summary = join_alike(journal.segments, self.space), None
         if self.summary and documents:
             summary = summarize(film, documents, self.engine, self.options, decoder, self.limits)
         return FilmEnd(
@@ -113,12 +111,6 @@ class FilmCaptioner:
             model=model,
             summary=summary,
         )
-
-    def _joined(self, journal: FilmJournal) -> list[SegmentDocument]:
-        """Returns the film's segments, those that are alike as one where that was asked for."""
-        if self.joined:
-            return join_alike(journal.segments, self.space)
-        return [each.document for each in journal.segments]
 
     def _key(self, film: Path) -> str:
         try:
@@ -156,8 +148,6 @@ def follow_film(
     """Captions a film and says so in lines for people: each segment as it is known, then what it is about.
 
     Args:
-        film: a video file.
-        captioner: captions it.
         name: stands before each line.
         say: is called with each line.
 

@@ -24,8 +24,7 @@ from app.documents.job import Media, Model, Note
 from app.documents.segments import SegmentDocument
 
 FORMAT = 2
-#: Seconds after which a journal that has not been opened is removed.
-KEPT = 30 * 86400.0
+KEPT = 30 * 86400.0  #: seconds after which a journal that has not been opened is removed
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +127,7 @@ def _vector(text: str | None) -> NDArray[np.float32] | None:
 
 
 def film_key(film: Path, **settings: object) -> str:
-    """Names a journal by all that decides what is in it: the file as it is now, and settings as JSON values.
-
-    Raises OSError where the file cannot be looked at.
-    """
+    """Names a journal by the file as it is now and by settings (JSON). Raises OSError."""
     status = film.stat()
     content = [FORMAT, os.path.abspath(film), status.st_size, status.st_mtime_ns, settings]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]

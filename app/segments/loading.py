@@ -36,15 +36,12 @@ def told_as_usage() -> Iterator[None]:
 
 
 def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> SegmentOptions:
-    """Reads how films are cut.
+    """Reads how films are cut. Raises UsageError where the words mean nothing.
 
     Args:
         text: ``shots``, ``none``, ``auto`` or seconds.
         shortest: seconds; a cut sooner than that after the last one is passed over.
         longest: seconds; a longer shot is cut there.
-
-    Raises:
-        UsageError: the words mean nothing.
     """
     try:
         return SegmentOptions.parse(text, shortest, longest)
@@ -53,10 +50,7 @@ def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> 
 
 
 class LazyEngine:
-    """Loads an engine when it is first asked: films that are done need none.
-
-    Its members raise EngineStartFailed, and UsageError for a stream set that there is not.
-    """
+    """Loads an engine when it is first asked: done films need none. Raises EngineStartFailed, UsageError."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -81,16 +75,11 @@ class LazyEngine:
 def load_film_captioner(
     settings: Settings, options: CaptionOptions, segments: SegmentOptions, engine: Engine | None = None
 ) -> FilmCaptioner:
-    """Makes a film captioner whose journals are told apart by the weights that are there.
+    """Makes a film captioner whose journals are told apart by the weights here. Raises UsageError.
 
     Args:
-        settings: of all.
-        options: of the captioner.
         segments: how films are cut.
         engine: one that is loaded already.
-
-    Raises:
-        UsageError: the options name a captioner that there is not, or weights are damaged.
     """
     return FilmCaptioner(
         engine=engine or LazyEngine(settings),

@@ -5,11 +5,9 @@ in the semantic embedding of the weights. Without an embedding captions must be 
 Whether a segment joins is known as soon as it is there, from what those before it have become.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +26,6 @@ Vectors = NDArray[np.float32]
 class SemanticSpace(Protocol):
     """Makes unit vectors of pictures and sentences in one space, whose product is how well they fit."""
 
-    @property
-    def digest(self) -> str:
-        """Returns the sha256 of the weights."""
-
     def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> Vectors:
         """Embeds pictures, uint8 (H, W, 3) each → (N, D)."""
 
@@ -49,20 +43,7 @@ class JoinedSegment:
     picture: Vectors | None = None  #: (D,), its representative frame in the embedding; None without one
     sentence: Vectors | None = None  #: (D,), its caption in the embedding; None without one
 
-    @classmethod
-    def alone(
-        cls, document: SegmentDocument, picture: Vectors | None, sentence: Vectors | None
-    ) -> JoinedSegment:
-        """Takes a segment that nothing has joined yet.
-
-        Args:
-            document: the segment's.
-            picture: (D,), its representative frame in the embedding.
-            sentence: (D,), its caption.
-        """
-        return cls(document, document.duration, picture, sentence)
-
-    def with_next(self, other: JoinedSegment) -> JoinedSegment | None:
+    def with_next(self, other: Self) -> Self | None:
         """Joins the segment after it; None where they are not alike, or too long together."""
         if other.document.end - self.document.start > LONGEST or not self._is_like(other):
             return None
@@ -70,9 +51,9 @@ class JoinedSegment:
         times = {"start": self.document.start, "end": other.document.end}
         merged = self.document.merged + other.document.merged
         document = longer.document.model_copy(update={**times, "merged": merged})
-        return JoinedSegment(document, longer.longest, longer.picture, longer.sentence)
+        return replace(longer, document=document)
 
-    def _is_like(self, other: JoinedSegment) -> bool:
+    def _is_like(self, other: Self) -> bool:
         vectors = (self.picture, other.picture, self.sentence, other.sentence)
         if any(vector is None for vector in vectors):
             return self.document.caption == other.document.caption
@@ -90,7 +71,7 @@ def join_alike(segments: Sequence[KnownSegment], space: SemanticSpace | None) ->
     sentences = space.sentences(captions) if space is not None and segments else [None] * len(segments)
     groups: list[JoinedSegment] = []
     for segment, sentence in zip(segments, sentences, strict=True):
-        alone = JoinedSegment.alone(segment.document, segment.picture, sentence)
+        alone = JoinedSegment(segment.document, segment.document.duration, segment.picture, sentence)
         together = groups[-1].with_next(alone) if groups else None
         if together is None:
             groups.append(alone)

@@ -34,8 +34,6 @@ def summarize(
         film: the file, in which the decoder jumps to each of them.
         segments: all of the film, one at least.
         engine: writes captions; its models are loaded.
-        options: of the captioner.
-        decoder: reads the frames.
         limits: of decoding, each frame by itself.
 
     Raises:
@@ -73,20 +71,18 @@ def read_summary_clip(
     decoder: Decoder,
     limits: Limits | None = None,
 ) -> SummaryClip:
-    """Reads the frames that stand for segments spread over the film's time.
+    """Reads the frames that stand for segments spread over the film's time. Raises MediaError.
 
     Args:
         film: the file, in which the decoder jumps to each of them.
         segments: all of the film, one at least.
         request: of the captioner, for the frames' sizes and number.
-        decoder: reads the frames.
         limits: of decoding, each frame by itself.
-
-    Raises:
-        MediaError: a frame cannot be read again.
     """
     times = moments(segments, request.sampling.count if request.sampling else FRAMES)
-    decoded = [decoder.decode(film, _instant(request, time), limits) for time in times]
+    frame = replace(request, sampling=Sampling(count=1), windows=(), audio_rate=None)  # in all its sizes
+    parts = [replace(frame, part=(time, time + INSTANT)) for time in times]
+    decoded = [decoder.decode(film, part, limits) for part in parts]
     return SummaryClip(_as_a_clip(decoded), times, segments[-1].end)
 
 
@@ -96,12 +92,6 @@ def moments(segments: Sequence[SegmentDocument], count: int) -> list[float]:
     instants = Sampling(count).instants(end)
     shown = (next((s for s in reversed(segments) if s.start <= instant), segments[0]) for instant in instants)
     return list(dict.fromkeys(segment.representative for segment in shown))
-
-
-def _instant(request: DecodeRequest, time: float) -> DecodeRequest:
-    """Asks for one frame, in all sizes that the captioner wants."""
-    part = (time, time + INSTANT)
-    return replace(request, sampling=Sampling(count=1), windows=(), audio_rate=None, part=part)
 
 
 def _as_a_clip(decoded: Sequence[Decoded]) -> Footage:

@@ -64,7 +64,9 @@ class RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(self.folder)
         try:
-            self._choose_socket()
+            if len(os.fsencode(self._socket)) > LONGEST_SOCKET_PATH:
+                self._short = Path(tempfile.mkdtemp(prefix="reelword-"))
+                self._socket = self._short / "redis.sock"
             self.start()
         except BaseException:
             self.__exit__(None, None, None)
@@ -89,7 +91,9 @@ class RedisServer:
             # The server holds the lock too: a folder is free only when no process writes to it any more.
             self._process = ChildProcess(command, descriptors=(self._lock,), output=log, errors=log)
         self._await_ready()
-        self._write_url()
+        file = self.folder / "url"  # for processes beside this one
+        if not file.exists() or file.read_text() != self.url:  # a restart on a full disk needs no room for it
+            file.write_text(self.url)
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -108,22 +112,11 @@ class RedisServer:
         """Gives it room to write (app/serve/redis_disk.py); is called now and then while it runs."""
         self._room.tend(self._socket)
 
-    def _write_url(self) -> None:
-        """Writes the URL for processes beside this one; a restart on a full disk needs no room for it."""
-        file = self.folder / "url"
-        if not file.exists() or file.read_text() != self.url:
-            file.write_text(self.url)
-
     def stop(self) -> None:
         """Asks the server to leave; what it acknowledged is on disk already."""
         if self._process is not None:
             self._process.stop(STOP_SECONDS)
             self._process = None
-
-    def _choose_socket(self) -> None:
-        if len(os.fsencode(self._socket)) > LONGEST_SOCKET_PATH:
-            self._short = Path(tempfile.mkdtemp(prefix="reelword-"))
-            self._socket = self._short / "redis.sock"
 
 
 def find_server() -> Path:

@@ -14,6 +14,7 @@ from typing import Literal
 import redis
 import structlog
 
+from app.errors import QueueUnavailable
 from app.jobs.redis_client import connect
 
 MIB = 2**20
@@ -76,7 +77,7 @@ class RedisRoom:
         try:
             with connect(f"unix://{socket}", 0.0, CONFIG_SECONDS) as client:
                 client.config_set("appendfsync", flush)
-        except redis.RedisError as error:  # frozen or ending: told again at the next look
+        except (QueueUnavailable, redis.RedisError) as error:  # frozen or ending: told again at the next look
             log.warning("redis was not told how to flush", flush=flush, reason=str(error))
             return
         self.flush = flush

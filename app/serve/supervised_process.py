@@ -17,10 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class Backoff:
-    """Chooses when to try again: at once what was healthy, later and later what keeps failing.
-
-    longest: seconds of the longest pause.
-    """
+    """Chooses when to try again: at once what was healthy, later and later (``longest``) what fails."""
 
     def __init__(self, longest: float = LONGEST_PAUSE) -> None:
         self._longest = longest

@@ -111,17 +111,13 @@ class Supervisor:
             while not over.wait(LOOK_SECONDS):
                 self._tick()
                 if not starting.is_over and starting.note_missing(self._missing()) is None:
-                    print(f"Reelword is ready at {self._address}{self._about_keys()}", flush=True)
+                    keys = own_command("keys add NAME", self._settings)
+                    who = f" for those who have a key: {keys} makes one" if self._settings.needs_key else ""
+                    print(f"Reelword is ready at {self._address}{who}", flush=True)
                     if advice := advice_on_names(self._settings):
                         print(advice, flush=True)
         finally:
             self._stop()
-
-    def _about_keys(self) -> str:
-        if not self._settings.needs_key:
-            return ""
-        command = own_command("keys add NAME", self._settings)
-        return f" for those who have a key: {command} makes one"
 
     def _tick(self) -> None:
         if self._redis is not None and self._redis.is_running:

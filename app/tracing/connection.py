@@ -6,15 +6,12 @@ from extractors.errors import name_missing_packages
 
 
 def connect_tracing(settings: Settings, process: str, instance: str = "") -> Tracing:
-    """Makes the sender of spans, or one that sends none.
+    """Makes the sender of spans, or one that sends none. Raises PackageMissing: no OpenTelemetry is here.
 
     Args:
         settings: whether there is a collector, and where.
         process: ``api`` or ``worker``.
         instance: which of them; empty where there is one.
-
-    Raises:
-        PackageMissing: a collector is named, and OpenTelemetry is not installed.
     """
     if settings.traces is None:
         return Tracing()

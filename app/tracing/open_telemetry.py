@@ -34,7 +34,9 @@ class OtlpTracing(Tracing):
         about = {"service.name": f"reelword-{process}", "service.version": __version__}
         resource = Resource.create(about | ({"service.instance.id": instance} if instance else {}))
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        exporter = OTLPSpanExporter(endpoint=_with_path(endpoint), timeout=SEND_SECONDS)
+        if not urlsplit(endpoint).path.strip("/"):
+            endpoint = f"{endpoint.rstrip('/')}/v1/traces"
+        exporter = OTLPSpanExporter(endpoint=endpoint, timeout=SEND_SECONDS)
         self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=1000))
         self._tracer = self._provider.get_tracer("reelword", __version__)
         self._propagator = TraceContextTextMapPropagator()
@@ -82,8 +84,3 @@ def _add(span: Span, attributes: Mapping[str, Attribute], error: str | None) -> 
     span.set_attributes(dict(attributes))
     if error is not None:
         span.set_status(Status(StatusCode.ERROR, error))
-
-
-def _with_path(endpoint: str) -> str:
-    path = urlsplit(endpoint).path
-    return endpoint if path.strip("/") else f"{endpoint.rstrip('/')}/v1/traces"

@@ -1,4 +1,4 @@
-"""Defines what a trace is made of, and makes none: what runs where REELWORD_TRACES names no collector.
+"""Defines what a trace is made of, and makes none where REELWORD_TRACES names no collector.
 
     request          the API, from a client's own trace where it sends one (traceparent)
     └─ submit        the job's record is written; its context goes into the record
@@ -8,8 +8,6 @@
 
 app/tracing/open_telemetry.py sends them; it alone imports OpenTelemetry, and is imported where it is wanted.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,7 +33,7 @@ class FinishedSpan:
     start: float  #: seconds since 1970
     end: float  #: likewise
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    children: Sequence[FinishedSpan] = ()
+    children: "Sequence[FinishedSpan]" = ()
     error: str | None = None
 
 
@@ -46,10 +44,7 @@ class Tracing:
 
     @contextmanager
     def serve(self, name: str, parent: str | None) -> Iterator[SpanNotes]:  # noqa: ARG002 - the tracing one's parameters
-        """Spans the answering of a request.
-
-        parent: the client's ``traceparent``. Yields what takes the rest of what is known.
-        """
+        """Spans the answering of a request, of a client's ``parent``; yields what takes the rest."""
         yield SpanNotes(name)
 
     @contextmanager
@@ -62,10 +57,7 @@ class Tracing:
         return None
 
     def record(self, parent: str | None, spans: Sequence[FinishedSpan]) -> None:
-        """Sends spans that are over.
-
-        parent: the ``traceparent`` of what they are a part of; None begins a trace.
-        """
+        """Sends spans that are over; ``parent`` is what they are a part of, None begins a trace."""
 
     def close(self) -> None:
         """Sends what is left."""

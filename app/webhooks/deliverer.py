@@ -1,9 +1,9 @@
-"""Delivers webhooks while the API runs: ends become deliveries, and those that are due are sent.
+"""Delivers webhooks while the API runs: events become deliveries, and those that are due are sent.
 
 A delivery is tried at once, then with growing pauses for about a day. Redis holds what is due when, so that
 a restart forgets nothing and several processes share the work. An attempt whose process dies between sending
 and noting that is made once more, with the same id: a receiver gets it at least once, and once where nothing
-dies.
+dies. A job's messages come in their order: the next one is sent when the last one has come, or has failed.
 """
 
 import asyncio
@@ -22,11 +22,10 @@ from app.documents.deliveries import AttemptDocument, DeliveryState
 from app.documents.job import rfc3339
 from app.errors import JobError
 from app.jobs.blobs import Blobs
-from app.jobs.job import Job, State
 from app.jobs.job_store import Jobs
 from app.jobs.redis_client import end_tasks
-from app.webhooks.delivery_store import Begun, DeliveryStore, EndOfJob
-from app.webhooks.messages import Message, end_message
+from app.webhooks.delivery_store import Begun, DeliveryStore, JobEvent
+from app.webhooks.messages import Message, job_message
 from app.webhooks.sender import Sender, SendResult
 
 BLOCK_MS = 500  #: how long an end is waited for, before what is due is looked at
@@ -34,6 +33,7 @@ AT_ONCE = 16  #: requests under way in one process
 AWAY_SECONDS = 1.0  #: pause while Redis is away
 DRAIN_SECONDS = 5.0  #: for requests under way once the server is stopped
 DAY = 86400.0
+ATTEMPTS_BEFORE_THE_END = 4  #: at a message that another one of the job waits behind: about two minutes
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +66,7 @@ class Deliverer:
     store: DeliveryStore  #: the deliveries
     jobs: Jobs  #: the records of jobs; read in threads
     blobs: Blobs  #: where long answers lie
-    sender: Sender | None  #: sends; None where no secret is set up: ends are kept until there is one
+    sender: Sender | None  #: sends; None where no secret is set up: messages are kept until there is one
     keys: KeyRing  #: finds what signs the messages of a key
     schedule: Schedule = field(default_factory=Schedule)  #: when is tried again
 
@@ -93,8 +93,8 @@ class Deliverer:
     async def _run(self) -> None:
         while True:
             try:
-                ends = await self.store.ended(BLOCK_MS)
-                await asyncio.gather(*(self._make_delivery(ended) for ended in ends))
+                events = await self.store.events(BLOCK_MS)
+                await asyncio.gather(*(self._make_delivery(event) for event in events))
                 await self._begin_due()
                 self._trouble = ""
             except Exception as error:
@@ -111,23 +111,24 @@ class Deliverer:
         else:
             log.exception("the delivery of webhooks failed once and continues")
 
-    async def _make_delivery(self, ended: EndOfJob) -> None:
-        job, message = await anyio.to_thread.run_sync(self._message, ended)
-        if await self.store.schedule(ended, job, message):
-            log.info("webhook is due", job=ended.job_id, type=message.type if message else "")
+    async def _make_delivery(self, event: JobEvent) -> None:
+        url, message = await anyio.to_thread.run_sync(self._message, event)
+        if await self.store.schedule(event, url, message):
+            log.info("webhook is due", job=event.job_id, type=message.type if message else "")
 
-    def _message(self, ended: EndOfJob) -> tuple[Job | None, Message | None]:
-        """Reads the job that ended, and writes the message where it has a webhook."""
-        state: State = ended.state  # type: ignore[assignment]
+    def _message(self, event: JobEvent) -> tuple[str | None, Message | None]:
+        """Reads the job of an event, and writes the message where its webhook is told of it."""
+        url: str | None = None
         try:
-            job = self.jobs.get(ended.job_id)
-            if job is None or job.submission.webhook is None:
+            job = self.jobs.get(event.job_id) if event.number else None
+            url = None if job is None else job.submission.webhook
+            if job is None or url is None:
                 return None, None
-            return job, end_message(job, state, self.blobs)
+            return url, job_message(job, event.state, self.blobs, event.number, event.segment)
         except JobError as error:
             if error.code == "record_unreadable":
-                log.error("no webhook: the job cannot be read", job=ended.job_id, reason=str(error))
-                return None, None
+                log.error("no webhook: the job cannot be read", job=event.job_id, reason=str(error))
+                return url, None
             raise
 
     async def _begin_due(self) -> None:
@@ -161,4 +162,5 @@ class Deliverer:
         if result.is_delivered:
             return "delivered", 0.0
         pause = self.schedule.pause_after(begun.attempt, result.retry_after)
-        return ("failed", 0.0) if result.is_final or pause is None else ("pending", pause)
+        is_over = result.is_final or (not begun.is_end and begun.attempt >= ATTEMPTS_BEFORE_THE_END)
+        return ("failed", 0.0) if is_over or pause is None else ("pending", pause)

@@ -1,10 +1,10 @@
 """Keeps deliveries in Redis: what is due when, what was tried, how it went. API processes share it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import redis
@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from app.documents.deliveries import AttemptDocument, DeliveryDocument, DeliveryState
 from app.documents.job import rfc3339
 from app.errors import RecordUnreadable
-from app.jobs.job import Job, Keys
+from app.jobs.job import Keys, State
 from app.jobs.redis_client import unavailable_if_away
 from app.webhooks.messages import Message
 
@@ -24,15 +24,30 @@ AT_ONCE = 32  #: ends that are read at once
 LEASE_MS = 60_000  #: after which an attempt whose process died is followed by the next; far above Sender's
 MOST_OF_ONE = 4  #: attempts of one owner that are under way at once in a process
 KEPT_ATTEMPTS = 50
+#: Seconds that a delivery is kept, beyond those of a result, until the job's next message comes.
+UNTIL_THE_END = 30 * 86400.0
 
 
 @dataclass(frozen=True)
-class EndOfJob:
-    """Holds an entry of the stream of all ends."""
+class JobEvent:
+    """Holds an entry of the stream of all ends, in which what webhooks are told beside ends is, too."""
 
     entry: str
     job_id: str
-    state: str
+    state: State  #: of the job then
+    number: int  #: of the message among those that the job's webhook is told; 0 where it is not told of this
+    segment: int | None  #: number of the film's segment that is done
+
+    @classmethod
+    def read(cls, entry: str, fields: Mapping[str, str]) -> Self:
+        segment = fields.get("segment")
+        return cls(
+            entry=entry,
+            job_id=fields.get("job", ""),
+            state=fields.get("state", ""),  # type: ignore[arg-type]
+            number=int(fields.get("told", 1)),  # versions before told ends alone
+            segment=int(segment) if segment else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,13 @@ class Begun:
     message_id: str
     url: str
     body: str
+    type: str  #: of the message
     owner: str  #: id of the key that sent the job; empty without one
+
+    @property
+    def is_end(self) -> bool:
+        """Returns whether the job ended; of versions before, all messages tell that."""
+        return self.type not in ("job.started", "job.segment")
 
 
 class DeliveryStore:
@@ -55,14 +76,12 @@ class DeliveryStore:
 
     def __init__(self, server: Redis, keys: Keys, keep_seconds: float) -> None:
         self._server, self._keys, self._keep_seconds = server, keys, keep_seconds
-        folder = Path(__file__).parent / "lua"
         self._schedule, self._begin, self._settle = (
-            server.register_script((folder / f"{name}.lua").read_text())
-            for name in ("schedule", "begin", "settle")
+            server.register_script(script_of(name)) for name in ("schedule", "begin", "settle")
         )
 
-    async def ended(self, block_ms: int) -> list[EndOfJob]:
-        """Reads ends that are not dealt with; waits for one if there is none."""
+    async def events(self, block_ms: int) -> list[JobEvent]:
+        """Reads events that are not dealt with; waits for one if there is none."""
         with unavailable_if_away():
             try:
                 left: Any = await self._server.xautoclaim(
@@ -79,11 +98,7 @@ class DeliveryStore:
                     raise
                 await self._make_group()
                 return []
-        return [
-            EndOfJob(entry, fields.get("job", ""), fields.get("state", ""))
-            for entry, fields in ends
-            if fields
-        ]
+        return [JobEvent.read(entry, fields) for entry, fields in ends if fields]
 
     async def _make_group(self) -> None:
         """Makes the group, which reads from the start: earlier ends are read too."""
@@ -93,30 +108,24 @@ class DeliveryStore:
             if "BUSYGROUP" not in str(error):
                 raise
 
-    async def schedule(self, ended: EndOfJob, job: Job | None, message: Message | None) -> bool:
-        """Makes the delivery of an end, and forgets the end; both once, however many processes try.
+    async def schedule(self, event: JobEvent, url: str | None, message: Message | None) -> bool:
+        """Makes the delivery of a message, and forgets the event; both once, however many processes try.
 
         Args:
-            ended: the end.
-            job: whose it is.
-            message: to be sent to the job's webhook; None where there is no webhook.
+            event: what it tells of.
+            url: the job's webhook; None where it has none.
+            message: to be sent there, behind the job's earlier ones; None where it cannot be written.
 
         Returns:
             True where this call made it.
         """
-        fields: list[str] = []
-        if job is not None and job.submission.webhook and message is not None:
-            delivery = {
-                "id": message.id,
-                "type": message.type,
-                "url": job.submission.webhook,
-                "body": message.body,
-            }
-            fields = [part for pair in delivery.items() for part in pair]
-        keys = [self._keys.ended, self._keys.deliveries, self._keys.delivery(ended.job_id)]
+        fields = "" if url is None else "[]"
+        if url is not None and message is not None:
+            fields = json.dumps(["id", message.id, "type", message.type, "url", url, "body", message.body])
+        keys = [self._keys.ended, self._keys.deliveries, self._keys.delivery(event.job_id)]
+        args: list[str | int] = [GROUP, event.entry, event.job_id, event.number, fields]
         with unavailable_if_away():
-            is_new = await self._schedule(keys=keys, args=[GROUP, ended.entry, ended.job_id, *fields])
-        return bool(is_new)
+            return bool(await self._schedule(keys=keys, args=args))
 
     async def begin(self, most: int, under_way: Mapping[str, int]) -> list[Begun]:
         """Begins attempts at deliveries that are due, each by one process alone, of each owner by turns.
@@ -152,15 +161,16 @@ class DeliveryStore:
             self._keys.delivery_attempts(begun.job_id),
             self._keys.counts,
         ]
-        line = attempt.model_dump_json()
+        line = json.dumps({**attempt.model_dump(mode="json"), "id": begun.message_id, "type": begun.type})
+        keep = self._keep_seconds + (0 if begun.is_end else UNTIL_THE_END)
         args: list[str | int | float] = [
-            begun.job_id, begun.attempt, state, round(pause * 1000), line, KEPT_ATTEMPTS, self._keep_seconds,
+            begun.job_id, begun.attempt, state, round(pause * 1000), line, KEPT_ATTEMPTS, keep,
         ]  # fmt: skip
         with unavailable_if_away():
             return bool(await self._settle(keys=keys, args=args))
 
     async def deliveries(self, job_id: str) -> list[DeliveryDocument]:
-        """Returns the delivery of a job's end; empty where there is none. Raises RecordUnreadable."""
+        """Returns what of a job was told, or is being told; empty for nothing. Raises RecordUnreadable."""
         keys = self._keys
         with unavailable_if_away():
             async with self._server.pipeline(transaction=True) as pipe:
@@ -169,7 +179,7 @@ class DeliveryStore:
                 pipe.zscore(keys.deliveries, job_id)
                 kept, attempts, due = await pipe.execute()
         try:
-            return [_document(kept, attempts, due)] if kept else []
+            return _documents(kept, [json.loads(line) for line in attempts], due) if kept.get("id") else []
         except (KeyError, ValueError) as error:  # a later version wrote it
             raise RecordUnreadable(f"The delivery of job {job_id} cannot be read.") from error
 
@@ -177,12 +187,43 @@ class DeliveryStore:
         await self._server.aclose()
 
 
-def _document(kept: Mapping[str, str], attempts: list[str], due: float | None) -> DeliveryDocument:
+def script_of(name: str) -> str:
+    """Reads a script, with what stands before all of them."""
+    folder = Path(__file__).parent / "lua"
+    return (folder / "common.lua").read_text() + (folder / f"{name}.lua").read_text()
+
+
+def _documents(
+    kept: Mapping[str, str], attempts: Sequence[Mapping[str, Any]], due: float | None
+) -> list[DeliveryDocument]:
+    """Sorts attempts by their messages, the last of which is ``kept``; in records of before all are its."""
+    types = {each.get("id", kept["id"]): each.get("type", kept["type"]) for each in attempts}
+    return [
+        _document(
+            kept,
+            message_id,
+            kind,
+            [each for each in attempts if each.get("id", message_id) == message_id],
+            due,
+        )
+        for message_id, kind in {**types, kept["id"]: kept["type"]}.items()
+    ]
+
+
+def _document(
+    kept: Mapping[str, str],
+    message_id: str,
+    kind: str,
+    attempts: Sequence[Mapping[str, Any]],
+    due: float | None,
+) -> DeliveryDocument:
+    is_last = message_id == kept["id"]
+    ended = "failed" if attempts and attempts[-1]["error"] else "delivered"
     return DeliveryDocument(
-        webhook_id=kept["id"],
-        type=kept["type"],
+        webhook_id=message_id,
+        type=kind,
         host=urlsplit(kept["url"]).hostname or "",
-        state=kept["state"],
-        next_attempt_at=None if due is None else rfc3339(due / 1000),
-        attempts=[AttemptDocument.model_validate(json.loads(line)) for line in attempts],
+        state=kept["state"] if is_last else ended,
+        next_attempt_at=rfc3339(due / 1000) if is_last and due is not None else None,
+        attempts=[AttemptDocument.model_validate(each) for each in attempts],
     )

@@ -1,4 +1,4 @@
-"""Writes and signs the message of a job's end, as the Standard Webhooks specification has it."""
+"""Writes and signs the messages of a job's events, as the Standard Webhooks specification has it."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 from standardwebhooks import Webhook
 
-from app.documents.deliveries import EndedJob, WebhookMessage
-from app.documents.job import document_of, rfc3339
+from app.documents.deliveries import ToldJob, WebhookMessage
+from app.documents.events import SegmentEvent
+from app.documents.job import document_of, rfc3339, segment_lines
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, State
 
@@ -25,23 +26,38 @@ class Message:
     body: str  #: JSON
 
 
-def end_message(job: Job, state: State, blobs: Blobs) -> Message:
-    """Writes the message of a job's end.
+def job_message(job: Job, state: State, blobs: Blobs, number: int = 1, segment: int | None = None) -> Message:
+    """Writes the message of an event of a job.
 
     Args:
         job: as it stands; its result may be forgotten already.
-        state: in which it ended.
-        blobs: where a long answer lies.
+        state: in which it was then.
+        blobs: where a long answer lies, and segments.
+        number: of the message among those of the job, from 1.
+        segment: number of the segment that is done, where that is the event.
     """
     document = document_of(job, blobs)
     error = document.error
-    members = document.model_dump(include=set(EndedJob.model_fields)) | {
+    members = document.model_dump(include=set(ToldJob.model_fields)) | {
         "state": state,
         "caption": document.caption and document.caption[:LONGEST_TEXT],
         "error": error and {**error.model_dump(), "message": error.message[:LONGEST_TEXT]},
     }
-    data = EndedJob.model_validate(members).model_dump(mode="json")
-    return _message(f"msg_{job.id}", f"job.{state}", data, document.ended_at)
+    kind, timestamp = f"job.{state}", document.ended_at
+    if segment is not None:
+        kind, timestamp = "job.segment", rfc3339(time.time())
+        members["segment"] = _segment(job, blobs, segment)
+    elif state == "running":
+        kind, timestamp = "job.started", document.started_at
+    message_id = f"msg_{job.id}" if number == 1 else f"msg_{job.id}_{number}"
+    return _message(message_id, kind, ToldJob.model_validate(members).model_dump(mode="json"), timestamp)
+
+
+def _segment(job: Job, blobs: Blobs, number: int) -> SegmentEvent | None:
+    """Reads a segment; None where it is kept no more, as of a job that was deleted meanwhile."""
+    for line in segment_lines(job, blobs, range(number, number + 1)):
+        return SegmentEvent(number=number, **line.model_dump() | {"caption": line.caption[:LONGEST_TEXT]})
+    return None
 
 
 def trial_message(message_id: str) -> Message:

@@ -1,8 +1,8 @@
 """Holds how far an attempt at a job is, from the claim to its end.
 
-nothing → Clip → Answered        a video that is captioned as a whole
-        ↘ Film                   one that is cut: its segments, then the Clip that sums it up
-        ↘ Estimated              one that is looked at only
+nothing → Clip        a video that is captioned as a whole
+        ↘ Film        one that is cut: its segments, then the Clip that sums it up
+        ↘ Estimated   one that is looked at only
 """
 
 import math
@@ -36,11 +36,9 @@ SHARES: Mapping[Stage, tuple[float, float]] = {
     "caption": (0.8, 1.0),
 }
 
-#: Of the progress of a film that is cut: its segments. What is left is its summary.
-SEGMENTS_SHARE = 0.95
+SEGMENTS_SHARE = 0.95  #: of the progress of a film that is cut: its segments. What is left is its summary
 
-#: Of the progress of a job whose video is fetched: that.
-FETCH_SHARE = 0.3
+FETCH_SHARE = 0.3  #: of the progress of a job whose video is fetched: that
 MOST_MARKS = 90  #: stages of a turn whose beginnings are kept: a film has three for each segment
 NO_FACTS = Answer()  #: of a video that has not been read
 
@@ -54,6 +52,7 @@ class Clip:
     video: Footage | bytes  #: its frames, in memory that the engine maps; or packed streams from the cache
     stills: tuple[bytes, ...]  #: JPEG files of the frames that the captioner sees
     feature_key: tuple[str, str] | None = None  #: what names its features in the cache, where it has them
+    reply: EngineAnswer | JobFailure | None = None  #: what the engine says of it, once it has
 
     @property
     def is_cached(self) -> bool:
@@ -64,22 +63,6 @@ class Clip:
         """Gives back the memory of its frames."""
         if isinstance(self.video, SharedFootage):
             self.video.close()
-
-
-@dataclass(frozen=True, eq=False)
-class Answered:
-    """Holds a clip with what the engine says of it."""
-
-    clip: Clip
-    reply: EngineAnswer | JobFailure
-
-    @property
-    def options(self) -> CaptionOptions:
-        return self.clip.options
-
-    @property
-    def facts(self) -> Answer:
-        return self.clip.facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +101,7 @@ class Film:
         return EngineAnswer(summary.answer.model_copy(update={"timings": seconds}), attention)
 
 
-Contents: TypeAlias = Clip | Answered | Estimated | Film | None
+Contents: TypeAlias = Clip | Estimated | Film | None
 
 
 class JobClock:
@@ -207,8 +190,6 @@ class Attempt:
     @property
     def clip(self) -> Clip:
         """Returns what it is captioned from. It has been read."""
-        if isinstance(self.contents, Answered):
-            return self.contents.clip
         clip = self.contents.clip if isinstance(self.contents, Film) else self.contents
         assert isinstance(clip, Clip)
         return clip
@@ -237,8 +218,8 @@ class Attempt:
 
     def close(self) -> None:
         """Gives back the memory of its frames."""
-        if isinstance(self.contents, Clip | Answered):
-            self.clip.close()
+        if isinstance(self.contents, Clip):
+            self.contents.close()
         self.contents = None
 
     def begin_again(self, claim: Claim) -> None:

@@ -17,7 +17,7 @@ from app.jobs.job import Job, JobLimits
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
-from app.worker.attempt import Answered, Attempt, Clip
+from app.worker.attempt import Attempt, Clip
 from extractors.files import sha256_of
 from extractors.shots.segment import LONG_FILM
 
@@ -31,17 +31,12 @@ class FeatureReuse:
         self._cache, self._blobs, self._decoder = FeatureCache(settings, blobs), blobs, settings.decoder
 
     def key_of(self, job: Job, options: CaptionOptions, engine: EngineInfo) -> tuple[str, str] | None:
-        """Names a video's features by the file's digest and all else; None where there are none to be kept.
+        """Names a video's features by its digest and all else; None for none. Raises BlobMissingError.
 
         Its owner is part of it: else a key would learn by its job's timings that another has sent the file.
 
         Args:
-            job: whose file it is.
             options: the job's, with who writes filled in.
-            engine: that will caption it.
-
-        Raises:
-            BlobMissingError: its file had to be read, and is not there.
         """
         basis = engine.feature_basis(options) if self._cache.is_on else None
         if basis is None:
@@ -51,15 +46,10 @@ class FeatureReuse:
         return None if sha256 is None else (sha256, f"{owner}\n{self._decoder}\n{basis}")
 
     def find(self, job: Job, options: CaptionOptions, key: tuple[str, str]) -> KeptFeatures | None:
-        """Finds the features of a job's video, with what else is known of it.
+        """Finds what a job can be captioned from as it is; None where its file has to be read.
 
         Args:
-            job: whose video it is.
-            options: the job's.
             key: of ``key_of``.
-
-        Returns:
-            What the job can be captioned from as it is; None where its file has to be read.
         """
         features = self._cache.find(*key)
         if features is None or not _fits(job, options, features):
@@ -70,9 +60,9 @@ class FeatureReuse:
 
     def distrust(self, attempt: Attempt) -> None:
         """Forgets the features that an attempt failed with, so that the next one reads the file."""
-        if isinstance(attempt.contents, Clip | Answered) and attempt.clip.is_cached:
-            assert attempt.clip.feature_key is not None
-            self._cache.forget(attempt.clip.feature_key[0])
+        clip = attempt.contents
+        if isinstance(clip, Clip) and clip.is_cached and clip.feature_key is not None:
+            self._cache.forget(clip.feature_key[0])
             attempt.contents = None
 
     def keep(self, clip: Clip, answer: EngineAnswer) -> None:

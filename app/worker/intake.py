@@ -109,12 +109,12 @@ class Intake:
             self._worked_at = time.monotonic()
             hand.wait_for_move(moves, self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        elif not len(hand) and self.runner.has_unmeasured and self._is_quiet:
+        elif (
+            not len(hand)
+            and self.runner.has_unmeasured
+            and time.monotonic() - self._worked_at > QUIET_SECONDS
+        ):
             self._let_main_thread_measure()
-
-    @property
-    def _is_quiet(self) -> bool:
-        return time.monotonic() - self._worked_at > QUIET_SECONDS
 
     def _room(self, is_idle: bool) -> int:
         """Counts the jobs that may be taken now; of an idle worker a batch, so that clips go before films."""
@@ -130,9 +130,7 @@ class Intake:
         return max(2 * self.settings.batch_jobs, self.settings.batch_jobs + self._readers)
 
     def _squeeze(self) -> int:
-        """Takes a job of an owner of whom none is in hand, though hands are full: it is read and captioned
-        next, since those go by turns. Returns how many that were.
-        """
+        """Takes a job of an owner who has none in hand, though hands are full: it has the next turn."""
         hand = self.runner.hand
         if hand.has_last or len(hand) - hand.count("fetch") >= 2 * self._window:
             return 0
@@ -140,9 +138,7 @@ class Intake:
         return self._begin(self.queue.take(1, is_ahead=True, without=passed))
 
     def _left_out(self) -> Passed:
-        """Names what is not taken: slow addresses hold up neither files nor other owners' addresses, and a
-        film comes after the one in hand.
-        """
+        """Names what is not taken: slow addresses hold up nothing else, and one film is in hand at a time."""
         fetching = Counter(attempt.owner for attempt in self.runner.hand.at("fetch"))
         owners = [owner for owner, count in fetching.items() if owner and count >= FETCHES_OF_ONE]
         has_film = self.runner.hand.count("film") > 0
@@ -162,8 +158,10 @@ class Intake:
             if isinstance(claim, Claim):
                 is_last = offer.is_recovered and 1 < self.settings.attempts <= claim.job.attempt
                 self.runner.begin(claim, is_last=is_last)
-            else:
-                self._refuse(claim)
+                continue
+            log.info("job not run", job=claim.job_id, why=claim.reason)
+            if claim.reason in ("canceled", "exhausted"):
+                remove_blob(self.blobs, f"uploads/{claim.job_id}")
         return len(claims)
 
     def _claim(self, offer: Offer) -> tuple[Offer, Claim | Refusal]:
@@ -185,8 +183,3 @@ class Intake:
         if not offer.job_id:
             self.jobs.bury("", offer.entry, offer.priority, "the entry names no job", offer.fields)
         return bool(offer.job_id)
-
-    def _refuse(self, refusal: Refusal) -> None:
-        log.info("job not run", job=refusal.job_id, why=refusal.reason)
-        if refusal.reason in ("canceled", "exhausted"):
-            remove_blob(self.blobs, f"uploads/{refusal.job_id}")

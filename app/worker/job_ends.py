@@ -42,15 +42,12 @@ class JobEnds:
     reuse: FeatureReuse  #: keeps the features of what has been captioned
 
     def again(self, attempt: Attempt, cause: ReelwordError, *, was_shared: bool = False) -> bool:
-        """Goes on to the next attempt at once.
+        """Goes on to the next attempt at once; False where the job has ended or is no longer ours.
 
         Args:
             attempt: whose child has died, or met an error.
             cause: what is recorded where no attempt is left.
             was_shared: whether that may be another job's fault; then it has the same attempt once more.
-
-        Returns:
-            False where the job has ended or is no longer ours.
         """
         with self.watch.pause():
             if attempt.stopped:
@@ -70,15 +67,18 @@ class JobEnds:
         attempt.settle()
         return False
 
-    def finish(self, attempt: Attempt, answer: EngineAnswer | JobFailure) -> bool:
-        """Writes the result; False where writing met an error and the job is to run again."""
+    def finish(self, attempt: Attempt, answer: EngineAnswer | JobFailure | None = None) -> bool:
+        """Writes the result, without an answer what is known of the video; False where the job runs again."""
         if self.settle_if_stopped(attempt):
             return True
         if isinstance(answer, JobFailure):
             self.fail(attempt, answer)
             return True
         try:
-            self._succeed(attempt, answer)
+            if answer is None:
+                self._end_well(attempt, attempt.record())
+            else:
+                self._succeed(attempt, answer)
         except QueueUnavailable:
             raise
         except Exception:
@@ -92,19 +92,13 @@ class JobEnds:
         store_result(self.blobs, attempt.claim.results, attempt.clip.stills, answer.attention)
         whole = attempt.record(attempt.facts.joined_with(answer.answer))
         record, key = _store_large_answer(self.blobs, attempt.claim.results, whole), attempt.clip.feature_key
-        if self.end_well(attempt, record, key and key[0]):
+        if self._end_well(attempt, record, key and key[0]):
             self.reuse.keep(attempt.clip, answer)
 
-    def end_well(self, attempt: Attempt, record: Mapping[str, Any], sha256: str | None = None) -> bool:
-        """Ends the job as succeeded, on the record.
+    def _end_well(self, attempt: Attempt, record: Mapping[str, Any], sha256: str | None = None) -> bool:
+        """Ends the job as succeeded, on the record; False where it was lost, or canceled meanwhile.
 
-        Args:
-            attempt: at the job.
-            record: what is written.
-            sha256: of its file, where features of it are kept.
-
-        Returns:
-            False where it was lost, or canceled meanwhile.
+        sha256: of its file, where features of it are kept.
         """
         job = attempt.claim.job
         self.watch.release(attempt)
@@ -191,7 +185,6 @@ def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: 
     """Stores the frames and, where there is one, the attention document.
 
     Args:
-        blobs: where files of jobs lie.
         folder: key that they go below, the attempt's own.
         frames: JPEG files of those that the captioner saw.
         attention: the document as JSON, None where it was not asked for.
@@ -203,10 +196,7 @@ def store_result(blobs: Blobs, folder: str, frames: Sequence[bytes], attention: 
 
 
 def _store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Stores an answer that is too large for Redis as a blob.
-
-    Returns what goes on the record: the answer, or its media facts and the key of the blob.
-    """
+    """Stores an answer too large for Redis; returns what is recorded: all of it, or the blob's key."""
     text = json.dumps(record)
     if len(text) <= ANSWER_LIMIT:
         return record

@@ -10,7 +10,7 @@ it, clips are captioned between its segments, and after half a minute it goes ba
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
@@ -24,7 +24,7 @@ from app.jobs.queue import waiting
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
 from app.tracing.spans import Tracing
-from app.worker.attempt import Answered, Attempt, Film
+from app.worker.attempt import Attempt, Film
 from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
 from app.worker.feature_reuse import FeatureReuse
 from app.worker.job_ends import JobEnds, spans_of
@@ -172,7 +172,7 @@ class JobRunner:
                     self.hand.drop(attempt)
             return
         for attempt, answer in zip(batch, answers, strict=True):
-            attempt.contents = Answered(attempt.clip, answer)
+            attempt.contents = replace(attempt.clip, reply=answer)
             self.hand.put(attempt, "finish")
 
     def _ask(self, batch: Sequence[Attempt]) -> Sequence[EngineAnswer | JobFailure] | JobFailure:
@@ -194,7 +194,8 @@ class JobRunner:
             with self.watch.guard(batch, engine.kill, engine.interrupt, grace):
                 return self.engine.run(videos, options, report, keep)
         except EngineDied as death:
-            log.warning("engine died", jobs=[attempt.claim.job.id for attempt in batch], how=str(death))
+            if not all(attempt.stopped for attempt in batch):  # by whom it is ended
+                log.warning("engine died", jobs=[attempt.claim.job.id for attempt in batch], how=str(death))
             return engine_failure(death)
         except EngineRaised as fault:
             return engine_failure(fault)
@@ -205,8 +206,8 @@ class JobRunner:
             move_on(attempt, self._finish, self.hand)
 
     def _finish(self, attempt: Attempt) -> Place | None:
-        assert isinstance(attempt.contents, Answered)
-        return None if self._ends.finish(attempt, attempt.contents.reply) else "caption"
+        assert attempt.clip.reply is not None
+        return None if self._ends.finish(attempt, attempt.clip.reply) else "caption"
 
     def _caption_film(self, attempt: Attempt, film: Film) -> None:
         """Captions a film's segments, then what sums it up; an attempt that fails leaves its segments.
@@ -235,10 +236,7 @@ class JobRunner:
             attempt.stopped = attempt.stopped or "gave way"
 
     def _serve_clips(self, attempt: Attempt) -> bool:
-        """Captions a batch of what is ready beside a film, in none of its time.
-
-        Returns whether anything waits in the queue.
-        """
+        """Captions clips that are ready, in none of a film's time; returns whether anything is queued."""
         attempt.clock.pause()
         self._return_films()
         clips = self.hand.take_ready(self.settings.batch_jobs)

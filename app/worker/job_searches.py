@@ -29,7 +29,6 @@ class EngineSpace:
     """Embeds pictures and sentences by a worker's engine, which has been started."""
 
     engine: EngineProcess
-    digest: str = ""
     _vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def pictures(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:

@@ -59,7 +59,7 @@ class JobsInHand:
     def count(self, place: Place) -> int:
         """Counts those that wait there or are being worked on."""
         with self._changed:
-            return sum(each == place for each in self._places.values())
+            return list(self._places.values()).count(place)
 
     def at(self, place: Place) -> list[Attempt]:
         """Lists those that wait there or are being worked on."""
@@ -131,7 +131,12 @@ class JobsInHand:
         go between its segments; none. Raises what another thread has met.
         """
         with self._changed:
-            self._changed.wait_for(self._is_anything_ready, patience)
+            self._changed.wait_for(
+                lambda: (
+                    self._waiting["caption"] or self._is_film_next() or self._is_film_due() or self._failure
+                ),
+                patience,
+            )
             self._raise_failure()
             ready = self._waiting["caption"]
             if self._is_film_due() or (not ready and self._is_film_next()):
@@ -140,12 +145,10 @@ class JobsInHand:
                 return []
             if not ready[0].is_alone:
                 left = self._since[ready[0]] + COMPANION_SECONDS - time.monotonic()
-                self._changed.wait_for(lambda: len(ready) >= most or not self._is_any_read(), max(0.0, left))
+                self._changed.wait_for(
+                    lambda: len(ready) >= most or "read" not in self._places.values(), max(0.0, left)
+                )
             return self._take_ready(most)
-
-    def _is_anything_ready(self) -> bool:
-        is_film_next = self._is_film_next() or self._is_film_due()
-        return bool(self._waiting["caption"] or is_film_next or self._failure)
 
     def _is_film_next(self) -> bool:
         return bool(self._waiting["film"]) and all(place == "film" for place in self._places.values())
@@ -153,9 +156,6 @@ class JobsInHand:
     def _is_film_due(self) -> bool:
         films = self._waiting["film"]
         return bool(films) and time.monotonic() - self._since[films[0]] > FILM_SECONDS
-
-    def _is_any_read(self) -> bool:
-        return any(place == "read" for place in self._places.values())
 
     def take_films(self) -> list[Attempt]:
         """Takes all films that wait."""
@@ -165,9 +165,7 @@ class JobsInHand:
             return films
 
     def take_ready(self, most: int) -> list[Attempt]:
-        """Takes attempts that are ready to be captioned together, or one by itself, as ``take_batch`` does;
-        waits for nothing.
-        """
+        """Takes what is ready to be captioned together, as ``take_batch`` does, and waits for nothing."""
         with self._changed:
             self._raise_failure()
             return self._take_ready(most)

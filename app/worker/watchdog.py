@@ -153,9 +153,7 @@ class Watchdog:
             self._held = {other: reported for other, reported in self._held.items() if other is not attempt}
 
     def beat(self, attempt: Attempt, text: str = "") -> None:
-        """Records at once how far an attempt is, rather than with the next beat, where Redis answers; tells
-        those who follow it what is written so far.
-        """
+        """Records at once, where Redis answers, how far an attempt is and what is written so far."""
         with self._guard:
             try:
                 if not attempt.stopped:

@@ -114,4 +114,5 @@ class TrainingStep:
             losses = supervised_loss(
                 self._captioner, memory, batch, self._recipe, forcing, generator.manual_seed(0)
             )
-        self._learner.update(losses["total"], 1e-5, self._recipe.clip)
+        self._learner.add_gradient(losses["total"])
+        self._learner.descend(1e-5, self._recipe.clip)

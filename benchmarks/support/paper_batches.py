@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.registry import captioner_class, find_stream_set
-from models.inputs import Batch, InputDescription
+from models.inputs import Batch, InputStream
 from models.stream_set import StreamInput
 from models.vocabulary import Vocabulary, pad_captions
 from training.batches.training_batch import TrainingBatch
@@ -35,7 +35,7 @@ def list_paper_captioners() -> dict[str, str]:
 class PaperBatch:
     """A captioner at its paper's widths on the CPU, its recipe, and a batch of the paper's size."""
 
-    captioner: AnyCaptioner
+    captioner: Captioner
     recipe: Recipe
     batch: TrainingBatch
 
@@ -61,7 +61,7 @@ class PaperBatch:
 
 
 def _make_batch(
-    captioner: AnyCaptioner, streams: Mapping[str, StreamInput], recipe: Recipe, quick: bool
+    captioner: Captioner, streams: Mapping[str, StreamInput], recipe: Recipe, quick: bool
 ) -> TrainingBatch:
     generator = torch.Generator().manual_seed(0)
     moments = FEW_MOMENTS if quick else MOMENTS
@@ -79,7 +79,7 @@ def _make_batch(
 
 
 def _make_stream(
-    stream: InputDescription, regions: int, videos: int, moments: int, generator: torch.Generator
+    stream: InputStream, regions: int, videos: int, moments: int, generator: torch.Generator
 ) -> Batch:
     mask = torch.ones(videos, moments, regions, dtype=torch.bool)
     start = torch.arange(moments, dtype=torch.float64).expand(videos, moments)

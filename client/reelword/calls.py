@@ -59,6 +59,7 @@ class Options(TypedDict, total=False):
     priority: Literal["high", "normal", "low"]
     metadata: Mapping[str, Any]
     webhook: str
+    webhook_events_filter: str  # started, segment and ended, with commas between them
     validate_only: bool
 
 

@@ -312,5 +312,5 @@ class Client:
         except TryAgain as refusal:
             response = refusal.response
         except httpx.TransportError as error:
-            raise Unreachable(f"{self._http.base_url} does not answer: {error!r}") from error
+            raise Unreachable.at(self._http.base_url, error) from error
         return refuse(response)

@@ -207,7 +207,7 @@ class DeliveryAttempt(Document):
 
 
 class Delivery(Document):
-    """Describes what was done to tell a webhook of a job's end."""
+    """Describes what was done to deliver one message to a job's webhook."""
 
     webhook_id: str
     type: str  #: of the message
@@ -236,7 +236,7 @@ class TestedWebhook(Document):
 class WebhookMessage(Document):
     """Holds the body of a webhook's request."""
 
-    type: str  #: ``job.succeeded``, ``job.failed`` …
+    type: str  #: ``job.started``, ``job.segment``, ``job.succeeded``, ``job.failed`` or ``job.canceled``
     timestamp: datetime | None = None
     data: dict[str, Any]  #: of the job
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -16,6 +16,12 @@ class ClientError(Exception):
 
 class Unreachable(ClientError):
     """The service did not answer, however often it was asked."""
+
+    @classmethod
+    def at(cls, url: httpx.URL, error: Exception) -> Self:
+        """Returns the error of a request that brought no answer."""
+        hint = "Start a service there with make serve, or name another by base_url or REELWORD_URL."
+        return cls(f"{url} does not answer: {error!r}. {hint}")
 
 
 class Refused(ClientError):
@@ -77,11 +83,15 @@ def name_refusal(response: httpx.Response) -> Refused:
 
 
 class JobFailed(ClientError):
-    """A job ended without a caption: it failed, was cancelled, or its answer is no longer kept."""
+    """A job ended without a caption: it failed, was cancelled, or its answer is no longer kept.
+
+    code: the stable name of what went wrong, or the job's state where nothing did. hint: what to do.
+    """
 
     def __init__(self, job: JobDocument) -> None:
         self.job = job
         fault = job.error
+        self.code, self.hint = (fault.code, fault.hint) if fault else (job.state, "")
         message = f"{fault.message} {fault.hint}" if fault else f"The job is {job.state}."
         super().__init__(message.strip())
 

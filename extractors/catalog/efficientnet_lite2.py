@@ -107,11 +107,13 @@ class EfficientNetLite2(WindowExtractor):
     short_side = 256
     any_frames = True
     classes: tuple[str, ...] | None = IMAGENET
+    maps: Callable[[Any], nn.Module] = GridFromBytes
     #: What ``maps`` makes of a square: stream → (cells, channels).
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
         {"grid": (CELLS * CELLS, CHANNELS), LOGITS: (1, CLASSES)}
     )
-    maps: Callable[[Any], nn.Module] = GridFromBytes
+    #: The stream of the mean of a map's cells, the frame as one vector, and the map's; None for no such one.
+    mean: tuple[str, str] | None = ("frames", "grid")
 
     def __init__(self, options: ExtractorOptions | None = None) -> None:
         options = options or ExtractorOptions()
@@ -186,8 +188,10 @@ class EfficientNetLite2(WindowExtractor):
         return {name: Stream(values, video.pts, end, self.spec) for name, values in streams.items()}
 
     def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Puts the mean of the last map, the frame as one vector, before it."""
-        return {"frames": maps["grid"].float().mean(1).half(), **maps}
+        if self.mean is None:
+            return maps
+        name, grid = self.mean
+        return {name: maps[grid].float().mean(1).half(), **maps}
 
 
 class EfficientNetStages(EfficientNetLite2):
@@ -196,13 +200,11 @@ class EfficientNetStages(EfficientNetLite2):
     name = "efficientnet-lite2-stages"
     classes = None
     width = LITE2[STAGE_7].width
+    maps = StagesFromBytes
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType(
         {"stage_14": (FINE * FINE, LITE2[STAGE_14].width), "stage_7": (CELLS * CELLS, LITE2[STAGE_7].width)}
     )
-    maps = StagesFromBytes
-
-    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
-        return maps
+    mean = None
 
 
 def make(name: str, options: ExtractorOptions) -> EfficientNetLite2:

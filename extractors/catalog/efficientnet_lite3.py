@@ -64,8 +64,9 @@ class EfficientNetLite3(EfficientNetLite2):
     name = NETWORK
     classes = None
     width = WIDTH
-    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"lite3_grid": (CELLS * CELLS, WIDTH)})
     maps = Lite3FromBytes
+    shapes: Mapping[str, tuple[int, int]] = MappingProxyType({"lite3_grid": (CELLS * CELLS, WIDTH)})
+    mean = None
 
     @staticmethod
     def name_weights(choice: WeightsChoice) -> StreamSpec:
@@ -74,9 +75,6 @@ class EfficientNetLite3(EfficientNetLite2):
     @staticmethod
     def load_network(choice: WeightsChoice) -> Any:
         return load_pretrained(NETWORK, choice, from_layers, lambda: randomize(EfficientNetLite(LITE3)))[0]
-
-    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
-        return maps
 
 
 def make(_: str, options: ExtractorOptions) -> EfficientNetLite3:

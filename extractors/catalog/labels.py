@@ -64,7 +64,7 @@ class LabelExtractor:
                 torch.tensor(rows, dtype=torch.float32).reshape(-1, 1, 3),
                 np.array([each.start for _, each in labels], np.float64),
                 np.array([each.end for _, each in labels], np.float64),
-                combine_specs([stream.spec for stream in taken]),
+                _combine_specs([stream.spec for stream in taken]),
                 boxes=torch.tensor([each.box for _, each in labels], dtype=torch.float32).reshape(-1, 1, 4),
             )
         }
@@ -154,7 +154,7 @@ def _read_label(stream: Stream, row: int) -> Label:
     )
 
 
-def combine_specs(specs: Sequence[StreamSpec]) -> StreamSpec:
+def _combine_specs(specs: Sequence[StreamSpec]) -> StreamSpec:
     """Makes a name tag that changes where that of any network does, or how labels are chosen."""
     most = ", ".join(f"{count} by {kind}" for kind, count in MOST.items())
     return StreamSpec(

@@ -62,7 +62,7 @@ class RoiExtractor:
                 values.to(grid.values.dtype),
                 grid.start,
                 grid.end,
-                combine_specs(grid.spec, regions.spec, edges),
+                _combine_specs(grid.spec, regions.spec, edges),
                 boxes=boxes,
                 mask=real,
             )
@@ -120,14 +120,8 @@ def to_square_map(cells: Tensor) -> Tensor:
     return cells.reshape(len(cells), side, side, -1)
 
 
-def combine_specs(grid: StreamSpec, boxes: StreamSpec, edges: Edges) -> StreamSpec:
-    """Makes a name tag that changes where that of the map or of the boxes does.
-
-    Args:
-        grid: The map's name tag.
-        boxes: The detector's.
-        edges: Of the map's cells; uneven ones are told.
-    """
+def _combine_specs(grid: StreamSpec, boxes: StreamSpec, edges: Edges) -> StreamSpec:
+    """Makes a name tag that changes where that of the map or of the boxes does; uneven cells are told."""
     uneven = "" if edges == make_even_edges(len(edges) - 1) else ", cells by their edges"
     return StreamSpec(
         f"roi-align of {grid.network} on {boxes.network}",

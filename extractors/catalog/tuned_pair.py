@@ -140,6 +140,7 @@ class TunedPair(EfficientNetLite2):
     name = TUNED
     classes = None
     shapes: Mapping[str, tuple[int, int]] = MappingProxyType({TUNED_GRID: (CELLS * CELLS, CHANNELS)})
+    mean = (TUNED, TUNED_GRID)
     maps = staticmethod(nn.Module.eval)  # a pair is the whole module already
     pair: type[TunedPairFromBytes] = TunedPairFromBytes
 
@@ -163,9 +164,6 @@ class TunedPair(EfficientNetLite2):
         except WrongCheckpoint as error:
             raise WrongCheckpoint(f"{changes.file}: {error}") from error
         return pair
-
-    def _add_mean(self, maps: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {TUNED: maps[TUNED_GRID].float().mean(1).half(), **maps}
 
 
 class NamedPair(TunedPair):

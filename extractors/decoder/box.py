@@ -126,19 +126,17 @@ def _allow_reading(ruleset: int, place: str) -> None:
 def _enter_seccomp() -> None:
     if platform.machine() not in PROCESSORS:
         raise OSError(errno.ENOSYS, "its list of system calls is not known here")
-    program = make_filter(*PROCESSORS[platform.machine()])
+    program = _make_filter(*PROCESSORS[platform.machine()])
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
     _call("prctl", PR_SET_SECCOMP, MODE_FILTER, header, 0, 0)
 
 
-def make_filter(architecture: int, clone: int, refused: Sequence[int]) -> bytes:
-    """Makes the program that judges each system call: eight bytes an instruction.
+def _make_filter(architecture: int, clone: int, refused: Sequence[int]) -> bytes:
+    """Makes the program that judges each system call, by its number: eight bytes an instruction.
 
-    Args:
-        architecture: Number of the processor's, as the kernel has it; calls of others end the process.
-        clone: Number of the call that starts threads, and would start processes.
-        refused: Numbers of the calls that are refused.
+    clone: the call that starts threads, and would start processes. Calls of another architecture end the
+    process.
     """
     refuse = REFUSE | errno.EPERM
     steps = [(LOAD_WORD, 0, 0, ARCHITECTURE_AT), (IF_EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL)]

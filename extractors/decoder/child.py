@@ -5,8 +5,6 @@ It holds no torch, no secrets and no connection but the one to its parent, can m
 dies with it.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import traceback
@@ -69,7 +67,7 @@ def _load_reader(name: str) -> StreamFile:
     return stream_here
 
 
-def _send_parts(parts: Iterator[StreamPart], link: Connection, slots: _Slots) -> None:
+def _send_parts(parts: Iterator[StreamPart], link: Connection, slots: "_Slots") -> None:
     """Sends the parts of a stream as they come; the last is its end or an error."""
     try:
         for part in parts:

@@ -5,8 +5,6 @@ COCO-Detection/faster_rcnn_R_101_{C4,FPN}_3x.yaml. Modules are named as detectro
 last class, and pictures are bytes with blue first (extractors/preprocessing/detection.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,7 +62,7 @@ class BoxPredictor(nn.Module):
 class FasterRCNN(TwoStage):
     """Predicts a class and a box for each class on every region; features are those of the final boxes."""
 
-    roi_heads: C4Heads | FPNHeads
+    roi_heads: "C4Heads | FPNHeads"
     rule = DetectionRule()
 
     def find_regions(

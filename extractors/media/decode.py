@@ -15,8 +15,6 @@ chunk and ``KEPT_BYTES`` of frames stay in memory: two hours of video cost what 
 time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -243,7 +241,7 @@ class _Streamer:
             if not self.reading.complete:
                 return
             # where frames were as promised the reading stopped after the last; this one was read to the end
-            promised, self.timeline = self.timeline, settle(self.reading, self._index, self._limits)
+            promised, self.timeline = self.timeline, _settle(self.reading, self._index, self._limits)
             same_times = np.array_equal(promised.times, self.timeline.times)
             if turn > 0 and same_times and promised.duration == self.timeline.duration:
                 return
@@ -265,7 +263,7 @@ class _Streamer:
         jumps = read_by_jumps(self._source, self._painter.paint, frame_numbers, self._index, self.reading)
         yield from self._hand_over((picture for _, picture in jumps), frame_numbers)
 
-    def _read(self, kept: _KeptPictures, is_first: bool) -> Iterator[StreamPart]:
+    def _read(self, kept: "_KeptPictures", is_first: bool) -> Iterator[StreamPart]:
         """Reads in order. Of a first reading only what keeps to a trusted index is handed over."""
         reading, frame_numbers = DecodePass(), self._choose()
         self.reading = reading
@@ -327,16 +325,10 @@ class _KeptPictures:
         return None
 
 
-def settle(reading: DecodePass, index: PacketIndex, limits: Limits) -> Timeline:
-    """Makes the clock of what a whole reading showed, if it showed enough.
+def _settle(reading: DecodePass, index: PacketIndex, limits: Limits) -> Timeline:
+    """Makes the clock of what a pass that read to the file's end showed.
 
-    Args:
-        reading: a pass that read to the file's end.
-        index: the file's packets.
-        limits: the share of frames that may be lost, and the longest duration.
-
-    Raises:
-        NoFrames, TooDamaged, TooLong: where nothing or too little was shown, or for too long.
+    Raises NoFrames, TooDamaged, TooLong where nothing or too little was shown, or for too long.
     """
     shown = len(reading.ticks)
     if not shown:

@@ -31,15 +31,8 @@ def stream_with_decord(path: MediaFile, request: DecodeRequest, limits: Limits) 
     """Decodes with decord where it may read the file, else with PyAV and a warning ``reader_fallback``.
 
     Args:
-        path: the file.
+        path, limits: as of ``stream_here``, whose parts and errors these are.
         request: which frames. Frames in several sizes are read by PyAV, without a warning.
-        limits: what the file may cost.
-
-    Returns:
-        The parts that ``stream_here`` gives.
-
-    Raises:
-        MediaError: what ``stream_here`` raises.
     """
     if request.short_side is None or len(request.frame_sizes) > 1:
         yield from stream_here(path, request, limits)

@@ -159,11 +159,9 @@ def read_by_jumps(
     """Jumps to the key frame before each group of wanted frames and decodes from there.
 
     Args:
-        source: the file.
-        paint: makes a picture of a frame.
+        source, paint, reading: as of ``read_in_order``.
         wanted: positions among the shown frames, rising.
         index: the file's packets; it must be trusted.
-        reading: an empty pass, which is filled in.
 
     Returns:
         (position, picture) of each wanted frame.

@@ -1,7 +1,5 @@
 """Opens a media file by its path, or by a descriptor that another process has opened and handed over."""
 
-from __future__ import annotations
-
 import io
 import os
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ MendedBytes: TypeAlias = tuple[tuple[int, bytes], ...]
 class MendedFile:
     """Stands for a file some of whose bytes are read as others; the file stays as it is."""
 
-    file: MediaFile
+    file: "MediaFile"
     bytes_at: MendedBytes
 
 

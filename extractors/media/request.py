@@ -129,17 +129,11 @@ class DecodeRequest:
         return tuple(dict.fromkeys((*first, *self.sizes))) or (FrameSize(),)
 
     def choose(self, times: NDArray[np.float64], duration: float) -> NDArray[np.int64]:
-        """Chooses the frames to take.
+        """Chooses the frames to take of a file of ``duration`` seconds that shows its frames at ``times``
+        (T,).
 
-        Args:
-            times: float64 (T,), seconds at which the file's frames are shown, rising.
-            duration: seconds of the file.
-
-        Returns:
-            int64 (N,), positions in ``times``, rising, no doubles.
-
-        Raises:
-            NoFrames: where the file ends before its part begins.
+        Returns their positions in ``times``, int64 (N,), rising, no doubles. Raises NoFrames where the file
+        ends before its part begins.
         """
         span = _select_span(times, duration, self.part)
         if self.windows or self.sampling is None:
@@ -156,12 +150,8 @@ class DecodeRequest:
         """Warns where ``choose`` took fewer frames than asked for, from a file that has more.
 
         Args:
-            times: float64 (T,), seconds at which the file's frames are shown, rising.
-            duration: seconds of the file.
-            taken: frames that ``choose`` took.
-
-        Returns:
-            One warning, or none.
+            times, duration: as of ``choose``.
+            taken: how many it took.
         """
         fps, span = len(times) / duration, _select_span(times, duration, self.part)
         available = len(span.times)

@@ -91,12 +91,8 @@ def resize(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bilinear")
 
     Args:
         pixels: uint8 (N, H, W, 3).
-        rows: wanted.
-        columns: wanted.
+        rows, columns: of the result.
         kernel: of the filter.
-
-    Returns:
-        uint8 (N, rows, columns, 3).
     """
     if pixels.shape[1:3] == (rows, columns):
         return pixels
@@ -131,13 +127,7 @@ def resize_by_axes(pixels: Tensor, rows: int, columns: int, kernel: Filter = "bi
     """Resizes as Pillow does, on any device: first the columns, then the rows, each rounded to 8 bits.
 
     Args:
-        pixels: uint8 (N, H, W, 3).
-        rows: wanted.
-        columns: wanted.
-        kernel: of the filter.
-
-    Returns:
-        uint8 (N, rows, columns, 3).
+        pixels, rows, columns, kernel: as of ``resize``.
     """
     planes = pixels.permute(0, 3, 1, 2).float()
     for size in ((pixels.shape[1], columns), (rows, columns)):
@@ -233,11 +223,7 @@ def map_to_picture(edges: Edges, begin: float, end: float) -> Edges:
     """Maps edges from a view to the picture that it was cut out of.
 
     Args:
-        edges: in [0, 1] of the view.
-        begin: of the view, in [0, 1] of the whole picture.
-        end: the same.
-
-    Returns:
-        Edges in [0, 1] of the whole picture.
+        edges: in [0, 1] of the view; the result's are of the whole picture.
+        begin, end: of the view, in [0, 1] of the whole picture.
     """
     return tuple(begin + (end - begin) * edge for edge in edges)

@@ -1,9 +1,8 @@
 """Frames of a segment whose end is not known yet: few enough to hold, spread evenly however long it gets."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from typing import Self
 
 import cv2
 import numpy as np
@@ -41,7 +40,7 @@ class HeldFrames:
         self._thin()
         self._skip = self.stride - 1
 
-    def join(self, later: HeldFrames) -> None:
+    def join(self, later: Self) -> None:
         """Takes in all that a segment holds which turned out to be this one's end."""
         self.times += later.times
         self._pixels += later._pixels

@@ -8,8 +8,6 @@ The file is read once, and what is held does not grow with it: the frames of the
 may follow it, and the decoder's chunk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -66,7 +64,7 @@ def read_segments(
 class _Reader:
     """Hands the frames of chunks to the detector, where shots are looked for, and on to the segmenter."""
 
-    def __init__(self, segmenter: Segmenter, options: SegmentOptions) -> None:
+    def __init__(self, segmenter: "Segmenter", options: SegmentOptions) -> None:
         self._segmenter, self._start = segmenter, segmenter.start
         self._detector = CutDetector() if options.kind == "shots" else None
 

@@ -100,18 +100,14 @@ def extract_video(
     extractors: Sequence[AnyExtractor],
     limits: Limits | None = None,
 ) -> ExtractedVideo:
-    """Extracts all streams of one file, by one reading of it.
+    """Extracts all streams of one file, as ``extract_videos`` does of many.
 
     Args:
         decoder: reads the file.
-        path: the file.
-        extractors: each makes its streams, on one clock.
-        limits: what the file may cost.
+        path, extractors, limits: as of ``extract_videos``.
 
     Raises:
-        MediaError: any of its leaves.
-        ValueError: where the extractors do not make a whole (see ``ExtractorGroup``).
-        Exception: what a network raises.
+        MediaError, ValueError: as it yields or raises them; and what a network raises.
     """
     [(_, outcome)] = extract_videos([decoder], [path], extractors, limits)
     if isinstance(outcome, Exception):

@@ -6,8 +6,6 @@ which video, and what the bytes of the tensors sum up to, so that a damaged file
 The forms for other people's code are in extractors/video_features/npy_hdf5.py.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -16,17 +14,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from extractors.errors import ReelwordError
-from extractors.features import WHOLE, Stream, StreamSpec
+from extractors.features import Stream, StreamSpec
 from extractors.files import atomic_write, sha256_of
-from extractors.video_features.packed_streams import Arrays, collect_arrays
+from extractors.video_features.packed_streams import Arrays, collect_arrays, make_stream
 from extractors.windows import Windows
 
 FORMAT = "reelword-features-1"
@@ -52,14 +49,11 @@ class FeatureSpec:
     @property
     def spec_hash(self) -> str:
         """Sixteen hexadecimal digits, the same where and only where everything above is the same."""
-        text = json.dumps(self.document(), sort_keys=True)
+        text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> FeatureSpec:
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
         windows = document["windows"]
         return cls(
             document["extractor"],
@@ -68,9 +62,9 @@ class FeatureSpec:
             dict(document["inputs"]),
         )
 
-    def differences(self, other: FeatureSpec) -> list[str]:
+    def differences(self, other: Self) -> list[str]:
         """Lists ``member: ours, not theirs`` for each member that differs."""
-        ours, theirs = _flatten(self.document()), _flatten(other.document())
+        ours, theirs = _flatten(asdict(self)), _flatten(asdict(other))
         return [
             f"{name}: {ours.get(name)}, not {theirs.get(name)}"
             for name in sorted(ours.keys() | theirs.keys())
@@ -88,7 +82,7 @@ class VideoSource:
     bytes: int  #: the content's size
 
     @classmethod
-    def of(cls, file: Path) -> VideoSource:
+    def of(cls, file: Path) -> Self:
         """Reads the whole file. Raises OSError, also for what is no file and might have no end."""
         if file.exists() and not file.is_file():
             raise OSError(errno.EINVAL, "it is no regular file")
@@ -126,13 +120,13 @@ class FeatureHeader:
     source: VideoSource
     media: Mapping[str, Any]
     fps: float
-    specs: Mapping[str, StreamSpec]
+    streams: Mapping[str, StreamSpec]  #: by name
     classes: tuple[str, ...] | None
     arrays: tuple[str, ...]
     content_sha256: str
 
     @classmethod
-    def of(cls, saved: SavedFeatures, arrays: Mapping[str, NDArray[Any]]) -> FeatureHeader:
+    def of(cls, saved: SavedFeatures, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """arrays: what is written beside it, by name."""
         specs = {name: stream.spec for name, stream in saved.streams.items()}
         return cls(
@@ -141,22 +135,10 @@ class FeatureHeader:
         )  # fmt: skip
 
     def to_json(self) -> str:
-        document = {
-            "format": FORMAT,
-            "spec_hash": self.tag.spec_hash,
-            "tag": self.tag.document(),
-            "source": asdict(self.source),
-            "media": dict(self.media),
-            "fps": self.fps,
-            "streams": {name: asdict(spec) for name, spec in self.specs.items()},
-            "classes": self.classes,
-            "arrays": self.arrays,
-            "content_sha256": self.content_sha256,
-        }
-        return json.dumps(document)
+        return json.dumps({"format": FORMAT, "spec_hash": self.tag.spec_hash, **asdict(self)})
 
     @classmethod
-    def from_json(cls, text: str, file: Path) -> FeatureHeader:
+    def from_json(cls, text: str, file: Path) -> Self:
         """Raises FeaturesDamaged for what ``to_json`` did not write."""
         try:
             document = json.loads(text)
@@ -171,7 +153,7 @@ class FeatureHeader:
                 source=VideoSource(**document["source"]),
                 media=document["media"],
                 fps=float(document["fps"]),
-                specs={name: StreamSpec(**spec) for name, spec in document["streams"].items()},
+                streams={name: StreamSpec(**spec) for name, spec in document["streams"].items()},
                 classes=None if classes is None else tuple(classes),
                 arrays=tuple(document["arrays"]),
                 content_sha256=document["content_sha256"],
@@ -273,21 +255,8 @@ def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 def join_streams(header: FeatureHeader, arrays: Arrays) -> SavedFeatures:
     """Joins header and arrays."""
-    streams = {name: _stream(name, spec, arrays) for name, spec in header.specs.items()}
+    streams = {name: make_stream(name, spec, arrays) for name, spec in header.streams.items()}
     return SavedFeatures(header.tag, header.source, header.media, header.fps, streams, header.classes)
-
-
-def _stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:
-    boxes, mask, view = (arrays.get(f"{name}.{member}") for member in ("boxes", "mask", "view"))
-    return Stream(
-        torch.from_numpy(arrays[f"{name}.values"]),
-        arrays[f"{name}.start"],
-        arrays[f"{name}.end"],
-        spec,
-        None if boxes is None else torch.from_numpy(boxes),
-        None if mask is None else torch.from_numpy(mask),
-        WHOLE if view is None else tuple(view.tolist()),
-    )
 
 
 def _flatten(document: Mapping[str, Any]) -> dict[str, Any]:

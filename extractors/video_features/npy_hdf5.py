@@ -55,7 +55,7 @@ def to_public_arrays(saved: SavedFeatures) -> Arrays:
 def from_public_arrays(header: FeatureHeader, public: Mapping[str, NDArray[Any]]) -> Arrays:
     """Undoes ``to_public_arrays``."""
     arrays: Arrays = {}
-    for name in header.specs:
+    for name in header.streams:
         key = choose_key(name, header.tag.extractor)
         arrays[f"{name}.values"] = public[key]
         arrays[f"{name}.start"], arrays[f"{name}.end"] = np.ascontiguousarray(public[f"{key}-times"].T)
@@ -140,7 +140,7 @@ def link(folder: Path) -> list[Path]:
             header = form.header(file.parent, file.stem)
         except FeaturesDamaged:
             continue
-        for stream in header.specs:
+        for stream in header.streams:
             places.setdefault(choose_key(stream, header.tag.extractor), []).append(file.relative_to(folder))
     written = []
     for key, files in places.items():

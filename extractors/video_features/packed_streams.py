@@ -9,10 +9,10 @@ from dataclasses import asdict
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors.numpy import save
 from safetensors.torch import load
-from torch import Tensor
 
 from extractors.features import WHOLE, Features, Stream, StreamSpec
 
@@ -26,32 +26,18 @@ def pack_streams(streams: Features) -> bytes:
 
 
 def unpack_streams(data: bytes) -> dict[str, Stream]:
-    """Makes streams of what ``pack_streams`` has packed. Raises ValueError for anything else."""
+    """Makes streams of what ``pack_streams`` has packed."""
     head, _, rest = data.partition(b"\n")
-    tags, tensors = json.loads(head), load(rest)
-    return {name: _stream(name, tag, tensors) for name, tag in tags.items()}
+    arrays = {name: tensor.numpy() for name, tensor in load(rest).items()}
+    return {
+        name: make_stream(name, StreamSpec(**tag["spec"]), arrays) for name, tag in json.loads(head).items()
+    }
 
 
 def count_bytes(streams: Features) -> int:
     """Counts the bytes of the streams' values and boxes, which are nearly all of what is packed."""
     tensors = [each for stream in streams.values() for each in (stream.values, stream.boxes)]
     return sum(each.nbytes for each in tensors if each is not None)
-
-
-def _stream(name: str, tag: Mapping[str, object], tensors: Mapping[str, Tensor]) -> Stream:
-    spec, view = tag["spec"], tag["view"]
-    if not isinstance(spec, dict) or not isinstance(view, list):
-        raise ValueError(f"the tag of {name} is none")
-    x0, y0, x1, y1 = (float(edge) for edge in view)
-    return Stream(
-        tensors[f"{name}.values"],
-        tensors[f"{name}.start"].numpy(),
-        tensors[f"{name}.end"].numpy(),
-        StreamSpec(**spec),
-        tensors.get(f"{name}.boxes"),
-        tensors.get(f"{name}.mask"),
-        (x0, y0, x1, y1),
-    )
 
 
 def collect_arrays(streams: Mapping[str, Stream]) -> Arrays:
@@ -67,3 +53,26 @@ def collect_arrays(streams: Mapping[str, Stream]) -> Arrays:
         if stream.view != WHOLE:
             arrays[f"{name}.view"] = np.array(stream.view)
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def make_stream(name: str, spec: StreamSpec, arrays: Arrays) -> Stream:
+    """Makes a stream of what ``collect_arrays`` collected of it.
+
+    Args:
+        name: the stream's.
+        spec: its name tag.
+        arrays: of all streams.
+
+    Raises:
+        KeyError: an array is absent.
+    """
+    boxes, mask, view = (arrays.get(f"{name}.{member}") for member in ("boxes", "mask", "view"))
+    return Stream(
+        torch.from_numpy(arrays[f"{name}.values"]),
+        arrays[f"{name}.start"],
+        arrays[f"{name}.end"],
+        spec,
+        None if boxes is None else torch.from_numpy(boxes),
+        None if mask is None else torch.from_numpy(mask),
+        WHOLE if view is None else tuple(view.tolist()),
+    )

@@ -24,7 +24,7 @@ from lab.pictures.picture_inputs import PictureInputs, list_streams
 from lab.pictures.pseudo_video import Shots
 from lab.pictures.session import PictureTraining
 from lab.pictures.validation import PictureValidation
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.registry import UnknownStreamSet, find_captioner, find_stream_set
 from models.checkpoint import WEIGHTS, load_checkpoint, read_card
 from models.decoding.options import DecodingOptions
@@ -117,7 +117,7 @@ class AblationRunner:
             unfinished.write_text(result.model_dump_json())
         return result
 
-    def _train(self, job: AblationJob, recipe: Recipe) -> tuple[AnyCaptioner, PictureInputs]:
+    def _train(self, job: AblationJob, recipe: Recipe) -> tuple[Captioner, PictureInputs]:
         """Trains a captioner, or continues to train it, to the best of its weights."""
         registered = find_captioner(job.row.trains)
         demo = registered.make_demo_config()
@@ -134,7 +134,7 @@ class AblationRunner:
         train_later_phases(captioner, trainer, training.run.best_after)
         return load_checkpoint(training.run.best, settings.device).captioner, inputs
 
-    def _read(self, job: AblationJob) -> tuple[AnyCaptioner, PictureInputs]:
+    def _read(self, job: AblationJob) -> tuple[Captioner, PictureInputs]:
         """Loads a shipped captioner, or that of a trained row."""
         path = self.settings.out / f"{job.row.reads}-{job.seed}" / "best.safetensors"
         if job.row.shipped:
@@ -147,7 +147,7 @@ class AblationRunner:
             inputs.check_streams(card)
         except (StreamMismatch, UnknownStreamSet) as error:
             raise NotThere(f"{path} cannot be fed: {error}") from error
-        captioner: AnyCaptioner = load_checkpoint(path, device).captioner.with_config(job.row.changes)
+        captioner: Captioner = load_checkpoint(path, device).captioner.with_config(job.row.changes)
         return captioner.to(device), inputs
 
 

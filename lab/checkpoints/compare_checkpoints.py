@@ -24,7 +24,7 @@ from rich.table import Table
 from lab.pictures.picture_batches import TrainingItem
 from lab.pictures.picture_inputs import SELECTION_SET, PictureInputs
 from lab.pictures.pseudo_video import sample_whole, stack_samples
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Card, CheckpointError, load_captioner
 from models.decoding.decode import DecodingOptions, decode
@@ -82,9 +82,9 @@ class CheckpointScore:
 
 
 @torch.inference_mode()
-def score_checkpoint(captioner: AnyCaptioner, judged: HeldOutPictures) -> CheckpointScore:
+def score_checkpoint(captioner: Captioner, judged: HeldOutPictures) -> CheckpointScore:
     """Scores a captioner on the pictures of ``judged``."""
-    memories = [captioner.encode_batches(order_inputs(captioner, group)) for group in judged.groups]
+    memories = [captioner.encode_batches(order_inputs(captioner.inputs, group)) for group in judged.groups]
     ids = [item.id for item in judged.items]
     scores = []
     for options in WAYS:
@@ -96,7 +96,7 @@ def score_checkpoint(captioner: AnyCaptioner, judged: HeldOutPictures) -> Checkp
 
 
 def _measure_likelihood(
-    captioner: AnyCaptioner, memories: Sequence[Any], judged: HeldOutPictures
+    captioner: Captioner, memories: Sequence[Any], judged: HeldOutPictures
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns (nats, words) of all captions of each picture; one with fewer than others repeats its own."""
     nats, words, start = [], [], 0

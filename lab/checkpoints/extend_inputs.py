@@ -17,12 +17,12 @@ import typer
 from torch import Tensor
 
 from lab.pictures.session import match_weights
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import CheckpointError, find_checkpoint, load_checkpoint, save_checkpoint
 
 
-def join_weights(start: AnyCaptioner, trained: AnyCaptioner, file: Path) -> dict[str, Tensor]:
+def join_weights(start: Captioner, trained: Captioner, file: Path) -> dict[str, Tensor]:
     """Joins the start's weights with the further ones, and further columns, of the trained one.
 
     Args:

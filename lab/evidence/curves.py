@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from extractors.features import Features
-from models.captioner import AnyCaptioner, as_numpy
+from models.captioner import Captioner, as_numpy
 from models.evidence.reader import take_rows
 from models.likelihood import teacher_force
 
@@ -30,7 +30,7 @@ class Areas:
 
 
 def measure_areas(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     features: Features,
     tokens: Sequence[int],
     weights: Mapping[int, NDArray[np.float64]],
@@ -52,7 +52,7 @@ def measure_areas(
 
 
 def _measure_word(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     features: Features,
     tokens: Sequence[int],
     word: int,

@@ -17,7 +17,7 @@ import torch
 
 from extractors.features import Features, Stream
 from models.caption import Weights
-from models.captioner import AnyCaptioner, Array, as_numpy
+from models.captioner import Array, Captioner, as_numpy
 from models.content_words import mark_content
 from models.evidence.evidence import find_evidence
 from models.evidence.reader import FeatureReader
@@ -45,7 +45,7 @@ class WordInFilm:
 
 
 def place_words(
-    captioner: AnyCaptioner, videos: Sequence[Features], captions: Sequence[Sequence[str]]
+    captioner: Captioner, videos: Sequence[Features], captions: Sequence[Sequence[str]]
 ) -> Iterator[WordInFilm]:
     """Places the content words of each clip's caption in the films of it and its neighbours.
 
@@ -75,7 +75,7 @@ def join_clips(first: Stream, second: Stream) -> Stream:
 
 
 def _place_caption(
-    captioner: AnyCaptioner, film: Features, half: int, captions: tuple[Sequence[str], Sequence[str]]
+    captioner: Captioner, film: Features, half: int, captions: tuple[Sequence[str], Sequence[str]]
 ) -> Iterator[WordInFilm]:
     """Places one caption's words. half: of its clip, 0 or 1. captions: that one, and the other clip's."""
     words, others = captions
@@ -99,7 +99,7 @@ def _place_caption(
             )
 
 
-def _attend(captioner: AnyCaptioner, film: Features, tokens: Sequence[int]) -> list[Array | None]:
+def _attend(captioner: Captioner, film: Features, tokens: Sequence[int]) -> list[Array | None]:
     """Reads where the captioner looks for each word."""
     with torch.inference_mode():
         forced = teacher_force(captioner, captioner.encode([film]), torch.tensor([list(tokens)]))

@@ -19,7 +19,7 @@ import typer
 from torch import Tensor
 
 from lab.judging.session import JudgingSession, Mark
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.checkpoint import load_checkpoint, save_checkpoint
 from models.decoding.written_captions import DecodedBatch, join
 from models.labels.labelled_captioner import LabelledCaptioner
@@ -113,7 +113,7 @@ def collect(entry: EvaluatedCaptioner, clips: Path, marks: Mapping[tuple[str, st
 def _read_evidence(
     entry: EvaluatedCaptioner, clips: Path
 ) -> Iterator[tuple[tuple[str, str], tuple[float, ...]]]:
-    captioner: AnyCaptioner = entry.writer.checkpoint.captioner  # type: ignore[union-attr]  # one alone
+    captioner: Captioner = entry.writer.checkpoint.captioner  # type: ignore[union-attr]  # one alone
     probes = [_with_confidence(captioner, probe) for probe in PROBES]
     for clip in read_clip_list(clips):
         features = entry.feature_source.extract([decode_video(clip, entry.feature_source.request)])
@@ -123,7 +123,7 @@ def _read_evidence(
         yield (clip.id, text), tuple(float(torch.tensor(each.confidence or 0.0).logit()) for each in best)
 
 
-def _with_confidence(captioner: AnyCaptioner, weights: tuple[float, ...]) -> AnyCaptioner:
+def _with_confidence(captioner: Captioner, weights: tuple[float, ...]) -> Captioner:
     meaning = captioner.config.meaning  # type: ignore[attr-defined]  # a labelled one's
     return captioner.with_config({"meaning": meaning.model_copy(update={"confidence": weights})})
 

@@ -30,7 +30,7 @@ from lab.labelled.sentences import WrittenLine, list_sentences, read_lines
 from lab.pictures.picture_batches import SETS, CachedNetwork, load_set
 from lab.pictures.picture_inputs import PICTURE_NETWORKS
 from lab.pictures.pseudo_video import sample_whole
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.labelled.streams import PICTURE
 from models.captioners.registry import captioner_class
 from models.checkpoint import Card, load_captioner, save_checkpoint
@@ -140,7 +140,7 @@ def count_words(vocabulary: Vocabulary, texts: Sequence[str]) -> tuple[Tensor, T
     return pad_sequence(rows, batch_first=True), pad_sequence(weights, batch_first=True)
 
 
-def extend_writer(writer: AnyCaptioner, vocabulary: Vocabulary, alone: Tensor) -> dict[str, Tensor]:
+def extend_writer(writer: Captioner, vocabulary: Vocabulary, alone: Tensor) -> dict[str, Tensor]:
     """Gives a captioner's layers rows for new words, guessed from sentence vectors; it avoids the words.
 
     Args:
@@ -219,7 +219,7 @@ def pair_classes(sentences: Sequence[str], lines: Sequence[WrittenLine]) -> Tens
 
 
 def build_captioner(
-    writer: AnyCaptioner, vocabulary: Vocabulary, vectors: SentenceVectors, sentences: Sequence[str]
+    writer: Captioner, vocabulary: Vocabulary, vectors: SentenceVectors, sentences: Sequence[str]
 ) -> LabelledCaptioner:
     """Builds a labelled captioner that writes as the other does and has not yet anything to expect.
 
@@ -245,7 +245,7 @@ def build_captioner(
 
 
 def fit_captioner(
-    writer: AnyCaptioner,
+    writer: Captioner,
     frames: CaptionedFrames,
     captions: Sequence[str],
     sentences: Sequence[str],

@@ -53,7 +53,8 @@ def train_embedding(trainer: Trainer, embedding: SemanticEmbedding) -> None:
         with trainer.autocast(network):  # without the GRU, which has no half precision on a CPU
             videos = network.encode_batches(batch.inputs_of(network))
         sentences = network.encode_sentences(batch.targets)
-        hinge, contrast = network.loss(videos, sentences), contrastive_loss(videos, sentences)
+        hinge = hinge_loss(videos, sentences, network.config.margin)
+        contrast = contrastive_loss(videos, sentences)
         return {"total": contrast + HINGE_WEIGHT * hinge, "loss": contrast, "auxiliary": hinge}
 
     def judge(network: SemanticEmbedding) -> HeldOutScores:
@@ -62,6 +63,27 @@ def train_embedding(trainer: Trainer, embedding: SemanticEmbedding) -> None:
     phase = trainer.make_phase("embedding", trainer.recipe.steps, loss, judge)
     learner = build_learner(trainer.recipe, embedding, trainer.precision)
     trainer.go_through(replace(phase, metric="recall"), learner)
+
+
+def hinge_loss(videos: Tensor, sentences: Tensor, margin: float) -> Tensor:
+    """Computes the hinge on the hardest negatives.
+
+    For each true pair these are the most relevant other sentence of the video and the most relevant other
+    video of the sentence; other captions of the same video are no negatives.
+
+    Args:
+        videos: (B, joint).
+        sentences: (B·K, joint), those of a video side by side.
+        margin: By which a true pair has to be more relevant.
+    """
+    relevance = videos @ sentences.T  # (B, S)
+    owner = torch.arange(len(videos), device=videos.device).repeat_interleave(len(sentences) // len(videos))
+    is_owner = F.one_hot(owner, len(videos)).T.bool()
+    true = relevance.gather(0, owner.unsqueeze(0)).squeeze(0)  # (S,)
+    others = relevance.masked_fill(is_owner, -torch.inf)
+    by_sentence = (margin - true + others.amax(1)[owner]).relu()
+    by_video = (margin - true + others.amax(0)).relu()
+    return (by_sentence + by_video).mean()
 
 
 def contrastive_loss(videos: Tensor, sentences: Tensor) -> Tensor:
@@ -103,7 +125,7 @@ class Recall:
         parts = []
         for start in range(0, len(self.held_out.items), self.held_out.group):
             batches = move_to(self.held_out.load_group(start), find_device(embedding))
-            parts.append(embedding.encode_batches(order_inputs(embedding, batches)))
+            parts.append(embedding.encode_batches(order_inputs(embedding.inputs, batches)))
         return torch.cat(parts)
 
     def _embed_sentences(self, embedding: SemanticEmbedding) -> Tensor:

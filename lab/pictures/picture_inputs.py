@@ -23,7 +23,7 @@ from lab.pictures.still_network import StillNetwork
 from models.captioners.registry import UnknownStreamSet
 from models.checkpoint import Card, find_checkpoint, read_card
 from models.feature_sources.stream_checks import StreamMismatch, select_stream_set
-from models.inputs import InputDescription
+from models.inputs import InputStream
 from models.stream_set import DEMO_MOTION, StreamSet
 from training.precision import CPU
 from training.recipes.train_options import NeedsVideo
@@ -140,10 +140,10 @@ class ReadsStreams(Protocol):
     """A configuration that lists the streams which are read by it; every captioner's does."""
 
     @property
-    def streams(self) -> Sequence[InputDescription]: ...
+    def streams(self) -> Sequence[InputStream]: ...
 
 
-def list_streams(config: BaseModel) -> Sequence[InputDescription]:
+def list_streams(config: BaseModel) -> Sequence[InputStream]:
     """Returns the streams that a configuration reads. Raises TypeError for one that lists none."""
     if not isinstance(config, ReadsStreams):
         raise TypeError(f"{type(config).__name__} lists no streams: a captioner's configuration needs them")

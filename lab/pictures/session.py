@@ -27,7 +27,7 @@ from lab.pictures.teacher_targets import (
     load_soft_targets,
 )
 from lab.pictures.validation import PictureValidation
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.registry import find_captioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import (
@@ -38,6 +38,7 @@ from models.checkpoint import (
     load_embedding,
     save_checkpoint,
 )
+from models.inputs import InputStream
 from models.stream_set import DEMO, StreamSet
 from models.vocabulary import Vocabulary
 from training.optimization.learner import TrainedNetwork
@@ -51,6 +52,10 @@ from training.recipes.changes import change_fields
 from training.recipes.recipe import Recipe
 from training.runs.run_record import RunDescription, TrainedData
 
+#: Small, over the mean of the image net's cells.
+DEMO_EMBEDDING_CONFIG = SemanticEmbeddingConfig(
+    streams=(InputStream(name="grid", width=1280),), words=160, joint=320, dropout=0.1
+)
 #: What the held-out items were shown as, when a card's score was measured.
 WHOLE_PICTURES, AMONG_SHOTS = "held-out training pictures", "held-out training pictures among other shots"
 #: The metric by which a phase keeps weights → what a card calls the items, and the score.
@@ -104,13 +109,13 @@ def train_captioner(
     if start is not None and begun is not None:
         captioner.load_state_dict(match_weights(begun, captioner, start))
 
-    def freeze(network: AnyCaptioner) -> AnyCaptioner:
+    def freeze(network: Captioner) -> Captioner:
         freeze_all_but(network, recipe.only)
         if begun is not None and recipe.keep_start:
             freeze_start(network, begun)
         return network
 
-    def load_best_after(phase: str) -> AnyCaptioner:
+    def load_best_after(phase: str) -> Captioner:
         return freeze(training.run.best_after(phase))
 
     freeze(captioner)
@@ -146,7 +151,7 @@ def train_semantic_embedding(
         NeedsVideo, UnknownStream, StreamMismatch: as of ``PictureInputs.build``.
     """
     torch.set_num_threads(settings.threads)
-    config = change_fields(fit_to_streams(SemanticEmbeddingConfig.demo(), streams), settings.config)
+    config = change_fields(fit_to_streams(DEMO_EMBEDDING_CONFIG, streams), settings.config)
     inputs = PictureInputs.build(streams, [stream.name for stream in config.streams], (), settings.device)
     training = PictureTraining.prepare(recipe, inputs, data, settings)
     torch.manual_seed(recipe.seed)

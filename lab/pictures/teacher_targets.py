@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from extractors.files import atomic_write
 from lab.pictures.pseudo_video import Pictures, sample_whole, stack_samples
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.inputs import order_inputs
 from models.likelihood import walk
 from models.memory import Memory
@@ -81,7 +81,7 @@ class TeacherReading:
 
 
 def load_soft_targets(
-    teacher: AnyCaptioner, sha256: str, reading: TeacherReading, folder: Path, precision: torch.dtype
+    teacher: Captioner, sha256: str, reading: TeacherReading, folder: Path, precision: torch.dtype
 ) -> SoftTargets:
     """Loads a teacher's targets, which it computes first where they are not there yet.
 
@@ -103,7 +103,7 @@ def load_soft_targets(
 
 
 def _read(
-    teacher: AnyCaptioner, reading: TeacherReading, total: int, precision: torch.dtype
+    teacher: Captioner, reading: TeacherReading, total: int, precision: torch.dtype
 ) -> tuple[NDArray[np.int16], NDArray[np.float16]]:
     kept = min(KEPT, len(teacher.vocabulary))
     words, shares = np.empty((total, kept), np.int16), np.empty((total, kept), np.float16)
@@ -117,7 +117,7 @@ def _read(
 
 
 def _compute_distributions(
-    teacher: AnyCaptioner, reading: TeacherReading, precision: torch.dtype
+    teacher: Captioner, reading: TeacherReading, precision: torch.dtype
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yields the kept words and shares of groups of items, in the order of ``TeacherReading.index_rows``."""
     device = find_device(teacher)
@@ -128,7 +128,7 @@ def _compute_distributions(
         samples = [sample_whole(pictures) for _, pictures, _ in items]
         batches = move_to(stack_samples(samples, precision), device)
         with torch.inference_mode(), autocast(precision, device):
-            memory = teacher.encode_batches(order_inputs(teacher, batches))
+            memory = teacher.encode_batches(order_inputs(teacher.inputs, batches))
             top = _predict_top_words(
                 teacher, memory, move_to(targets, device), min(KEPT, len(teacher.vocabulary))
             )
@@ -139,7 +139,7 @@ def _compute_distributions(
 
 @torch.no_grad()
 def _predict_top_words(
-    captioner: AnyCaptioner, memory: Memory, targets: Tensor, kept: int
+    captioner: Captioner, memory: Memory, targets: Tensor, kept: int
 ) -> torch.return_types.topk:
     """Finds the most probable words at every place of given captions.
 

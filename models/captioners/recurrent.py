@@ -6,12 +6,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from models.captioner import Captioner, MemoryT_co, StateT_co
-from models.inputs import InputDescription
-from models.memory import StepAttention
+from models.captioner import Captioner
+from models.inputs import InputStream
+from models.memory import State, StepAttention
 
 
-class RecurrentCaptioner(Captioner[MemoryT_co, StateT_co]):
+class RecurrentCaptioner(Captioner):
     """Writes by a recurrent decoder; a subclass makes the layers below, and advances its decoder."""
 
     config: Any  #: has ``streams``, and where ``add_output`` is called ``tie_words`` and ``dropout``
@@ -22,7 +22,7 @@ class RecurrentCaptioner(Captioner[MemoryT_co, StateT_co]):
     output: nn.Linear
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         return self.config.streams  # type: ignore[no-any-return]
 
     def add_output(self, hidden: int) -> None:
@@ -39,22 +39,14 @@ class RecurrentCaptioner(Captioner[MemoryT_co, StateT_co]):
         if tied:
             self.output.weight = self.word_embedding.weight
 
-    def step(
-        self,
-        state: StateT_co,  # type: ignore[misc]
-        word: Tensor,
-        memory: MemoryT_co,  # type: ignore[misc]
-    ) -> tuple[Tensor, StateT_co, StepAttention | None]:
+    def step(self, state: Any, word: Tensor, memory: Any) -> tuple[Tensor, Any, StepAttention | None]:
         output, state, attention = self.advance(state, self.embed_words(word), memory)
         return self.score_words(output), state, attention
 
     @abstractmethod
     def advance(
-        self,
-        state: StateT_co,  # type: ignore[misc]
-        embedded: Tensor,
-        memory: MemoryT_co,  # type: ignore[misc]
-    ) -> tuple[Tensor, StateT_co, StepAttention | None]: ...  # as of ``Captioner``
+        self, state: Any, embedded: Tensor, memory: Any
+    ) -> tuple[Tensor, State, StepAttention | None]: ...  # as of ``Captioner``
 
     def embed_words(self, words: Tensor) -> Tensor:
         """Embeds words (…) → (…, E), scaled to unit variance."""

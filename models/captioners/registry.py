@@ -24,7 +24,7 @@ from extractors.pretrained.errors import WeightsError
 from extractors.pretrained.weights_folder import HUB
 from extractors.windows import WindowOptions
 from models import captioners
-from models.captioner import AnyCaptioner, Captioner
+from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.stream_set import (
     DEMO,
@@ -123,7 +123,7 @@ class CaptionerFolder:
     #: From a configuration and a stream set to the configuration that reads the set.
     fit: Callable[[Any, StreamSet], BaseModel]
     #: Name → network.
-    kinds: Mapping[str, type[AnyCaptioner]]
+    kinds: Mapping[str, type[Captioner]]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class RegisteredCaptioner:
     folder: CaptionerFolder
 
     @property
-    def kind(self) -> type[AnyCaptioner]:
+    def kind(self) -> type[Captioner]:
         """Returns its class."""
         return self.folder.kinds[self.name]
 
@@ -207,7 +207,7 @@ def find_captioner(name: str) -> RegisteredCaptioner:
     return registered[name]
 
 
-def captioner_class(name: str) -> type[AnyCaptioner]:
+def captioner_class(name: str) -> type[Captioner]:
     """Finds the class of a captioner. Raises UnknownCaptioner."""
     return find_captioner(name).kind
 

@@ -6,12 +6,13 @@ models/combining/reranking.py lets the best caption win.
 Where the paper is silent, or we differ:
 
 * The embedding is in the spirit of VSE++, since no method is named: cosine of a linear of the pooled video
-  and the last state of a GRU over the words, trained by the hinge on the hardest negative, margin 0.2.
+  and the last state of a GRU over the words, trained by the hinge on the hardest negative, margin 0.2
+  (lab/pictures/embedding.py).
 * No width is given: 300 for words, 512 for the joint space.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
+from models.inputs import Batch, InputStream, average_frames, collate_inputs
 from models.vocabulary import Vocabulary
 
 
@@ -35,11 +36,6 @@ class SemanticEmbeddingConfig(BaseModel, frozen=True):
     joint: int = 512
     margin: float = 0.2
     dropout: float = 0.0
-
-    @classmethod
-    def demo(cls) -> Self:
-        """Makes it small, over the mean of the image net's cells."""
-        return cls(streams=(InputStream(name="grid", width=1280),), words=160, joint=320, dropout=0.1)
 
 
 class SemanticEmbedding(nn.Module):
@@ -57,7 +53,7 @@ class SemanticEmbedding(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         return self.config.streams
 
     def encode(self, features: Sequence[Features]) -> Tensor:
@@ -78,22 +74,3 @@ class SemanticEmbedding(nn.Module):
         states, _ = self.gru(self.dropout(self.word_embedding(words.clamp(min=0))))
         last = (words >= 0).sum(1) - 1
         return F.normalize(states[torch.arange(len(words), device=words.device), last].float(), dim=1)
-
-    def loss(self, videos: Tensor, sentences: Tensor) -> Tensor:
-        """Computes the hinge on the hardest negatives.
-
-        videos: (B, joint), sentences: (B·K, joint), those of a video side by side. For each true pair the
-        most relevant other sentence of the video and the most relevant other video of the sentence; other
-        captions of the same video are no negatives.
-        """
-        relevance = videos @ sentences.T  # (B, S)
-        owner = torch.arange(len(videos), device=videos.device).repeat_interleave(
-            len(sentences) // len(videos)
-        )
-        is_owner = F.one_hot(owner, len(videos)).T.bool()
-        true = relevance.gather(0, owner.unsqueeze(0)).squeeze(0)  # (S,)
-        others = relevance.masked_fill(is_owner, -torch.inf)
-        margin = self.config.margin - true
-        by_sentence = (margin + others.amax(1)[owner]).relu()
-        by_video = (margin + others.amax(0)).relu()
-        return (by_sentence + by_video).mean()

@@ -4,8 +4,6 @@ Fused: each member writes its beams, and models/combining/reranking.py picks amo
 Averaged: at every word the mean of the members' probabilities (models/combining/ensemble.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,12 +24,11 @@ from models.combining.reranking import (
     Candidate,
     DecodedOutput,
     MemberOutput,
-    RankedCandidates,
     rank_candidates,
 )
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import DecodedBatch, join
-from models.feature_sources.stream_checks import StreamMismatch, caption, check_streams, lead_stream
+from models.feature_sources.stream_checks import StreamMismatch, check_streams, lead_stream
 
 if TYPE_CHECKING:
     from models.pretrained.load import AnyPretrainedCaptioner
@@ -81,36 +78,11 @@ class SingleWriter:
         return self.checkpoint.card.streams
 
     def caption(self, features: Sequence[Features], options: DecodingOptions) -> list[list[Caption]]:
-        return caption(self.checkpoint, features, options)
-
-
-class WrittenOutput(MemberOutput, Protocol):
-    """Holds what one member wrote of B videos, of which captions can be made."""
-
-    def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
-        """Makes the caption that a candidate of its own stands for.
-
-        Args:
-            video: its place among the B.
-            candidate: one that this member wrote.
-            with_attention: whether the caption has it.
-        """
-
-
-@dataclass(frozen=True, eq=False)
-class _CheckpointOutput(DecodedOutput):
-    """Holds what one of our captioners decoded, with the features that its attention refers to."""
-
-    batch: DecodedBatch
-
-    @classmethod
-    def of(cls, batch: DecodedBatch) -> _CheckpointOutput:
-        return cls(batch.captioner, batch.memory, batch.hypotheses, batch)
-
-    def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
-        if with_attention:
-            return self.batch.caption(video, candidate.hypothesis)
-        return self.batch.caption_alone(candidate.hypothesis)
+        for video in features:
+            check_streams(self.checkpoint, video)
+        lead = lead_stream(self.checkpoint)
+        written = DecodedBatch.by(self.checkpoint.captioner, features, lead, options)
+        return [written.captions(video) for video in range(len(features))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +101,7 @@ class FusedWriter:
         return streams_of([*(each.card for each in self._checkpoints), self.embedding_card])
 
     @property
-    def pretrained(self) -> dict[str, AnyPretrainedCaptioner]:
+    def pretrained(self) -> dict[str, "AnyPretrainedCaptioner"]:
         """Lists the members that read frames."""
         return {name: each for name, each in self.members.items() if not isinstance(each, Checkpoint)}
 
@@ -162,8 +134,8 @@ class FusedWriter:
                 check_streams(member, video)
         most = {"beam": options.beam_size, "greedy": 1}.get(options.method, CANDIDATES)
         each = options.changed(num_captions=min(CANDIDATES, most))
-        written: dict[str, WrittenOutput] = {
-            name: _CheckpointOutput.of(DecodedBatch.by(member.captioner, features, lead_stream(member), each))
+        written: dict[str, MemberOutput] = {
+            name: DecodedOutput(DecodedBatch.by(member.captioner, features, lead_stream(member), each))
             if isinstance(member, Checkpoint)
             else PretrainedOutput.by(member, frames, each)
             for name, member in self.members.items()
@@ -190,9 +162,10 @@ class AveragedWriter:
     members: Mapping[str, Checkpoint]
 
     def __post_init__(self) -> None:
-        first, *others = self.members
+        words_of = {name: each.captioner.vocabulary.words for name, each in self.members.items()}
+        first, *others = words_of
         for name in others:
-            if vocabulary_of(self.members[name]) != vocabulary_of(self.members[first]):
+            if words_of[name] != words_of[first]:
                 raise VocabulariesDiffer(f"{first} and {name} were trained on different vocabularies")
 
     @property
@@ -230,11 +203,6 @@ class AveragedWriter:
         )
 
 
-def vocabulary_of(checkpoint: Checkpoint) -> tuple[str, ...]:
-    words: tuple[str, ...] = checkpoint.captioner.vocabulary.words
-    return words
-
-
 def streams_of(cards: Sequence[Card]) -> dict[str, StreamSpec]:
     """Lists the streams that any of them takes. Raises StreamMismatch where one name stands for two."""
     streams: dict[str, StreamSpec] = {}
@@ -250,13 +218,13 @@ def streams_of(cards: Sequence[Card]) -> dict[str, StreamSpec]:
 
 
 def _to_captions(
-    written: Mapping[str, WrittenOutput], video: int, found: RankedCandidates, options: DecodingOptions
+    written: Mapping[str, MemberOutput], video: int, ranked: list[Candidate], options: DecodingOptions
 ) -> list[Caption]:
     """Picks the best captions of one video; the first has its attention, and all candidates beside it."""
-    best, *others = found.candidates[: options.num_captions]
+    best, *others = ranked[: options.num_captions]
     winner = written[best.captioner].caption(video, best, with_attention=True)
     return [
-        _with_part(winner, _explain_candidates(found.candidates)),
+        _with_part(winner, _explain_candidates(ranked)),
         *(written[each.captioner].caption(video, each, with_attention=False) for each in others),
     ]
 

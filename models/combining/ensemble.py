@@ -9,15 +9,13 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from extractors.features import Features
-from models.captioner import AnyCaptioner, Captioner
-from models.inputs import Batch, InputDescription, order_inputs
+from models.captioner import Captioner
+from models.inputs import Batch, InputStream, order_inputs
 from models.memory import Memory, State, StepAttention
 
 
 class EnsembleConfig(BaseModel, frozen=True):
-    """Holds the weights, one a member, summing to one."""
-
-    weights: tuple[float, ...]
+    """Has nothing to configure: each member has its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,29 +36,28 @@ class EnsembleState(State):
     members: tuple[State, ...]
 
 
-class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
+class Ensemble(Captioner):
     """Averages captioners of one vocabulary.
 
-    Attention is averaged with the same weights where all members are of one class and configuration;
-    otherwise it is the first member's, since the others' maps may lie on other clocks and grids.
+    Attention is averaged where all members are of one class and configuration; otherwise it is the first
+    member's, since the others' maps may lie on other clocks and grids.
     """
 
     name = "ensemble"
     config_class = EnsembleConfig
-    config: EnsembleConfig
 
-    def __init__(self, members: Sequence[AnyCaptioner], weights: Sequence[float] | None = None) -> None:
-        """weights: positive, in any scale; None for equal ones. Raises ValueError."""
+    def __init__(self, members: Sequence[Captioner]) -> None:
+        """Raises ValueError for no members, and for members of several vocabularies."""
         if not members:
             raise ValueError("an ensemble needs at least one captioner")
-        super().__init__(EnsembleConfig(weights=_normalised(weights, len(members))), members[0].vocabulary)
+        super().__init__(EnsembleConfig(), members[0].vocabulary)
         if any(member.vocabulary.words != self.vocabulary.words for member in members):
             raise ValueError("the members of an ensemble must share one vocabulary")
         self.members = nn.ModuleList(members)
         self._alike = len({(type(m), m.config.model_dump_json()) for m in members}) == 1
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         """Lists every member's, each once; the first member's lead."""
         members = self._captioners()
         return tuple({each.name: each for member in members for each in member.inputs}.values())
@@ -78,7 +75,9 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
 
     def encode_batches(self, batches: Sequence[Batch]) -> EnsembleMemory:
         by_name = dict(zip((each.name for each in self.inputs), batches, strict=True))
-        return self.join_memories([m.encode_batches(order_inputs(m, by_name)) for m in self._captioners()])
+        return self.join_memories(
+            [m.encode_batches(order_inputs(m.inputs, by_name)) for m in self._captioners()]
+        )
 
     def join_memories(self, memories: Sequence[Memory]) -> EnsembleMemory:
         """Joins memories of the same videos, one a member."""
@@ -98,35 +97,25 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
     ) -> tuple[Tensor, EnsembleState, StepAttention | None]:
         triples = zip(self._captioners(), state.members, memory.members, strict=True)
         log_probs, states, attentions = zip(*(m.step(s, word, part) for m, s, part in triples), strict=True)
-        weighted = [lp + math.log(w) for lp, w in zip(log_probs, self.config.weights, strict=True)]
         # rounding can lift a certain word above probability one, which early stopping relies on not to be
-        mean = torch.stack(weighted).logsumexp(0).clamp(max=0)
+        mean = (torch.stack(log_probs) - math.log(len(log_probs))).logsumexp(0).clamp(max=0)
         return mean, EnsembleState(states), self._average(attentions)
 
-    def _captioners(self) -> list[AnyCaptioner]:
+    def _captioners(self) -> list[Captioner]:
         return [member for member in self.members if isinstance(member, Captioner)]
 
     def _average(self, attentions: Sequence[StepAttention | None]) -> StepAttention | None:
-        """Returns the weighted mean where members are alike and all attended, else the first member's."""
+        """Returns the mean where members are alike and all attended, else the first member's."""
         first, every = attentions[0], [each for each in attentions if each is not None]
         if first is None or not self._alike or len(every) < len(attentions):
             return first
         spatial = [each.spatial for each in every if each.spatial is not None]
         return StepAttention(
-            temporal=self._mean([each.temporal for each in every]),
-            spatial=self._mean(spatial) if len(spatial) == len(every) else first.spatial,
-            extras={name: self._mean([each.extras[name] for each in every]) for name in first.extras},
+            temporal=_mean([each.temporal for each in every]),
+            spatial=_mean(spatial) if len(spatial) == len(every) else first.spatial,
+            extras={name: _mean([each.extras[name] for each in every]) for name in first.extras},
         )
 
-    def _mean(self, values: Sequence[Tensor]) -> Tensor:
-        total = values[0] * self.config.weights[0]
-        for value, weight in zip(values[1:], self.config.weights[1:], strict=True):
-            total = total + value * weight
-        return total
 
-
-def _normalised(weights: Sequence[float] | None, members: int) -> tuple[float, ...]:
-    positive = [1.0] * members if weights is None else list(weights)
-    if len(positive) != members or not all(math.isfinite(w) and w > 0 for w in positive):
-        raise ValueError(f"weights must be {members} positive numbers; they are {positive}")
-    return tuple(w / sum(positive) for w in positive)
+def _mean(values: list[Tensor]) -> Tensor:
+    return torch.stack(values).mean(0)

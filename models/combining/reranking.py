@@ -18,12 +18,12 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.caption import Caption
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.decoding.constraints import FUNCTION_WORDS
 from models.decoding.decode import Hypothesis
+from models.decoding.written_captions import DecodedBatch
 from models.likelihood import teacher_force
-from models.memory import Memory
 from models.vocabulary import pad_captions
 
 #: What a mean log-probability counts against a cosine: docs/results/demo-checkpoints.md, on held-out
@@ -64,15 +64,8 @@ def names_twice(words: Sequence[str]) -> bool:
     return len(naming) > len(set(naming))
 
 
-@dataclass(frozen=True, eq=False)
-class RankedCandidates:
-    """Holds all candidates of one video, the best first."""
-
-    candidates: tuple[Candidate, ...]
-
-
 class MemberOutput(Protocol):
-    """Holds what one member wrote of B videos, and lets it judge what others wrote of them."""
+    """Holds what one member wrote of B videos: it makes captions of that, and judges what others wrote."""
 
     def candidates(self, name: str, video: int) -> list[Candidate]:
         """Lists what it wrote of one video, its best first, not yet scored; ``name`` is the member's."""
@@ -80,32 +73,43 @@ class MemberOutput(Protocol):
     def score(self, competing: Sequence[Sequence[Candidate]]) -> Tensor:
         """Scores captions, for each video equally many: (B, N) log-probabilities a word, on the CPU."""
 
+    def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
+        """Makes the caption that a candidate of its own stands for.
+
+        Args:
+            video: its place among the B.
+            candidate: one that this member wrote.
+            with_attention: whether the caption has it.
+        """
+
 
 @dataclass(frozen=True, eq=False)
 class DecodedOutput:
-    """Holds what one of our captioners read of B videos, and what it decoded for each."""
+    """Holds what one of our captioners decoded."""
 
-    captioner: AnyCaptioner
-    memory: Memory
-    hypotheses: Sequence[Sequence[Hypothesis]]
+    batch: DecodedBatch
 
     def candidates(self, name: str, video: int) -> list[Candidate]:
-        """Lists what it wrote of one video, its best first."""
-        decoded = enumerate(self.hypotheses[video])
-        vocabulary = self.captioner.vocabulary
+        decoded = enumerate(self.batch.hypotheses[video])
+        vocabulary = self.batch.captioner.vocabulary
         return [Candidate(name, beam, tuple(vocabulary.decode(each.tokens)), each) for beam, each in decoded]
 
     def score(self, competing: Sequence[Sequence[Candidate]]) -> Tensor:
         """Scores captions: (B, N) log-probabilities a word; a word that it does not know is its <unk>."""
-        vocabulary = self.captioner.vocabulary
-        targets = pad_captions([vocabulary.encode(each.words) for of_video in competing for each in of_video])
-        forced = teacher_force(self.captioner, self.memory, targets.to(self.memory.times.device))
+        captioner, memory = self.batch.captioner, self.batch.memory
+        encoded = [captioner.vocabulary.encode(each.words) for of_video in competing for each in of_video]
+        forced = teacher_force(captioner, memory, pad_captions(encoded).to(memory.times.device))
         return (forced.log_p.sum(1) / forced.valid.sum(1)).view(len(competing), -1).cpu()
+
+    def caption(self, video: int, candidate: Candidate, *, with_attention: bool) -> Caption:
+        if with_attention:
+            return self.batch.caption(video, candidate.hypothesis)
+        return self.batch.caption_alone(candidate.hypothesis)
 
 
 def rank_candidates(
     embedding: SemanticEmbedding, videos: Tensor, outputs: Mapping[str, MemberOutput], weight: float
-) -> list[RankedCandidates]:
+) -> list[list[Candidate]]:
     """Ranks what members wrote, each caption judged by the embedding and by all members.
 
     Args:
@@ -125,7 +129,7 @@ def rank_candidates(
         # of captions padded to the most that any video has, a video's own come first
         scores = zip(relevant.tolist(), likely.tolist()[: len(candidates)], strict=True)
         scored = [each.with_scores(*two, weight) for each, two in zip(candidates, scores, strict=True)]
-        ranked.append(RankedCandidates(tuple(sorted(scored, key=lambda each: -each.merit))))
+        ranked.append(sorted(scored, key=lambda each: -each.merit))
     return ranked
 
 

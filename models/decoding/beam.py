@@ -13,11 +13,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.decoding.constraints import Constraints
 from models.decoding.length_penalty import LengthPenalty
-from models.decoding.options import DecodingOptions, apply_temperature
+from models.decoding.options import DecodingOptions
 from models.decoding.partial_captions import PartialCaptions, SearchResult
+from models.decoding.sampling import apply_temperature
 from models.memory import Memory
 from models.vocabulary import EOS
 
@@ -32,7 +33,7 @@ class BeamStep:
 
 
 def search_beams(
-    captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, constraints: Constraints
+    captioner: Captioner, memory: Memory, options: DecodingOptions, constraints: Constraints
 ) -> SearchResult:
     """Keeps the ``beam_size`` likeliest rows of each video from step to step.
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner, Judgement
+from models.captioner import Captioner, Judgement
 from models.decoding.beam import search_beams
 from models.decoding.constraints import Constraints
 from models.decoding.length_penalty import LengthPenalty
@@ -58,7 +58,7 @@ class Hypothesis:
 
 @torch.no_grad()
 def decode(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     memory: Memory,
     options: DecodingOptions,
     generator: torch.Generator | None = None,
@@ -98,14 +98,14 @@ def decode(
 
 
 def _judge(
-    captioner: AnyCaptioner, memory: Memory, search: SearchResult, options: DecodingOptions
+    captioner: Captioner, memory: Memory, search: SearchResult, options: DecodingOptions
 ) -> list[list[Hypothesis]]:
     """The best rows of each video by the captioner's own merit; of equal ones the earlier row first."""
     penalty = LengthPenalty.parse(options.length_penalty)
     score = penalty.score(search.captions.total, search.captions.length)
     if score.isnan().any():
         raise ValueError("the captioner gave log-probabilities that are not numbers")
-    judgement = captioner.judge(memory, search.captions.tokens, score, penalty)
+    judgement = captioner.judge(memory, search.captions.tokens, score, penalty.divisor)
     # a captioner's own opinion would bring back rows that the constraints have made impossible
     merit = judgement.merit.masked_fill(score == -torch.inf, -torch.inf)
     ranked = merit.view(memory.size, -1).sort(dim=1, descending=True, stable=True).indices
@@ -170,7 +170,7 @@ def _attention_of(attention: StepAttention, row: int, words: int) -> StepAttenti
     )
 
 
-def _read_captions(captioner: AnyCaptioner, memory: Memory, targets: Tensor) -> SearchResult:
+def _read_captions(captioner: Captioner, memory: Memory, targets: Tensor) -> SearchResult:
     """Gives a captioner captions word by word, and keeps how likely each word is and where it looks.
 
     targets: (R, L) ids, ended by <eos> and padded by -1; the captions of a video side by side. Returns R

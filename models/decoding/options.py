@@ -5,19 +5,14 @@ options of the command line and the search in a recipe are made of it; a job's b
 imports no torch, as the API's image carries it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import eq
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from models.decoding.length_penalty import LengthPenalty
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def rare(default: Any, description: str, **bounds: Any) -> Any:
@@ -131,10 +126,3 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     fault = error.errors(include_url=False)[0]
     name = str(fault["loc"][0]) if fault["loc"] else ""
     return name, fault["msg"].removeprefix("Value error, ")
-
-
-def apply_temperature(log_probs: Tensor, temperature: float) -> Tensor:
-    """Divides log-probabilities (R, V) by ``temperature`` and normalises them again."""
-    if temperature == 1:
-        return log_probs
-    return (log_probs / temperature).log_softmax(1)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.decoding.constraints import Constraints
-from models.decoding.options import DecodingOptions, apply_temperature
+from models.decoding.options import DecodingOptions
 from models.decoding.partial_captions import PartialCaptions, SearchResult
 from models.memory import Memory
 from models.vocabulary import EOS
@@ -21,8 +21,13 @@ from models.vocabulary import EOS
 Chooser = Callable[[Tensor, Tensor], Tensor]
 
 
+def apply_temperature(log_probs: Tensor, temperature: float) -> Tensor:
+    """Divides log-probabilities (R, V) by ``temperature`` and normalises them again."""
+    return log_probs if temperature == 1 else (log_probs / temperature).log_softmax(1)
+
+
 def search_greedily(
-    captioner: AnyCaptioner, memory: Memory, options: DecodingOptions, constraints: Constraints
+    captioner: Captioner, memory: Memory, options: DecodingOptions, constraints: Constraints
 ) -> SearchResult:
     """Takes the likeliest allowed word at every step; of equal ones the lower id.
 
@@ -45,7 +50,7 @@ def search_greedily(
 
 
 def search_by_sampling(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     memory: Memory,
     options: DecodingOptions,
     constraints: Constraints,
@@ -73,7 +78,7 @@ def search_by_sampling(
 
 
 def _roll_out(
-    captioner: AnyCaptioner, memory: Memory, rows: int, options: DecodingOptions, choose: Chooser
+    captioner: Captioner, memory: Memory, rows: int, options: DecodingOptions, choose: Chooser
 ) -> SearchResult:
     """Lets ``choose`` pick the next word of each of B · ``rows`` rows until all have ended."""
     state, word = captioner.start(memory, rows), captioner.first_word(memory, rows)
@@ -123,7 +128,7 @@ class SampledCaptions:
 
 
 def sample(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     memory: Memory,
     rows_per_video: int,
     max_length: int,

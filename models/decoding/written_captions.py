@@ -11,7 +11,7 @@ import torch
 from extractors.features import Features, Stream
 from extractors.preprocessing.images import STEPS
 from models.caption import AttentionDocument, BoxAttention, Caption, Evidence, GridAttention, ScoredWord
-from models.captioner import AnyCaptioner, Array, CaptionSteps, as_numpy
+from models.captioner import Array, Captioner, CaptionSteps, as_numpy
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
 from models.evidence.evidence import find_evidence
 from models.evidence.places import find_places
@@ -24,17 +24,17 @@ from models.word_maps import attention_document, box_attention, grid_attention, 
 class DecodedBatch:
     """Holds a batch of videos as one captioner decoded it."""
 
-    captioner: AnyCaptioner
+    captioner: Captioner
     memory: Memory  #: of the captioner whose attention they carry
     features: Sequence[Features]
     lead: str  #: the stream on whose clock and in whose places that attention is
     options: DecodingOptions
     hypotheses: Sequence[Sequence[Hypothesis]]  #: for each video, best first
-    author: AnyCaptioner | None = None  #: who wrote, where that captioner did not write alone
+    author: Captioner | None = None  #: who wrote, where that captioner did not write alone
 
     @classmethod
     def by(
-        cls, captioner: AnyCaptioner, features: Sequence[Features], lead: str, options: DecodingOptions
+        cls, captioner: Captioner, features: Sequence[Features], lead: str, options: DecodingOptions
     ) -> Self:
         """Encodes the videos together and decodes them.
 

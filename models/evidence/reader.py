@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from extractors.features import Features, Stream, View
 from extractors.preprocessing.images import STEPS, make_even_edges, map_to_picture
-from models.captioner import AnyCaptioner, Array, as_numpy
+from models.captioner import Array, Captioner, as_numpy
 from models.likelihood import score_chosen_words
 
 
@@ -117,7 +117,7 @@ class CaptionReader(Protocol):
 class FeatureReader:
     """Reads with a captioner of features."""
 
-    captioner: AnyCaptioner  #: who wrote the caption
+    captioner: Captioner  #: who wrote the caption
     features: Features  #: the video's streams by name
     times: Array  #: (T, 2) seconds, the moments
     tokens: Sequence[int]  #: the ids of the words

@@ -1,15 +1,12 @@
-"""Checks that features are those that a captioner was trained on, and captions them."""
+"""Checks that features are those that a captioner was trained on."""
 
 from collections.abc import Sequence
 
 from extractors.errors import ReelwordError
 from extractors.extractor import AnyExtractor
 from extractors.features import Features, StreamSpec
-from models.caption import Caption
 from models.captioners.registry import UnknownStreamSet, find_stream_set
 from models.checkpoint import Card, Checkpoint
-from models.decoding.decode import DecodingOptions
-from models.decoding.written_captions import DecodedBatch
 from models.feature_sources.feature_source import complete_sampling, describe_spread
 from models.stream_set import DEMO, SAVED, StreamSet, UnknownStream
 from models.video_category import list_extracted
@@ -19,28 +16,6 @@ class StreamMismatch(ReelwordError, ValueError, code="stream_mismatch"):
     """The features were made by another network, weights or preprocessing; the message prints both."""
 
     hint = "Make the features again with the extractors that the captioner was trained on."
-
-
-def caption(
-    checkpoint: Checkpoint, features: Sequence[Features], options: DecodingOptions
-) -> list[list[Caption]]:
-    """Checks and captions the features of several videos with one captioner.
-
-    Args:
-        checkpoint: The captioner, and the streams that it was trained on.
-        features: For each of B videos its streams by name.
-        options: How words are chosen.
-
-    Returns:
-        For each video its best ``options.num_captions`` captions, best first, with attention.
-
-    Raises:
-        StreamMismatch: A stream is missing, or not what the captioner was trained on.
-    """
-    for video in features:
-        check_streams(checkpoint, video)
-    written = DecodedBatch.by(checkpoint.captioner, features, lead_stream(checkpoint), options)
-    return [written.captions(video) for video in range(len(features))]
 
 
 def lead_stream(checkpoint: Checkpoint) -> str:

@@ -6,7 +6,7 @@ finds each word and where it looks; and all are ranked by ``ExpectedMeaning``. S
 picture that the captioner was trained on was captioned with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -15,11 +15,10 @@ import torch.nn.functional as F
 from pydantic import BaseModel
 from torch import Tensor
 
-from extractors.features import Features
 from extractors.preprocessing.images import Edges
 from models.caption import ExplanationPart
-from models.captioner import AnyCaptioner, Captioner, CaptionSteps, Judgement, LengthDivisor
-from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
+from models.captioner import Captioner, CaptionSteps, Judgement
+from models.inputs import Batch, InputStream, average_frames
 from models.labels.expected_meaning import LABELS, LABELS_INPUT, ExpectedMeaning, MeaningConfig, ReadLabels
 from models.labels.explanation import explain_labels
 from models.likelihood import teacher_force
@@ -47,7 +46,7 @@ class LabelledConfig(BaseModel, Generic[WriterConfigT], frozen=True):
     remembered: RememberedConfig = RememberedConfig()
 
     @property
-    def streams(self) -> tuple[InputDescription, ...]:
+    def streams(self) -> tuple[InputStream, ...]:
         """Lists what the captioner inside reads, and the labels."""
         return (*self.writer.streams, LABELS_INPUT)  # type: ignore[attr-defined]  # every captioner's has them
 
@@ -66,10 +65,10 @@ class LabelledMemory(Memory):
         return self.writer.moments
 
 
-class LabelledCaptioner(Captioner[LabelledMemory, State]):
+class LabelledCaptioner(Captioner):
     """Writes with the captioner inside, and ranks what it wrote and what it recalled by labels."""
 
-    writer_class: ClassVar[type[AnyCaptioner]]
+    writer_class: ClassVar[type[Captioner]]
     config: LabelledConfig[Any]
     remembered: Tensor
     written_of: Tensor
@@ -94,7 +93,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         self.register_buffer("typical", torch.zeros(sizes.places, first.width))  # a picture of no video
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         """Lists the streams of the captioner inside, and the labels."""
         return (*self.writer.inputs, LABELS_INPUT)
 
@@ -108,14 +107,8 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         return self.writer.needs_all_cells
 
     @property
-    def word_scorer(self) -> AnyCaptioner:
+    def word_scorer(self) -> Captioner:
         return self.writer.word_scorer
-
-    def encode(self, features: Sequence[Features]) -> LabelledMemory:
-        """Encodes features of B videos, any of which may lack its labels."""
-        device = next(self.parameters()).device
-        streams = [InputStream(name=each.name, width=each.width) for each in self.inputs]
-        return self.encode_batches(collate_inputs(features, streams, device, self.optional_streams))
 
     def encode_batches(self, batches: Sequence[Batch]) -> LabelledMemory:
         """Encodes one batch a stream of ``inputs``."""
@@ -168,7 +161,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         return _cut_padding(F.pad(tokens[torch.cat(rows)], (0, 1), value=EOS))
 
     def judge(
-        self, memory: LabelledMemory, tokens: Tensor, scores: Tensor, penalty: LengthDivisor
+        self, memory: LabelledMemory, tokens: Tensor, scores: Tensor, divisor: Callable[[Tensor], Tensor]
     ) -> Judgement:
         targets = _cut_padding(tokens)
         priors = self._find_priors(tokens)
@@ -176,7 +169,7 @@ class LabelledCaptioner(Captioner[LabelledMemory, State]):
         if new.any():
             priors[new] = self.measure_priors(targets[new])
         words = (targets >= 0).sum(1).clamp(min=1).float()
-        return self.meaning.judge(memory.expected, tokens, scores, priors / penalty.divisor(words))
+        return self.meaning.judge(memory.expected, tokens, scores, priors / divisor(words))
 
     def measure_priors(self, targets: Tensor) -> Tensor:
         """Computes log-probabilities (R,) of captions (R, t), padded by -1, of the typical picture."""

@@ -1,7 +1,5 @@
 """Records what written tokens attend to while a model reads finished captions once more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -41,13 +39,13 @@ class AttentionRecorder:
     modules return (output, weights (R, heads, queries, keys)).
     """
 
-    def __init__(self, modules: Sequence[nn.Module], choice: AttentionChoice, queries: slice) -> None:
+    def __init__(self, modules: Sequence[nn.Module], choice: AttentionChoice, tokens: int) -> None:
         """Prepares recording.
 
-        modules: the decoder's attention modules, the lowest first. queries: those that write the caption's
-        tokens; all others are left out.
+        modules: the decoder's attention modules, the lowest first. tokens: of the caption, written by the
+        last queries; all others are left out.
         """
-        self._modules, self._choice, self._queries = choice.of(modules), choice, queries
+        self._modules, self._choice, self._queries = choice.of(modules), choice, slice(-tokens, None)
         self._total: Tensor | None = None
         self._hooks = ExitStack()
 

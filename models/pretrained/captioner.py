@@ -2,10 +2,9 @@
 transformers generate, read what was written once more for log-probabilities and attention, join words.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
@@ -169,17 +168,8 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
 
     @torch.inference_mode()
     def write(self, videos: EncodedVideos[EncodedT], options: DecodingOptions) -> list[list[WrittenCaption]]:
-        """Writes captions, with attention where the options ask for it, and no evidence yet.
-
-        Args:
-            videos: As ``encode`` made them.
-            options: As for ``caption``.
-
-        Returns:
-            For each video its captions, best first.
-
-        Raises:
-            OptionRefused, NotANumber: As ``caption`` does.
+        """Writes captions as ``caption`` does, of what ``encode`` made: with attention where the options ask
+        for it, and no evidence yet.
         """
         check_options(options)
         encoded = videos.encoded
@@ -236,18 +226,11 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
     def score_texts(
         self, videos: Sequence[Frames] | EncodedVideos[EncodedT], texts: Sequence[Sequence[str]]
     ) -> list[list[float]]:
-        """Computes how likely any texts are as captions by reading them (teacher forcing).
+        """Computes how likely texts, one or more of each video, are as captions by reading them (teacher
+        forcing).
 
-        Args:
-            videos: B, as for ``encode``, or what it made of them.
-            texts: For each of B videos any number of them, one at least.
-
-        Returns:
-            For each video its texts' log-probability a word: that of all tokens and of the end token, over
-            the number of words between white space and one for the end.
-
-        Raises:
-            NotANumber: The model's probabilities are not numbers.
+        Returns for each video its texts' log-probability a word: that of all tokens and of the end token,
+        over the number of words between white space and one for the end. Raises NotANumber where one is none.
         """
         if not isinstance(videos, EncodedVideos):
             videos = self.encode(videos)
@@ -335,18 +318,15 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
     def _generate(self, encoded: EncodedT, config: GenerationConfig) -> Tensor:
         """Writes (R, L) tokens, the captions of a video side by side, without what they began with."""
 
-    @abstractmethod
     def _read_back(self, encoded: EncodedT, tokens: Tensor, with_attention: bool) -> ReadBack:
-        """Reads finished captions in one pass.
+        """Reads finished captions (R, L), padded behind their end, and records what is attended to."""
+        recorder = AttentionRecorder(self.attention_modules(), self.choice, tokens.shape[1])
+        logits = self._predict(encoded, tokens, recorder if with_attention else nullcontext())
+        return ReadBack(logits, recorder.weights() if with_attention else None)
 
-        Args:
-            encoded: The videos.
-            tokens: (R, L), padded behind their end.
-            with_attention: Whether to record it.
-
-        Returns:
-            The logits, and what the chosen layers attend to.
-        """
+    @abstractmethod
+    def _predict(self, encoded: EncodedT, tokens: Tensor, recording: AbstractContextManager[Any]) -> Tensor:
+        """Computes the logits (R, L, V) of each of the tokens (R, L), in one pass within ``recording``."""
 
     @abstractmethod
     def attention_modules(self) -> Sequence[nn.Module]:
@@ -360,8 +340,9 @@ class PretrainedCaptioner(ABC, Generic[EncodedT]):
         """Finds them where they lie in the displayed frames."""
         return self._token_map(encoded, video, frames).placed_within(frames.view)
 
-    def _recorder(self, queries: slice) -> AttentionRecorder:
-        return AttentionRecorder(self.attention_modules(), self.choice, queries)
+    def _start_tokens(self, rows: int) -> Tensor:
+        """Makes (R, 1), what captions begin with."""
+        return torch.full((rows, 1), self.tokens.start or 0, device=self.device)
 
     def _devices(self) -> list[torch.device]:
         return [self.device] if self.device.type == "cuda" else []

@@ -1,7 +1,5 @@
 """Chooses of a video's frames those that a pretrained model is shown, and maps its moments back to them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 
@@ -51,14 +49,10 @@ class ChosenFrames:
         return int(self.pixels.shape[1]), int(self.pixels.shape[2])
 
     def moments(self, frames_each: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Returns the times that the model's moments stand for.
+        """Returns the times that the model's moments stand for, of ``frames_each`` frames each.
 
-        Args:
-            frames_each: Frames that make one moment of the model.
-
-        Returns:
-            times (M, 2), seconds, each moment's begin and end, the next one's begin; and for each of the
-            model's T / ``frames_each`` moments its place among them: one for all that show the same frame.
+        They are (M, 2), seconds, each moment's begin and end, the next one's begin; and for each of the
+        model's T / ``frames_each`` moments its place among them: one for all that show the same frame.
         """
         begins, index = np.unique(self.starts[::frames_each], return_inverse=True)
         ends = np.concatenate([begins[1:], [max(self.duration, float(begins[-1]))]])

@@ -24,8 +24,6 @@
 docs/pretrained.md lists them all.
 """
 
-from __future__ import annotations
-
 from extractors.errors import ReelwordError
 
 
@@ -85,7 +83,10 @@ class GatedCaptioner(PretrainedError, code="hub_id_gated"):
 
 
 class HubUnreachable(PretrainedError, code="hub_unreachable"):
-    hint = "Run the command again: what has come is kept, and the rest is asked for."
+    hint = (
+        "Run the command again where the hub answers, and it goes on where it stopped; or set HF_ENDPOINT to "
+        "a hub that does, or name a folder that has the captioner's files."
+    )
 
 
 class DownloadsForbidden(PretrainedError, code="downloads_forbidden"):

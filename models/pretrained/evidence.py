@@ -4,8 +4,6 @@ A video that is one moment alone has that moment's frames, as often as a model w
 needs them. A frame that is one place alone is grey everywhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -53,17 +51,11 @@ class FrameReader:
         if self.has_fixed_length:
             group = np.tile(group, len(self.chosen) // self.frames_each)
         shown = replace(self.chosen, pixels=self.chosen.pixels[group], starts=self.chosen.starts[group])
-        return shown if part.place is None else keep_place(shown, part.place, part.is_hidden)
+        return shown if part.place is None else _keep_place(shown, part.place, part.is_hidden)
 
 
-def keep_place(frames: ChosenFrames, place: View, is_hidden: bool = False) -> ChosenFrames:
-    """Greys out what lies outside of a place, or in it.
-
-    Args:
-        frames: As the captioner chose them.
-        place: x0 y0 x1 y1 in [0, 1] of the picture.
-        is_hidden: Whether the place itself is greyed out.
-    """
+def _keep_place(frames: ChosenFrames, place: View, is_hidden: bool = False) -> ChosenFrames:
+    """Greys out what lies outside of a place, or in it where it is the place that is hidden."""
     height, width = frames.size
     x0, y0, x1, y1 = frames.view
     left, right = (round((x - x0) / (x1 - x0) * width) for x in place[::2])

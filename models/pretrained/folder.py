@@ -4,8 +4,6 @@ No weight is loaded and nothing but json, YAML and safetensors headers is parsed
 captioner, and say what it needs, before it makes room for it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping
@@ -17,14 +15,7 @@ from huggingface_hub import metadata_load
 from safetensors import SafetensorError, safe_open
 from yaml import YAMLError
 
-from models.pretrained.errors import (
-    NotACaptioner,
-    PickledWeightsOnly,
-    PretrainedDamaged,
-    QuantisedWeights,
-    RemoteCodeRefused,
-    UnknownArchitecture,
-)
+from models.pretrained import errors
 from models.pretrained.hub import PICKLES
 from models.pretrained.installed import InstalledCaptioners, ModelFacts, read_adapter_card
 from models.pretrained.memory import working_memory
@@ -95,7 +86,9 @@ def read_pretrained_info(folder: Path, name: str | None = None) -> PretrainedInf
     family, architecture = _family(folder, config)
     if packed := config.get("quantization_config"):
         method = packed.get("quant_method") if isinstance(packed, dict) else None
-        raise QuantisedWeights(f"The weights of {folder} are quantised{f' by {method}' if method else ''}.")
+        raise errors.QuantisedWeights(
+            f"The weights of {folder} are quantised{f' by {method}' if method else ''}."
+        )
     files = weight_files(folder)
     return PretrainedInfo(
         folder=folder,
@@ -117,11 +110,11 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise NotACaptioner(f"{path.parent} has no {path.name}.") from error
+        raise errors.NotACaptioner(f"{path.parent} has no {path.name}.") from error
     except (OSError, ValueError) as error:
-        raise PretrainedDamaged(f"{path} cannot be read: {error}.") from error
+        raise errors.PretrainedDamaged(f"{path} cannot be read: {error}.") from error
     if not isinstance(content, dict):
-        raise PretrainedDamaged(f"{path} holds no JSON object.")
+        raise errors.PretrainedDamaged(f"{path} holds no JSON object.")
     return content
 
 
@@ -129,16 +122,16 @@ def _family(folder: Path, config: Mapping[str, Any]) -> tuple[Family, str]:
     """Finds who opens it, as which class; other heads on the same networks write no captions."""
     kind = config.get("model_type")
     if not isinstance(kind, str):
-        raise NotACaptioner(f"config.json of {folder} names no model_type.")
+        raise errors.NotACaptioner(f"config.json of {folder} names no model_type.")
     if "auto_map" in config:
-        raise RemoteCodeRefused(f"{folder} ({kind}) is opened by code that comes with it.")
+        raise errors.RemoteCodeRefused(f"{folder} ({kind}) is opened by code that comes with it.")
     if kind not in FAMILIES:
-        raise UnknownArchitecture(f"{folder} is a {kind}; opened here are {', '.join(FAMILIES)}.")
+        raise errors.UnknownArchitecture(f"{folder} is a {kind}; opened here are {', '.join(FAMILIES)}.")
     architectures = config.get("architectures") or [FAMILIES[kind][1]]
     if not isinstance(architectures, list):
-        raise PretrainedDamaged(f"config.json of {folder} has no list of architectures.")
+        raise errors.PretrainedDamaged(f"config.json of {folder} has no list of architectures.")
     if FAMILIES[kind][1] not in architectures:
-        raise UnknownArchitecture(
+        raise errors.UnknownArchitecture(
             f"{folder} is a {architectures[0]}; of {kind}, {FAMILIES[kind][1]} writes captions."
         )
     return FAMILIES[kind]
@@ -154,11 +147,11 @@ def weight_files(folder: Path) -> list[Path]:
     elif (folder / WEIGHTS).is_file():
         names = [WEIGHTS]
     elif pickles := sorted(path.name for ending in PICKLES for path in folder.glob(f"*{ending}")):
-        raise PickledWeightsOnly(f"{folder} has {', '.join(pickles)} and no {WEIGHTS}.")
+        raise errors.PickledWeightsOnly(f"{folder} has {', '.join(pickles)} and no {WEIGHTS}.")
     else:
-        raise PretrainedDamaged(f"{folder} has no {WEIGHTS}.")
+        raise errors.PretrainedDamaged(f"{folder} has no {WEIGHTS}.")
     if missing := [name for name in names if not (folder / name).is_file()]:
-        raise PretrainedDamaged(f"{folder} lacks {', '.join(missing)}.")
+        raise errors.PretrainedDamaged(f"{folder} lacks {', '.join(missing)}.")
     return [folder / name for name in names]
 
 
@@ -166,10 +159,12 @@ def _indexed(index: Path) -> list[str]:
     """Names in the index of weights that lie in several files; none may lead out of the folder."""
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not shards:
-        raise PretrainedDamaged(f"{index} names no files.")
+        raise errors.PretrainedDamaged(f"{index} names no files.")
     names = sorted({str(name) for name in shards.values()})
     if outside := [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]:
-        raise PretrainedDamaged(f"{index} names {outside[0]!r}, which is no safetensors file beside it.")
+        raise errors.PretrainedDamaged(
+            f"{index} names {outside[0]!r}, which is no safetensors file beside it."
+        )
     return names
 
 
@@ -179,11 +174,15 @@ def count_parameters(file: Path) -> int:
         with safe_open(file, framework="numpy") as tensors:
             return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise PretrainedDamaged(f"{file} is no whole safetensors file: {error}.") from error
+        raise errors.PretrainedDamaged(f"{file} is no whole safetensors file: {error}.") from error
 
 
 def make_facts(folder: Path, family: str, architecture: str, parameters: int) -> ModelFacts:
-    """Makes the facts of what a folder holds, in float32, with the licence that its README names."""
+    """Makes the facts of what a folder holds, in float32, with the licence that its README names.
+
+    Args:
+        architecture: the class of its model, or a name of ours.
+    """
     licence, memory = read_licence(folder / "README.md") or "", parameters * BYTES["float32"]
     return ModelFacts(
         family=family, architecture=architecture, parameters=parameters, memory=memory, licence=licence

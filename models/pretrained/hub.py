@@ -4,8 +4,6 @@ Weights come as safetensors alone, and code never: nothing that is brought can r
 a file must be (sha256 of large files, git's blob id of small ones), every byte is checked against it.
 """
 
-from __future__ import annotations
-
 import errno
 import resource
 import shutil
@@ -16,6 +14,7 @@ from pathlib import Path
 
 from httpx2 import HTTPError
 from huggingface_hub import CommitOperationAdd, HfApi, hf_hub_download
+from huggingface_hub.constants import ENDPOINT
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -124,7 +123,7 @@ def download(repository: str, revision: str | None, target: Path, *, endpoint: s
     Raises:
         PretrainedError: what went wrong, with what to do.
     """
-    with _named_errors(repository):
+    with _named_errors(repository, endpoint):
         info = HfApi(endpoint=endpoint).model_info(
             repository, revision=revision, files_metadata=True, timeout=TIMEOUT
         )
@@ -162,7 +161,7 @@ def upload(files: Mapping[str, Path | bytes], repository: str) -> str:
 
 def _download_file(repository: str, commit: str, file: Published, target: Path, endpoint: str | None) -> None:
     """Raises PretrainedError. A file that is not the one that was published does not stay."""
-    with _named_errors(repository), _no_file_above(file.bytes + MARGIN):
+    with _named_errors(repository, endpoint), _no_file_above(file.bytes + MARGIN):
         hf_hub_download(
             repository, file.name, revision=commit, local_dir=target, endpoint=endpoint, etag_timeout=TIMEOUT
         )
@@ -204,8 +203,9 @@ def _check_room(needed: int, target: Path) -> None:
 
 
 @contextmanager
-def _named_errors(repository: str) -> Iterator[None]:
-    """Turns what the hub's library raises into PretrainedError."""
+def _named_errors(repository: str, endpoint: str | None = None) -> Iterator[None]:
+    """Turns what the hub's library raises into PretrainedError. endpoint: None for the default."""
+    hub = endpoint or ENDPOINT
     try:
         yield
     except GatedRepoError as error:
@@ -216,12 +216,13 @@ def _named_errors(repository: str) -> Iterator[None]:
         raise NoSuchCaptioner(f"The hub has no model {repository}, or not for this account.") from error
     except HfHubHTTPError as error:
         status = error.response.status_code
-        raise HubUnreachable(f"The hub answered {status} for {repository}.") from error
+        raise HubUnreachable(f"{hub} answered {status} for {repository}.") from error
     except (LocalEntryNotFoundError, HTTPError) as error:
-        raise HubUnreachable(f"The transfer of {repository} broke off: {type(error).__name__}.") from error
+        fault = f"{hub} does not answer for {repository}, or broke off: {type(error).__name__}."
+        raise HubUnreachable(fault) from error
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise FilesDiffer(f"A file of {repository} is larger than its repository publishes.") from error
         if error.errno == errno.ENOSPC:
             raise DiskTooSmall(f"The disk is full, and {repository} is not whole.") from error
-        raise HubUnreachable(f"The transfer of {repository} broke off: {error}.") from error
+        raise HubUnreachable(f"The transfer of {repository} with {hub} broke off: {error}.") from error

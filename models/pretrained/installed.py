@@ -7,8 +7,6 @@
 A folder gets its name when everything in it has been checked.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -20,23 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from extractors.files import atomic_write, digest_of, sha256_of
+from models.pretrained import errors
 from models.pretrained.adapters.card import CHECKPOINT, CONFIG, AdapterBase, AdapterCard
-from models.pretrained.errors import (
-    BaseDiffers,
-    BaseMissing,
-    DiskTooSmall,
-    DownloadsForbidden,
-    FilesDiffer,
-    HubUnreachable,
-    NameRefused,
-    NameTaken,
-    NoSuchCaptioner,
-    NotInstalled,
-    PretrainedDamaged,
-)
 
 #: Families whose captioners can be asked something, or go on from words that they are given.
 PROMPTED = frozenset({"blip", "video_language"})
@@ -46,19 +32,15 @@ HUB_ID = re.compile(r"(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class InstalledFile(BaseModel):
+class InstalledFile(BaseModel, frozen=True):
     """A file of an installed captioner as it was when it was added."""
-
-    model_config = ConfigDict(frozen=True)
 
     bytes: int
     sha256: str
 
 
-class ModelFacts(BaseModel):
+class ModelFacts(BaseModel, frozen=True):
     """A pretrained model's facts, read from its configuration and the heads of its weights alone."""
-
-    model_config = ConfigDict(frozen=True)
 
     family: str  #: the adapter that runs it
     architecture: str
@@ -67,20 +49,16 @@ class ModelFacts(BaseModel):
     licence: str = ""  #: as its README's head says, empty where it does not
 
 
-class MeasuredSpeed(BaseModel):
+class MeasuredSpeed(BaseModel, frozen=True):
     """Seconds from a decoded clip to its caption, the mean over clips; machine: where they were measured."""
-
-    model_config = ConfigDict(frozen=True)
 
     feature_seconds: float
     caption_seconds: float
     machine: str
 
 
-class PretrainedCard(BaseModel):
+class PretrainedCard(BaseModel, frozen=True):
     """Describes an installed captioner. revision: of the hub's repository; None from a folder."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     source: str
@@ -145,7 +123,7 @@ class InstalledCaptioners:
             PretrainedError: it cannot be brought. What ``read_facts`` raises: it cannot be run.
         """
         if not Path(source).is_dir() and hub_id(source) is None:
-            raise NoSuchCaptioner(f"{source} is neither a folder nor a model's id.")
+            raise errors.NoSuchCaptioner(f"{source} is neither a folder nor a model's id.")
         chosen = self._free_name(name or default_name(source))
         part = self.folder / f".{chosen}.part"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -183,12 +161,12 @@ class InstalledCaptioners:
         try:
             return PretrainedCard.model_validate_json(file.read_bytes()).model_copy(update={"name": name})
         except (OSError, ValidationError) as error:
-            raise FilesDiffer(f"The card of {name} cannot be read.") from error
+            raise errors.FilesDiffer(f"The card of {name} cannot be read.") from error
 
     def path(self, name: str) -> Path:
         """Returns the folder of an installed captioner. Raises NotInstalled."""
         if not NAME.fullmatch(name) or not (self.folder / name).is_dir():
-            raise NotInstalled(f"No captioner called {name} is installed.")
+            raise errors.NotInstalled(f"No captioner called {name} is installed.")
         return self.folder / name
 
     def find_base(self, adapter: AdapterCard) -> Path:
@@ -196,11 +174,13 @@ class InstalledCaptioners:
         base = adapter.base
         try:
             here = self.card(base.name).weights_sha256
-        except NotInstalled as error:
-            raise BaseMissing(f"{base.name} ({base.origin}), which it adapts, is not here.") from error
+        except errors.NotInstalled as error:
+            raise errors.BaseMissing(f"{base.name} ({base.origin}), which it adapts, is not here.") from error
         if here != base.weights_sha256:
             digests = f"{base.weights_sha256[:12]}…, and {here[:12]}… here"
-            raise BaseDiffers(f"{base.name} ({base.origin}), which it adapts, had the weights {digests}.")
+            raise errors.BaseDiffers(
+                f"{base.name} ({base.origin}), which it adapts, had the weights {digests}."
+            )
         return self.path(base.name)
 
     def remove(self, name: str) -> None:
@@ -218,9 +198,9 @@ class InstalledCaptioners:
         for file, recorded in card.files.items():
             path = folder / file
             if not path.is_file():
-                raise FilesDiffer(f"{name} lacks its {file}.")
+                raise errors.FilesDiffer(f"{name} lacks its {file}.")
             if path.stat().st_size != recorded.bytes or sha256_of(path) != recorded.sha256:
-                raise FilesDiffer(f"{file} of {name} is not the file that was added.")
+                raise errors.FilesDiffer(f"{file} of {name} is not the file that was added.")
         return card
 
     def _take_checkpoint(self, part: Path, name: str) -> None:
@@ -233,9 +213,9 @@ class InstalledCaptioners:
 
     def _free_name(self, name: str) -> str:
         if not NAME.fullmatch(name):
-            raise NameRefused(f"{name!r} cannot be a captioner's name.")
+            raise errors.NameRefused(f"{name!r} cannot be a captioner's name.")
         if name in self.reserved or (self.folder / name).exists():
-            raise NameTaken(f"There is a captioner called {name} already.")
+            raise errors.NameTaken(f"There is a captioner called {name} already.")
         return name
 
 
@@ -246,7 +226,9 @@ def read_adapter_card(folder: Path) -> AdapterCard | None:
     try:
         return AdapterCard.model_validate_json((folder / CARD).read_bytes())
     except (OSError, ValidationError) as error:
-        raise PretrainedDamaged(f"{folder} holds an adapter, and no {CARD} that names its base.") from error
+        raise errors.PretrainedDamaged(
+            f"{folder} holds an adapter, and no {CARD} that names its base."
+        ) from error
 
 
 def hub_id(text: str) -> tuple[str, str | None] | None:
@@ -268,7 +250,7 @@ def _partial_folder(part: Path) -> Iterator[None]:
     part.mkdir(exist_ok=True)
     try:
         yield
-    except (HubUnreachable, FilesDiffer, DiskTooSmall, KeyboardInterrupt):
+    except (errors.HubUnreachable, errors.FilesDiffer, errors.DiskTooSmall, KeyboardInterrupt):
         raise
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
@@ -286,7 +268,7 @@ def _bring(source: str, part: Path, *, offline: bool, endpoint: str | None) -> s
         copy_folder(Path(source), part)
         return None
     if offline:
-        raise DownloadsForbidden(f"REELWORD_OFFLINE is set, so {source} is not downloaded.")
+        raise errors.DownloadsForbidden(f"REELWORD_OFFLINE is set, so {source} is not downloaded.")
     repository, revision = hub_id(source) or (source, None)
     return download(repository, revision, part, endpoint=endpoint)
 

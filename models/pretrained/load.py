@@ -1,7 +1,5 @@
 """Opens a folder in the Hugging Face format as a captioner of its family."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,18 +40,9 @@ def try_pretrained_captioner(info: PretrainedInfo) -> None:
 def load_pretrained_captioner(
     folder: Path | PretrainedInfo, settings: LoadSettings | None = None
 ) -> AnyPretrainedCaptioner:
-    """Loads a pretrained captioner.
+    """Loads a pretrained captioner of a folder in the Hugging Face format, by default in float32 on the CPU.
 
-    Args:
-        folder: In the Hugging Face format, or what ``read_pretrained_info`` found there.
-        settings: Device, precision, what is shown of its attention; by default float32 on the CPU.
-
-    Returns:
-        The captioner, ready to caption.
-
-    Raises:
-        NotACaptioner, UnknownArchitecture, RemoteCodeRefused, PickledWeightsOnly: As reading it says.
-        PretrainedDamaged: A file is missing, cut off or does not fit the others.
+    Raises what ``read_pretrained_info`` does, and PretrainedDamaged where a file does not fit the others.
     """
     info = folder if isinstance(folder, PretrainedInfo) else read_pretrained_info(folder)
     captioner: AnyPretrainedCaptioner = CLASSES[info.family].open(info, settings or LoadSettings())

@@ -6,11 +6,9 @@ images once for all beams.
 docs/results/pretrained.md has estimates beside what was measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 #: Frames that a model is shown where its kind leaves that open, beams, and tokens of a prompt with a caption.
 FRAMES, BEAMS, TEXT = 8, 5, 120
@@ -28,7 +26,7 @@ class _Stack:
     key_width: int
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> _Stack:
+    def of(cls, config: Mapping[str, Any]) -> Self:
         width = _first(config, "hidden_size", "n_embd", "embed_dim", default=768)
         heads = _first(config, "num_attention_heads", "n_head", "num_heads", default=12)
         keys = _first(config, "num_key_value_heads", default=heads)

@@ -1,12 +1,10 @@
 """Opens the parts of a folder with transformers: offline, without remote code, from safetensors alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -162,7 +160,7 @@ class PixelProcessor:
     geometry: ResizeAndCrop  #: which part of a frame is left of it, and how large
 
     @classmethod
-    def open(cls, info: PretrainedInfo) -> PixelProcessor:
+    def open(cls, info: PretrainedInfo) -> Self:
         """Opens the folder's processor. Raises PretrainedDamaged."""
         with _opening(info.folder, "image processor"):
             processor = AutoImageProcessor.from_pretrained(info.folder, **CLOSED)

@@ -4,8 +4,6 @@ A model's own generation_config.json is read for its special tokens alone: repet
 and lengths that it recommends would change scores and lengths behind the user's back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,9 +1,8 @@
 """Maps a model's visual tokens back to the time and the place of the frames that they were made of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ class TokenMap:
     view: View = WHOLE  #: the part of the frame that the grid covers
     frames_each: int = 1  #: frames that make one moment
 
-    def placed_within(self, view: View) -> TokenMap:
+    def placed_within(self, view: View) -> Self:
         """Returns the map of frames that are a part of the displayed ones, placed in these."""
         return replace(self, view=place_within(view, self.view))
 

@@ -1,7 +1,5 @@
 """Joins the tokens of a caption to words, with their log-probabilities and their attention."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

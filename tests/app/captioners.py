@@ -13,7 +13,7 @@ from extractors.catalog.i3d import RGB
 from extractors.features import StreamSpec
 from extractors.networks.efficientnet_lite import CHANNELS
 from extractors.pretrained.load import find_weights
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.dual_afr.alignment import LayerConfig
 from models.captioners.dual_afr.config import DualAFRConfig
 from models.captioners.dual_afr.network import DualAFR
@@ -53,7 +53,7 @@ def motion() -> Diet:
     return Diet("stats", "i3d_rgb_grid", 2 * RGB.width, spec)
 
 
-def captioners(stream: InputStream) -> dict[str, AnyCaptioner]:
+def captioners(stream: InputStream) -> dict[str, Captioner]:
     """One of each kind, tiny, over cells of a grid."""
     words = Vocabulary(list(WORDS))
     narrow = {"words": 16, "attention": 16, "hidden": 32, "dropout": 0.0}

@@ -50,9 +50,9 @@ def test_secrets_are_read_from_files_of_their_names(monkeypatch: pytest.MonkeyPa
     (tmp_path / "REELWORD_WEBHOOK_HOSTS").write_text("hooks\n")
     monkeypatch.delenv("REDIS_URL", raising=False)
     settings = Settings(_secrets_dir=tmp_path)
-    assert (settings.redis_url, settings.webhook_hosts) == ("redis://user:secret@there", "hooks")
+    assert (settings.redis_url, settings.webhook_hosts) == ("redis://user:secret@there", ("hooks",))
     monkeypatch.setenv("REELWORD_WEBHOOK_HOSTS", "others")
-    assert Settings(_secrets_dir=tmp_path).webhook_hosts == "others", "a variable goes first"
+    assert Settings(_secrets_dir=tmp_path).webhook_hosts == ("others",), "a variable goes first"
     (tmp_path / "own").mkdir()
     (tmp_path / "own/REDIS_URL").write_text("redis://elsewhere\n")
     assert Settings(_secrets_dir=[tmp_path, tmp_path / "own"]).redis_url == "redis://elsewhere"
@@ -145,7 +145,7 @@ def test_keys_are_needed_off_loopback_unless_said_otherwise(given: dict[str, str
 
 def test_secrets_of_webhooks_are_checked_and_never_shown() -> None:
     good = "whsec_" + "c2VjcmV0" * 5
-    assert Settings(webhook_secrets=f"{good}, {good}").webhook_secret_list == [good, good]
+    assert Settings(webhook_secrets=f"{good}, {good}").webhook_secrets == (good, good)
     for wrong in ("secret", "whsec_", "whsec_short", f"{good},x", "whsec_" + "A" * 100):
         with pytest.raises(ValidationError, match="whsec_ and 24 to 64 random bytes"):
             Settings(webhook_secrets=wrong)

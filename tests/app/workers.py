@@ -89,7 +89,10 @@ class Service:
 def environment_of(settings: Settings) -> dict[str, str]:
     """The settings as environment variables."""
     fields = settings.model_dump(exclude_defaults=True)
-    variables = {f"REELWORD_{name.upper()}": str(value) for name, value in fields.items()}
+    variables = {
+        f"REELWORD_{name.upper()}": ",".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in fields.items()
+    }
     variables["REDIS_URL"] = str(settings.redis_url)
     return variables
 

@@ -22,6 +22,7 @@ from benchmarks.house import (
 EXPLAINED_ELSEWHERE = {
     "app.cli.videos.bulk.bulk",
     "app.cli.videos.extract.extract",
+    "app.cli.captioners.push",
     "app.cli.commands.make_context",
     "app.cli.models.list_models",
     "app.cli.models.show",

@@ -87,6 +87,22 @@ def test_nothing_keeps_people_from_using_chapters_comparison_and_problems(
         assert not visitor.has_sideways_scroll()
 
 
+@pytest.mark.parametrize(("scheme", "ground"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(23, 24, 26)")])
+def test_the_reference_of_the_interface_is_drawn_light_and_dark(
+    visit: Visit, scheme: str, ground: str
+) -> None:
+    with visit(scheme=scheme) as visitor:
+        visitor.open("reference")
+        page = visitor.page
+        heading = page.locator("h2", has_text="Takes a video, its address or a file")
+        expect(heading).to_be_visible(timeout=30_000)
+        expect(page.get_by_role("tab", name="JavaScript")).to_be_visible()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
+        visitor.faults = [
+            fault for fault in visitor.faults if "cdn.redoc.ly" not in fault
+        ]  # refused by our policy
+
+
 def test_chosen_words_and_pressed_buttons_are_seen_in_high_contrast(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
@@ -182,6 +183,34 @@ def test_an_upload_that_nothing_answers_begins_anew_by_itself(visit: Visit) -> N
         visitor.wait_for_caption()
         assert len(set(keys)) == 1
         expect(visitor.films).to_have_count(1)
+
+
+def test_a_large_film_goes_on_where_the_connection_broke(visit: Visit, tmp_path: Path) -> None:
+    room = 9 * 2**20  # of a box that players pass over, at the end of a film
+    film = tmp_path / "large film.mp4"
+    film.write_bytes(SAMPLE.read_bytes() + room.to_bytes(4, "big") + b"free" + bytes(room - 8))
+    data, half, offsets = film.read_bytes(), film.stat().st_size // 2, []
+    with visit() as visitor:
+
+        def answer(route: Route) -> None:
+            """Lets one half of the first request through."""
+            if route.request.method != "PATCH":
+                return route.continue_()
+            offsets.append(int(route.request.headers["upload-offset"]))
+            if offsets[-1]:
+                return route.continue_()
+            names = ("tus-resumable", "upload-offset", "content-type")
+            headers = {name: route.request.headers[name] for name in names}
+            httpx.patch(route.request.url, content=data[:half], headers=headers, timeout=60)
+            return route.abort()
+
+        visitor.page.route("**/files/*", answer)
+        visitor.send_and_wait(film)
+        assert offsets == [0, half]
+        name = visitor.page.request.get(f"{visitor.address}/jobs/{visitor.job}").json()["filename"]
+        assert name == "large film.mp4"
+        video = visitor.page.request.get(f"{visitor.address}/jobs/{visitor.job}/video")
+        assert video.body() == data
 
 
 def test_who_asks_too_often_is_told_for_how_long(visit: Visit) -> None:

@@ -301,7 +301,7 @@ def test_a_file_that_cannot_be_wound_back_is_sent_once() -> None:
             return False
 
     script = Script(httpx.ConnectError("no"))
-    with script.client() as client, pytest.raises(Unreachable):
+    with script.client() as client, pytest.raises(Unreachable, match=r"make serve.*REELWORD_URL"):
         client.submit(Pipe(b"a video"))
     assert len(script.seen) == 1
 
@@ -336,7 +336,8 @@ def test_a_job_without_a_caption_is_an_error_that_says_why() -> None:
     ):
         client.caption(b"a video")
     assert raised.value.job.error is not None
-    assert raised.value.job.error.code == "no_frames"
+    assert raised.value.job.error.code == raised.value.code == "no_frames"
+    assert raised.value.hint == "Send another."
 
 
 def test_a_job_that_takes_too_long_is_told_and_goes_on() -> None:

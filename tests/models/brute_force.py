@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.memory import Memory
 from models.vocabulary import BOS, EOS
 
@@ -32,7 +32,7 @@ def anything(prefix: tuple[int, ...], word: int) -> bool:
     return True
 
 
-def next_log_probs(captioner: AnyCaptioner, memory: Memory, prefix: Sequence[int]) -> list[float]:
+def next_log_probs(captioner: Captioner, memory: Memory, prefix: Sequence[int]) -> list[float]:
     """log p(word | prefix) by running the whole prefix from the start."""
     state, word = captioner.start(memory, 1), captioner.first_word(memory, 1)
     log_probs, state, _ = captioner.step(state, word, memory)
@@ -43,7 +43,7 @@ def next_log_probs(captioner: AnyCaptioner, memory: Memory, prefix: Sequence[int
 
 
 def every_sequence(
-    captioner: AnyCaptioner, memory: Memory, longest: int, allowed: Allowed = anything
+    captioner: Captioner, memory: Memory, longest: int, allowed: Allowed = anything
 ) -> list[Scored]:
     """All sequences of at most ``longest`` tokens, cut ones included."""
     open_, done = [Scored((), 0.0)], []
@@ -55,7 +55,7 @@ def every_sequence(
 
 
 def plain_beam(
-    captioner: AnyCaptioner, memory: Memory, width: int, longest: int, allowed: Allowed = anything
+    captioner: Captioner, memory: Memory, width: int, longest: int, allowed: Allowed = anything
 ) -> list[Scored]:
     """The beams after ``longest`` steps, best plain log-probability first; never stops early."""
     beams = [Scored((), 0.0)]
@@ -69,7 +69,7 @@ def plain_beam(
 
 
 def diverse_beam(
-    captioner: AnyCaptioner, memory: Memory, width: int, groups: int, strength: float, longest: int
+    captioner: Captioner, memory: Memory, width: int, groups: int, strength: float, longest: int
 ) -> list[list[Scored]]:
     """The beams of each group: a word costs ``strength`` for each earlier group's beam that just wrote it."""
     beams = [[Scored((), 0.0)] for _ in range(groups)]
@@ -88,7 +88,7 @@ def diverse_beam(
     return beams
 
 
-def _grow(captioner: AnyCaptioner, memory: Memory, s: Scored, allowed: Allowed) -> list[Scored]:
+def _grow(captioner: Captioner, memory: Memory, s: Scored, allowed: Allowed) -> list[Scored]:
     log_probs = next_log_probs(captioner, memory, s.tokens)
     words = [w for w in range(len(log_probs)) if w != BOS and allowed(s.tokens, w)]
     return [

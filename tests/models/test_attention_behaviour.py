@@ -22,8 +22,8 @@ from extractors.extractor import ExtractorOptions
 from extractors.features import Features, Frames, Stream
 from models.caption import AttentionDocument, Caption, GridAttention, WeightsExplanation
 from models.checkpoint import Checkpoint, load_captioner
+from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
-from models.feature_sources.stream_checks import caption
 from tests.models.parts import find_part
 from training.batches.archives import read_items, read_pictures
 
@@ -52,7 +52,7 @@ def gallery(shared: Path) -> Gallery:
     checkpoint = load_captioner("stats")
     extractor = TunedPair(ExtractorOptions())
     features = extractor.extract([video([picture]) for picture in pictures])
-    own = caption(checkpoint, features, DecodingOptions())
+    own = SingleWriter(checkpoint).caption(features, DecodingOptions())
     streams = [streams[TUNED_GRID] for streams in features]
     return Gallery(checkpoint, extractor, pictures, streams, [best for [best] in own])
 
@@ -83,7 +83,7 @@ def pasted(gallery: Gallery) -> list[AttentionDocument]:
             ground[down * HALF :, right * HALF :][:HALF, :HALF] = resized(picture, HALF)
             videos.append(video([ground]))
     options = DecodingOptions(explanation="both")
-    captions = caption(gallery.checkpoint, gallery.extractor.extract(videos), options)
+    captions = SingleWriter(gallery.checkpoint).caption(gallery.extractor.extract(videos), options)
     return [best.attention for [best] in captions if best.attention is not None]
 
 

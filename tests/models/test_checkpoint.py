@@ -25,9 +25,10 @@ from models.checkpoint import (
     read_card,
     save_checkpoint,
 )
+from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
 from models.decoding.written_captions import join
-from models.feature_sources.stream_checks import StreamMismatch, caption
+from models.feature_sources.stream_checks import StreamMismatch
 from tests.models.tiny import BOXES, GRID, SPEC, stats_config, tiny_stats, videos
 
 CARD = Card(
@@ -90,8 +91,8 @@ def test_captions_are_those_of_the_captioner_that_was_saved(saved: Path) -> None
     options = DecodingOptions(beam_size=3, max_length=6)
     features = [{"grid": video["grid"]} for video in videos()]
     halved = tiny_stats(stats_config(tie_words=True)).half().float()
-    ours = caption(replace(load_checkpoint(saved), captioner=halved.eval()), features, options)
-    loaded = caption(load_captioner(str(saved)), features, options)
+    ours = SingleWriter(replace(load_checkpoint(saved), captioner=halved.eval())).caption(features, options)
+    loaded = SingleWriter(load_captioner(str(saved))).caption(features, options)
     assert [c[0].text for c in ours] == [c[0].text for c in loaded]
 
 
@@ -165,7 +166,7 @@ def test_a_mismatched_stream_prints_both(saved: Path) -> None:
     other = StreamSpec("resnet", "1" * 64, "crop")
     features = {"grid": replace(videos()[0]["grid"], spec=other)}
     with pytest.raises(StreamMismatch) as failure:
-        caption(checkpoint, [features], DecodingOptions())
+        SingleWriter(checkpoint).caption([features], DecodingOptions())
     for part in ("'grid'", "resnet", "111111111111", "crop", "random", "000000000000", "none"):
         assert part in str(failure.value)
 
@@ -173,12 +174,12 @@ def test_a_mismatched_stream_prints_both(saved: Path) -> None:
 def test_engine_and_precision_may_differ(saved: Path) -> None:
     other = replace(SPEC, engine="torch", precision="fp32", sampling="8 frames")
     features = {"grid": replace(videos()[0]["grid"], spec=other)}
-    assert caption(load_checkpoint(saved), [features], DecodingOptions(max_length=3))[0]
+    assert SingleWriter(load_checkpoint(saved)).caption([features], DecodingOptions(max_length=3))[0]
 
 
 def test_a_missing_stream_names_what_there_is(saved: Path) -> None:
     with pytest.raises(StreamMismatch, match=r"needs the stream 'grid'; given: boxes"):
-        caption(load_checkpoint(saved), [{"boxes": videos()[0]["boxes"]}], DecodingOptions())
+        SingleWriter(load_checkpoint(saved)).caption([{"boxes": videos()[0]["boxes"]}], DecodingOptions())
 
 
 def test_an_unknown_captioner_lists_the_known(saved: Path) -> None:
@@ -186,12 +187,16 @@ def test_an_unknown_captioner_lists_the_known(saved: Path) -> None:
         load_captioner("fusion", weights=saved.parent)
     with pytest.raises(UnknownCaptioner, match="train one"):
         load_captioner("stats", weights=saved.parent / "empty")
+    with pytest.raises(UnknownCaptioner, match=r"no file runs/best.safetensors;"):
+        load_captioner("runs/best.safetensors", weights=saved.parent)
 
 
 def test_captions_carry_attention_without_the_batchs_padding(saved: Path) -> None:
     features = [{"grid": video["grid"]} for video in videos((3, 1, 5))]
     for frames, [best] in zip(
-        (3, 1, 5), caption(load_checkpoint(saved), features, DecodingOptions(explanation="both")), strict=True
+        (3, 1, 5),
+        SingleWriter(load_checkpoint(saved)).caption(features, DecodingOptions(explanation="both")),
+        strict=True,
     ):
         assert best.attention is not None
         assert best.attention.words == [word.word for word in best.words]
@@ -208,7 +213,9 @@ def test_boxes_lead_where_they_are_the_first_stream(tmp_path: Path) -> None:
     path = tmp_path / "boxes.safetensors"
     card = replace(CARD, streams={"boxes": SPEC, "grid": SPEC})
     save_checkpoint(path, tiny_stats(stats_config(BOXES, GRID)), card)
-    [[best]] = caption(load_checkpoint(path), videos((3,)), DecodingOptions(max_length=4, explanation="both"))
+    [[best]] = SingleWriter(load_checkpoint(path)).caption(
+        videos((3,)), DecodingOptions(max_length=4, explanation="both")
+    )
     assert best.attention is not None
     assert isinstance(best.attention.spatial, BoxAttention)
     assert np.array(best.attention.spatial.boxes).shape == (3, 3, 4)

@@ -27,11 +27,11 @@ from extractors.windows import Sampling, WindowOptions, Windows
 from models.captioners.registry import UnknownStreamSet, find_stream_set, list_stream_sets
 from models.captioners.stats.config import StreamConfig
 from models.checkpoint import Card, Checkpoint
+from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import FeatureSource
 from models.feature_sources.stream_checks import (
     StreamMismatch,
-    caption,
     check_extractors,
     check_streams,
     select_stream_set,
@@ -235,7 +235,7 @@ def test_features_from_a_file_are_refused_where_they_were_made_otherwise(member:
     )
     given = load(tmp_path / "clip.safetensors").streams
     with pytest.raises(StreamMismatch) as refused:
-        caption(trained, [given], DecodingOptions())
+        SingleWriter(trained).caption([given], DecodingOptions())
     for spec in (other, SPEC):
         said = f"{spec.network} / {spec.weights_sha256[:12]} / {spec.preprocessing}"
         assert said in str(refused.value)

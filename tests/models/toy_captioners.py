@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from models.captioner import Captioner
-from models.inputs import Batch, InputDescription
+from models.inputs import Batch, InputStream
 from models.memory import Memory, State, StepAttention
 from models.vocabulary import BOS, EOS, Vocabulary
 
@@ -40,7 +40,7 @@ class NoConfig(BaseModel):
     """Toys have nothing to configure."""
 
 
-class Toy(Captioner[Numbered, Prefixes]):
+class Toy(Captioner):
     """Base: the state is the whole prefix, and ``table`` says what follows it."""
 
     name = "toy"
@@ -50,7 +50,7 @@ class Toy(Captioner[Numbered, Prefixes]):
         super().__init__(NoConfig(), Vocabulary(words))
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         return ()
 
     def encode_batches(self, batches: Sequence[Batch]) -> Numbered:

@@ -5,8 +5,6 @@ in too, and MSR-VTT's ``{"videos", "annotations"}`` whose videos list their fram
 Pictures lie in a tar or a folder under the names the JSON gives.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

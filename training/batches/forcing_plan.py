@@ -4,8 +4,6 @@ A plan is made on the CPU, by the thread that makes the batch, and goes to the d
 planned on a GPU would wait for all that it was asked before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

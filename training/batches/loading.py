@@ -1,7 +1,5 @@
 """Makes batches ahead of the steps that take them, and brings them to the device that computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass, replace

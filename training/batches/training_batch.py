@@ -1,7 +1,5 @@
 """Defines a batch as training steps take it, and the order in which batches come."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.inputs import Batch, StreamReader, order_inputs
+from models.captioner import Captioner
+from models.captioners.semantic_embedding import SemanticEmbedding
+from models.inputs import Batch, order_inputs
 from models.memory import TensorRows
 from models.vocabulary import Vocabulary
 from training.batches.forcing_plan import ForcingPlan
@@ -60,9 +60,9 @@ class TrainingBatch:
     places: tuple[int, ...] = ()  #: for each target which of its video's captions it is
     plan: ForcingPlan | None = None  #: of the targets; None where a loss makes its own
 
-    def inputs_of(self, network: StreamReader) -> list[Batch]:
+    def inputs_of(self, network: Captioner | SemanticEmbedding) -> list[Batch]:
         """Returns what the ``encode_batches`` of a captioner or an embedding takes."""
-        return order_inputs(network, self.batches)
+        return order_inputs(network.inputs, self.batches)
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class BatchPart:
         first, last = (videos * place // self.count for place in (self.number, self.number + 1))
         return values[first * rows : last * rows]
 
-    def divide(self, number: int, count: int) -> BatchPart:
+    def divide(self, number: int, count: int) -> Self:
         """Returns one of ``count`` parts of this part, ``number`` from 0."""
-        return BatchPart(self.number * count + number, self.count * count)
+        return type(self)(self.number * count + number, self.count * count)
 
 
 WHOLE_BATCH = BatchPart()

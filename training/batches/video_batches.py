@@ -1,11 +1,9 @@
 """Makes training batches of real videos: each has as many rows of each stream as the video has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from torch.nn.functional import pad
 from tqdm import tqdm
@@ -13,7 +11,7 @@ from tqdm import tqdm
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.features import Features
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.inputs import PLAIN_LAYOUT, Batch, BatchLayout, InputStream, collate_inputs, count_regions
 from models.video_category import add_category
 from models.vocabulary import pad_captions, split_words
@@ -43,7 +41,7 @@ class CaptionedVideo:
     captions: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def from_video(cls, video: VideoItem, features: FeatureStore) -> CaptionedVideo:
+    def from_video(cls, video: VideoItem, features: FeatureStore) -> Self:
         """Splits the video's captions into words."""
         captions = tuple(tuple(split_words(caption, fold_accents=True)) for caption in video.captions)
         return cls(video, features, captions)
@@ -96,13 +94,13 @@ class VideoInputs:
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
-    def for_captioner(cls, captioner: AnyCaptioner) -> VideoInputs:
+    def for_captioner(cls, captioner: Captioner) -> Self:
         """Lists the captioner's inputs, each once; where it lies on a GPU, half precision goes there."""
         named = {each.name: InputStream(name=each.name, width=each.width) for each in captioner.inputs}
         layout = BatchLayout(keeps_half=find_device(captioner).type == "cuda")
         return cls(tuple(named.values()), captioner.optional_streams, layout)
 
-    def fix_shapes(self, videos: Iterable[CaptionedVideo]) -> VideoInputs:
+    def fix_shapes(self, videos: Iterable[CaptionedVideo]) -> Self:
         """Returns the same inputs, all of whose batches are as long and wide as these videos need at most.
 
         The features of all are read, and verified, at once. Raises FeaturesDamaged.

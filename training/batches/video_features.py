@@ -6,8 +6,6 @@ memory for a long video. A run that was stopped continues with the videos that h
 another network, other windows or another engine would make lie in another folder.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -113,6 +111,15 @@ class KeptVideos(FeatureStore):
         """Makes it of a video that has a file. Raises MediaError."""
 
 
+@dataclass(frozen=True, eq=False)
+class _MadeFeatures:
+    """A file's report, its frames a second, and the streams that were made of it, by name."""
+
+    video: Video
+    rate: float
+    streams: Features
+
+
 class VideoFeatures(KeptVideos):
     """The features of a stream set's videos. feature_source: makes those that are not there yet."""
 
@@ -153,15 +160,6 @@ class VideoFeatures(KeptVideos):
         footage = cut_clip(decoded.footage, *part)
         [streams] = self._source.extract([footage])
         return _MadeFeatures(decoded.video, footage.rate, streams)
-
-
-@dataclass(frozen=True, eq=False)
-class _MadeFeatures:
-    """A file's report, its frames a second, and the streams that were made of it, by name."""
-
-    video: Video
-    rate: float
-    streams: Features
 
 
 def build_feature_spec(feature_source: FeatureSource) -> FeatureSpec:

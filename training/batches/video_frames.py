@@ -4,8 +4,6 @@ A video is decoded once, by the request that the captioner makes when it serves,
 the disk as features are: a run that was stopped goes on with the videos that have none yet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

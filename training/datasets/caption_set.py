@@ -1,7 +1,5 @@
 """Defines what any set is read into: videos with captions, and notices of what was left out and why."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -129,7 +127,7 @@ def assemble(
     return CaptionSet(name, tuple(videos), expected, tuple(annotations), all_notices)
 
 
-def _join_entries(name: str, entries: Iterable[VideoItem], counts: _Counts) -> list[VideoItem]:
+def _join_entries(name: str, entries: Iterable[VideoItem], counts: "_Counts") -> list[VideoItem]:
     """Joins entries of one id to one video with all their captions, where they are of one file and time."""
     videos: dict[str, VideoItem] = {}
     for entry in entries:

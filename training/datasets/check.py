@@ -4,8 +4,6 @@ A quick look opens each file's header with the project's own reader; a deep one 
 each file, in a process of its own, as training will.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Every rule of words starts from lower-cased words without punctuation. Numbers i
 own; ours differ from them as the tokenisers do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,20 +1,8 @@
 """Defines the errors of a captioned set as a whole.
 
-    DataSetError
-    ├── UnknownDataSet        unknown_data_set
-    ├── UnknownProtocol       unknown_protocol
-    ├── UnknownSplit          unknown_split
-    ├── FolderMissing         folder_missing
-    ├── AnnotationsMissing    annotations_missing
-    ├── AnnotationsDamaged    annotations_damaged
-    ├── IdsCollide            ids_collide
-    └── NothingToUse          nothing_to_use
-
 ``str(error)`` is a sentence that says what is wrong, ``hint`` one that says what to do. What is wrong with
 single captions and videos does not end the reading: notices report it (caption_set.py).
 """
-
-from __future__ import annotations
 
 from extractors.errors import ReelwordError
 

@@ -1,12 +1,11 @@
 """Finds a set's files: annotations by name, videos by the name that annotations give them."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from extractors.media.containers.container import PICTURE_SUFFIXES, VIDEO_SUFFIXES
 from training.datasets.errors import AnnotationsMissing, FolderMissing
@@ -58,7 +57,7 @@ class MediaFiles:
     by_stem: dict[str, Path] = field(default_factory=dict)
 
     @classmethod
-    def find_below(cls, root: Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> MediaFiles:
+    def find_below(cls, root: Path, suffixes: Collection[str] = VIDEO_SUFFIXES) -> Self:
         """Finds the files with such suffixes in a folder and all folders below it."""
         files: dict[str, Path] = {}
         for path in _walk(root, suffixes):

@@ -10,15 +10,12 @@ the file) may be left out. A table is separated by commas, semicolons or tabs, h
 first row, and quotes fields with separators or line breaks, as spreadsheets write them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     RootModel,
     TypeAdapter,
     ValidationError,
@@ -48,10 +45,8 @@ OPTIONAL = {"id": ("id",), "split": ("split",), "start": ("start",), "end": ("en
 OTHER_NAMES: Mapping[str, Split] = {"validate": "val", "validation": "val", "dev": "val"}
 
 
-class FolderEntry(BaseModel):
+class FolderEntry(BaseModel, frozen=True, extra="allow"):
     """One video of the captions file."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     file: str
     captions: tuple[str, ...] = ()

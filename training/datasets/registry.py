@@ -1,7 +1,5 @@
 """Finds the reader of a data set by its name, and reads a part of the set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

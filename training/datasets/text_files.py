@@ -1,7 +1,5 @@
 """Reads annotation files as text, as JSON of a known form, or as tables; reports what is wrong in them."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

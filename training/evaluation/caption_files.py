@@ -8,14 +8,12 @@ An item may be named by ``image_id``, ``video_id``, ``videoID``, ``id`` or ``fil
 references are read from its folder, too.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field, TypeAdapter
 
 from extractors.files import atomic_write
 from training.datasets.errors import AnnotationsDamaged, FolderMissing, NothingToUse
@@ -35,10 +33,8 @@ def _list_texts(captions: str | list[str]) -> list[str]:
 Texts = Annotated[str | list[str], AfterValidator(_list_texts)]
 
 
-class _Entry(BaseModel):
+class _Entry(BaseModel, coerce_numbers_to_str=True):
     """One caption of an item, or all of them."""
-
-    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     name: str = Field(validation_alias=AliasChoices(*NAMES))
     captions: Texts = Field(validation_alias=AliasChoices("caption", "captions", "enCap"))

@@ -1,7 +1,5 @@
 """Captions pictures, sparse frames or real clips for their scores, through the path that serves users."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -59,21 +57,20 @@ class NoStreams:
 class FrameWriter:
     """Writes with a pretrained captioner, which looks at frames and at no stream."""
 
-    captioner: AnyPretrainedCaptioner
+    captioner: "AnyPretrainedCaptioner"
 
     def caption_frames(
         self, frames: Sequence[Frames], _features: Sequence[Features], options: DecodingOptions
     ) -> list[list[Caption]]:
-        """Writes captions of videos, best first, as ``FusedWriter.caption_frames`` does.
+        """Writes captions of videos, best first, as ``FusedWriter.caption_frames`` does, but reads no
+        features.
 
         Args:
-            frames: of each video.
+            frames, options: as of that one.
             _features: none.
-            options: how captions are searched.
 
         Raises:
-            OptionRefused: an option that pretrained captioners do not have.
-            NotANumber: the model's probabilities are not numbers.
+            OptionRefused, NotANumber: as ``PretrainedCaptioner.caption`` does.
         """
         return self.captioner.caption(frames, options)
 
@@ -132,7 +129,7 @@ class CaptioningRun:
         """
         failed: list[FailedVideo] = []
         request = self.request or DecodeRequest()
-        written = self._caption_frames(decode_videos(videos, request, failed), len(videos))
+        written = self._caption_frames(_decode_videos(videos, request, failed), len(videos))
         for line in describe_failures(failed):
             notify(line)
         return match(written, videos)
@@ -192,16 +189,10 @@ def decode_video(video: VideoItem, request: DecodeRequest) -> Footage:
     return cut_clip(decode_here(video.path, replace(request, part=part)).footage, *part)
 
 
-def decode_videos(
+def _decode_videos(
     videos: Sequence[VideoItem], request: DecodeRequest, failed: list[FailedVideo]
 ) -> Iterator[tuple[str, Frames]]:
-    """Decodes videos one after another: id and frames.
-
-    Args:
-        videos: with files.
-        request: which frames.
-        failed: gets those that cannot be read.
-    """
+    """Decodes videos one after another: id and frames; those that cannot be read go to ``failed``."""
     for video in videos:
         try:
             yield video.id, decode_video(video, request)

@@ -1,7 +1,5 @@
 """Loads what is scored: one captioner, or several combined as the service combines them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,13 +16,7 @@ from extractors.pretrained.weights_folder import WeightsFolder
 from extractors.windows import FRAMES, WindowOptions
 from models.captioners.registry import UnknownCaptioner
 from models.checkpoint import Card, Checkpoint, find_embedding, load_captioner, load_embedding
-from models.combining.caption_writers import (
-    AveragedWriter,
-    FusedWriter,
-    FusionMember,
-    SingleWriter,
-    Writer,
-)
+from models.combining.caption_writers import AveragedWriter, FusedWriter, FusionMember, SingleWriter, Writer
 from models.combining.members import WrongMembers, check_members, choose_members, describe_files
 from models.decoding.options import DecodingOptions, first_fault
 from models.feature_sources.feature_source import (
@@ -64,7 +56,7 @@ class EvaluatedCaptioner:
     saved: FeatureStore | None = None
 
     @property
-    def pretrained(self) -> Sequence[AnyPretrainedCaptioner]:
+    def pretrained(self) -> Sequence["AnyPretrainedCaptioner"]:
         """Lists those of its captioners that look at frames."""
         if isinstance(self.writer, FrameWriter):
             return (self.writer.captioner,)

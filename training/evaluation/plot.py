@@ -1,7 +1,5 @@
 """Plots the curves of runs: loss above, held-out CIDEr-D below, by step."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,7 +63,7 @@ def _find_first_steps(rows: Sequence[dict[str, str]]) -> dict[str, int]:
     return first
 
 
-def draw(runs: Sequence[Curves]) -> Figure:
+def draw(runs: Sequence[Curves]) -> "Figure":
     """Draws all runs into one figure of two panels. Raises ValueError for no runs."""
     from matplotlib.figure import Figure
 

@@ -1,7 +1,5 @@
 """Evaluates a captioner on a data set: captions, their scores, and the same captions handed round."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path

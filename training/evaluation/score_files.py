@@ -1,7 +1,5 @@
 """Scores captions that are in files, against references and against the captions of another captioner."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ The adapters lie on the queries and values of the text decoder; whatever sees th
 loss is that of the captioner's own reading of captions, which evidence and likelihoods go by when it serves.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from copy import copy, deepcopy
@@ -32,16 +30,11 @@ class AdaptedCaptioner(nn.Module):
     takes no more memory than they do.
     """
 
-    def __init__(self, captioner: PretrainedCaptioner[Any], options: LoraOptions) -> None:
-        """Puts adapters that change nothing yet into a captioner, and freezes its own weights.
+    def __init__(self, captioner: "PretrainedCaptioner[Any]", options: LoraOptions) -> None:
+        """Puts adapters that change nothing yet into a captioner in float32, and freezes its own weights.
 
-        Args:
-            captioner: Loaded in float32.
-            options: Of the adapters.
-
-        Raises:
-            OptionRefused: No layer of its text decoder is called as one of the targets.
-            PackageMissing: peft is not installed.
+        Raises OptionRefused where no layer of its text decoder is called as one of the targets,
+        PackageMissing where peft is not installed.
         """
         super().__init__()
         targets = list_targets(captioner, options.targets)
@@ -88,18 +81,10 @@ class AdaptedCaptioner(nn.Module):
             save_file({name: each.detach().cpu().contiguous() for name, each in state.items()}, unfinished)
 
 
-def list_targets(captioner: PretrainedCaptioner[Any], names: Sequence[str]) -> list[str]:
-    """Lists the layers of a captioner's text decoder that are called so.
+def list_targets(captioner: "PretrainedCaptioner[Any]", names: Sequence[str]) -> list[str]:
+    """Lists the whole names of the layers of a captioner's text decoder whose last part is one of ``names``.
 
-    Args:
-        captioner: A loaded one.
-        names: Last parts of the layers' names.
-
-    Returns:
-        Their whole names in the model.
-
-    Raises:
-        OptionRefused: There is none.
+    Raises OptionRefused where there is none.
     """
     modules = {module: name for name, module in captioner.model.named_modules()}
     layers, _, _ = re.split(r"\.(\d+)\.", modules[captioner.attention_modules()[0]], maxsplit=1)

@@ -5,15 +5,13 @@ and after them the vocabulary's probabilities, of the words that count alone. Wh
 (``training/batches/forcing_plan.py``), so that nothing here waits for a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.memory import Memory, StepAttention
 from models.vocabulary import UNK
 from training.batches.forcing_plan import ForcedStep, ForcingPlan
@@ -43,7 +41,7 @@ class ForcedWords:
 
 
 def force_words(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     memory: Memory,
     targets: Tensor,
     plan: ForcingPlan,

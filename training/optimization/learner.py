@@ -1,7 +1,5 @@
 """Holds a network while it is trained: its weights, their moving average, and the optimiser."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar, cast
@@ -12,7 +10,7 @@ from torch.amp import GradScaler
 from torch.optim import Adam, AdamW, Optimizer, RMSprop
 from torch.optim.swa_utils import AveragedModel
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from training.batches.loading import find_device
 from training.optimization.adapted_captioner import AdaptedCaptioner
@@ -21,7 +19,7 @@ from training.precision import make_scaler
 from training.recipes.recipe import Recipe
 
 #: What can be trained and saved as a checkpoint.
-TrainedNetwork: TypeAlias = AnyCaptioner | SemanticEmbedding
+TrainedNetwork: TypeAlias = Captioner | SemanticEmbedding
 NetworkT = TypeVar("NetworkT", bound=TrainedNetwork | AdaptedCaptioner)
 
 
@@ -40,27 +38,16 @@ class Learner(Generic[NetworkT]):
         """The network with the averaged weights, which is judged and saved."""
         return cast(NetworkT, self.average.module)  # torch types the copy as any module
 
-    def update(self, loss: Tensor, rate: float, clip: float) -> Tensor:
-        """Takes one step of the optimiser.
-
-        Args:
-            loss: (), what is descended.
-            rate: the learning rate of this step.
-            clip: the norm that gradients are clipped to.
-
-        Returns:
-            (), the norm that they had.
-        """
-        self.optimizer.zero_grad()
-        self.add_gradient(loss)
-        return self.descend(rate, clip)
-
     def add_gradient(self, loss: Tensor) -> None:
         """Adds the gradient of a loss () to what is descended."""
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def descend(self, rate: float, clip: float) -> Tensor:
-        """Takes a step down the gradients that were added, as ``update`` does; returns their norm."""
+        """Takes a step down the gradients that were added, and lets go of them.
+
+        rate: the learning rate of this step. clip: the norm that gradients are clipped to. Returns (), the
+        norm that they had.
+        """
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.unscale_(self.optimizer)
@@ -68,6 +55,7 @@ class Learner(Generic[NetworkT]):
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.average.update_parameters(self.network)
+        self.optimizer.zero_grad()
         return norm
 
     def state(self) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Computes losses of captioners: of words, of attention, against teachers' probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -9,7 +7,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.memory import Memory
 from models.training_phase import NextWord, PhaseBatch, PhaseSpec
 from training.batches.forcing_plan import ForcingPlan, plan_forcing
@@ -61,7 +59,7 @@ class CaptionLoss:
 
 
 def caption_loss(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     memory: Memory,
     targets: Tensor,
     *,
@@ -134,7 +132,7 @@ def make_scheduled_sampling(ratio: float, generator: torch.Generator) -> NextWor
 
 
 def supervised_loss(
-    captioner: AnyCaptioner,
+    captioner: Captioner,
     memory: Memory,
     batch: TrainingBatch,
     recipe: Recipe,

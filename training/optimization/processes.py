@@ -5,8 +5,6 @@ the gradients while the backward pass goes on. Losses are means over words or sa
 has another number: ``Processes.share`` weighs them, so that the average is the mean over the whole batch.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -133,14 +131,8 @@ def share_mean(mean: Tensor, count: Tensor) -> Tensor:
 def join_processes(wanted: str) -> Iterator[tuple[Processes, torch.device]]:
     """Joins the processes that torch.distributed.run has started, or trains alone where it has not.
 
-    Args:
-        wanted: the device: "auto", "cpu", "cuda" or "cuda:N"; of several processes each takes its own GPU.
-
-    Yields:
-        The processes and this one's device.
-
-    Raises:
-        DeviceUnavailable: the device is not there, or one GPU is asked for by several processes.
+    wanted: "auto", "cpu", "cuda" or "cuda:N"; of several processes each takes its own GPU. Yields the
+    processes and this one's device. Raises DeviceUnavailable: it is not there, or several ask for one GPU.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     device = open_device(wanted)

@@ -1,7 +1,5 @@
 """Computes the rewards of self-critical training: any weighted sum of CIDEr-D, BLEU-4, METEOR and ROUGE-L."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

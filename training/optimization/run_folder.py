@@ -1,7 +1,5 @@
 """Keeps a training run in its folder: state, log, best checkpoint."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
@@ -14,7 +12,7 @@ from typing import Any
 import torch
 
 from extractors.files import atomic_write
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.checkpoint import load_checkpoint
 from training.batches.training_batch import CaptionedItem
 from training.batches.video_batches import Notify
@@ -50,7 +48,7 @@ class TrainingRun:
     def best(self) -> Path:
         return self.folder / "best.safetensors"
 
-    def best_after(self, phase: str) -> AnyCaptioner:
+    def best_after(self, phase: str) -> Captioner:
         """Loads the best weights when that phase ended; they are kept for a run that is stopped later."""
         kept = self.folder / f"{phase}.safetensors"
         if not kept.exists():

@@ -8,17 +8,15 @@ document frequencies of the training captions: a reward blind to the end teaches
 MIXER does, where the first words of a caption are supervised and the rest is rewarded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.decoding.decode import DecodingOptions, decode, sample
-from models.memory import Memory
 from models.vocabulary import EOS
 from training.batches.loading import find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch
@@ -38,7 +36,7 @@ class SelfCritical:
     words: Sequence[str]  #: the vocabulary, by the words' ids
 
     @classmethod
-    def for_items(cls, recipe: Recipe, items: Sequence[CaptionedItem], words: Sequence[str]) -> SelfCritical:
+    def for_items(cls, recipe: Recipe, items: Sequence[CaptionedItem], words: Sequence[str]) -> Self:
         """Prepares the recipe's rewards.
 
         Args:
@@ -53,7 +51,7 @@ class SelfCritical:
 
     def loss(
         self,
-        captioner: AnyCaptioner,
+        captioner: Captioner,
         batch: TrainingBatch,
         generator: torch.Generator,
         precision: torch.dtype,
@@ -79,7 +77,7 @@ class SelfCritical:
             self._reward_greedy(captioner, batch, precision) if self.recipe.baseline == "greedy" else None
         )
         with autocast(precision, find_device(captioner)):
-            memory: Memory = captioner.encode_batches(batch.inputs_of(captioner))
+            memory = captioner.encode_batches(batch.inputs_of(captioner))
             drawn = sample(
                 captioner,
                 memory,
@@ -117,7 +115,7 @@ class SelfCritical:
         return (prefix, first_words, (1.0, 1.0)) if most else (prefix, targets, (1.0, 0.0))
 
     @torch.no_grad()
-    def _reward_greedy(self, captioner: AnyCaptioner, batch: TrainingBatch, precision: torch.dtype) -> Tensor:
+    def _reward_greedy(self, captioner: Captioner, batch: TrainingBatch, precision: torch.dtype) -> Tensor:
         """Returns (B,) rewards of what the captioner writes when it is used, without dropout."""
         options = DecodingOptions(  # as free to name a thing twice as the samples are
             method="greedy", max_length=self.recipe.max_length, name_once=False, attention=False

@@ -4,30 +4,24 @@ A step is a function of the seed and its number (``TrainingBatches.at``, one gen
 was killed continues exactly where its last saved state stands.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from models.captioner import AnyCaptioner, Captioner
+from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.training_phase import CROSS_ENTROPY, PhaseSpec
 from training.batches.forcing_plan import plan_forcing
 from training.batches.loading import BatchLoader, find_device
 from training.batches.training_batch import CaptionedItem, TrainingBatch, TrainingBatches
-from training.optimization.learner import (
-    Learner,
-    NetworkT,
-    adapt_to_rewards,
-    build_learner,
-)
+from training.optimization.learner import Learner, NetworkT, adapt_to_rewards, build_learner
 from training.optimization.losses import CaptionValues, supervised_loss
 from training.optimization.processes import ALONE, Processes
 from training.optimization.progress import BestScore, NotFinite, PhaseProgress, StepMeans, check_loss
@@ -90,23 +84,39 @@ class Trainer:
     #: That train together, each with its part of the batches; the first one logs and saves.
     processes: Processes = ALONE
 
-    def train(self, captioner: AnyCaptioner, keep_start: bool = False) -> None:
+    def train(self, captioner: Captioner, keep_start: bool = False) -> None:
         """Takes ``recipe.steps`` of cross-entropy; resumes from the run's folder where there is one.
 
         With ``keep_start`` the weights it starts from are the first to be surpassed, as without any step.
         """
         steps = self.recipe.steps
-        spec = captioner.phases[0]
-        loss = self.make_supervised_loss(spec)
-        phase: Phase[AnyCaptioner] = self.make_phase(spec.name, steps, loss, self.judge)
-        phase = replace(phase, keeps_start=keep_start or steps == 0)
+        self.learn(captioner, captioner.phases[0], steps, keeps_start=keep_start or steps == 0)
+
+    def learn(self, captioner: Captioner, spec: PhaseSpec, steps: int, *, keeps_start: bool = False) -> None:
+        """Takes a captioner through one of the phases that it lists.
+
+        Args:
+            captioner: whose weights are trained.
+            spec: the phase.
+            steps: how many it has.
+            keeps_start: whether the weights it starts from have to be surpassed, also where the phase does
+                not say so.
+        """
+        values = CaptionValues(self.batches.items, self.processes)
+        loss, judge = self.make_supervised_loss(spec, values), partial(self.judge, spec=spec)
+        phase: Phase[Captioner] = replace(
+            self.make_phase(spec.name, steps, loss, judge),
+            metric=spec.metric,
+            keeps_start=keeps_start or spec.keeps_start,
+            remembered={spec.remembers: values.values} if spec.remembers else {},
+        )
         self.go_through(phase, build_learner(self.recipe, captioner, self.precision))
 
-    def refine(self, captioner: AnyCaptioner, reward: SelfCritical) -> None:
+    def refine(self, captioner: Captioner, reward: SelfCritical) -> None:
         """Takes self-critical steps from the captioner's weights; they are kept where validation gains."""
         recipe, steps = self.recipe, self.recipe.self_critical_steps
 
-        def loss(network: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
+        def loss(network: Captioner, batch: TrainingBatch, step: int) -> Losses:
             rewarded = recipe.words_rewarded(self.epoch(step))
             generator = self.make_generator(step, 2, find_device(network))
             return reward.loss(network, batch, generator, self.precision, rewarded)
@@ -145,7 +155,7 @@ class Trainer:
         """Returns how many epochs ``step`` steps are: as long as the recipe says, or all videos once."""
         return step / (self.recipe.epoch_steps or self.batches.steps_per_epoch)
 
-    def judge(self, captioner: AnyCaptioner, spec: PhaseSpec = CROSS_ENTROPY) -> HeldOutScores:
+    def judge(self, captioner: Captioner, spec: PhaseSpec = CROSS_ENTROPY) -> HeldOutScores:
         """Judges a captioner by held-out items, and by pseudo-videos where a phase is judged by those.
 
         Where CIDEr-D cannot be computed of them, it is how likely their captions are.
@@ -172,13 +182,13 @@ class Trainer:
 
     def make_supervised_loss(
         self, spec: PhaseSpec, values: CaptionValues | None = None
-    ) -> Callable[[AnyCaptioner, TrainingBatch, int], Losses]:
+    ) -> Callable[[Captioner, TrainingBatch, int], Losses]:
         """Makes what computes a phase's loss of a batch.
 
         spec: the phase. values: what its loss remembers of captions.
         """
 
-        def loss(captioner: AnyCaptioner, batch: TrainingBatch, step: int) -> Losses:
+        def loss(captioner: Captioner, batch: TrainingBatch, step: int) -> Losses:
             device = find_device(captioner)
             with self.autocast(captioner):
                 memory = captioner.encode_batches(batch.inputs_of(captioner))
@@ -209,9 +219,8 @@ class Trainer:
     def go_through(self, phase: Phase[NetworkT], learner: Learner[NetworkT]) -> None:
         """Takes all steps of a phase that the run has not taken yet.
 
-        Raises:
-            Stopped: a signal came; the state is saved.
-            NotFinite: a loss or the weights are no numbers.
+        Raises Stopped where a signal came (the state is saved), NotFinite where a loss or weight is no
+        number.
         """
         self.processes.check_videos(min(phase.batches.videos, len(phase.batches.items)))
         progress = self._resume(phase, learner)
@@ -235,7 +244,7 @@ class Trainer:
         learner: Learner[NetworkT],
         progress: PhaseProgress,
         signals: StopSignals,
-        bar: tqdm[NoReturn],
+        bar: "tqdm[NoReturn]",
     ) -> None:
         is_start = progress.step == 0 and progress.best == -math.inf and phase.keeps_start
         if is_start or progress.is_due(phase.validate_every, phase.steps):
@@ -321,7 +330,6 @@ class Trainer:
         """Takes a step; the losses of a batch's parts are weighed by their words."""
         learner.network.train()
         torch.manual_seed(self.processes.shift(self.recipe.seed * 1_000_003 + step))
-        learner.optimizer.zero_grad()
         losses: dict[str, Tensor] = {}
         for part, share in zip(parts, _share_words(parts), strict=True):
             computed = {name: value * share for name, value in compute(part, step).items()}
@@ -336,7 +344,7 @@ class Trainer:
         progress: PhaseProgress,
         means: dict[str, float],
         seconds: float,
-        bar: tqdm[NoReturn],
+        bar: "tqdm[NoReturn]",
     ) -> None:
         check_loss(means.pop("total"), f"step {progress.step} of {phase.name}")
         if not self.processes.is_first:

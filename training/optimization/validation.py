@@ -1,7 +1,5 @@
 """Computes scores and loss on held-out items, quick enough to choose checkpoints by."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +8,11 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from models.captioner import Captioner, MemoryT, StateT
+from models.captioner import Captioner
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import Batch, order_inputs
 from models.likelihood import teacher_force
+from models.memory import Memory
 from models.vocabulary import pad_captions
 from training.batches.loading import find_device, move_to
 from training.batches.training_batch import ItemT_co
@@ -27,7 +26,7 @@ from training.scores.meteor import Meteor, compute_meteor
 from training.scores.metrics import compute_bleu, compute_rouge_l, count_bleu
 
 
-def keep_memory(memory: MemoryT) -> MemoryT:
+def keep_memory(memory: Memory) -> Memory:
     """Returns the memory as it is."""
     return memory
 
@@ -62,9 +61,9 @@ class Validation(ABC, Generic[ItemT_co]):
 
     def judge(
         self,
-        captioner: Captioner[MemoryT, StateT],
+        captioner: Captioner,
         precision: torch.dtype,
-        choose_memory: Callable[[MemoryT], MemoryT] = keep_memory,
+        choose_memory: Callable[[Memory], Memory] = keep_memory,
         *,
         meteor: bool = False,
         processes: Processes = ALONE,
@@ -95,9 +94,9 @@ class Validation(ABC, Generic[ItemT_co]):
 
     def _write_groups(
         self,
-        captioner: Captioner[MemoryT, StateT],
+        captioner: Captioner,
         precision: torch.dtype,
-        choose_memory: Callable[[MemoryT], MemoryT],
+        choose_memory: Callable[[Memory], Memory],
         processes: Processes,
     ) -> Iterator[tuple[int, list[list[str]], Tensor]]:
         """Yields where each group of this process begins, its captions, and nats of its true words."""
@@ -126,14 +125,14 @@ class Validation(ABC, Generic[ItemT_co]):
         return scores
 
     def _encode_groups(
-        self, captioner: Captioner[MemoryT, StateT], precision: torch.dtype, processes: Processes
-    ) -> Iterator[tuple[int, Sequence[ItemT_co], MemoryT]]:
+        self, captioner: Captioner, precision: torch.dtype, processes: Processes
+    ) -> Iterator[tuple[int, Sequence[ItemT_co], Memory]]:
         """Yields where each group of this process begins, its items, and their memory."""
         device, every = find_device(captioner), self.group * processes.count
         for start in range(self.group * processes.rank, len(self.items), every):
             batches = move_to(self.load_group(start), device)
             with torch.inference_mode(), autocast(precision, device):
-                memory = captioner.encode_batches(order_inputs(captioner, batches))
+                memory = captioner.encode_batches(order_inputs(captioner.inputs, batches))
             yield start, self.items[start : start + self.group], memory
 
 

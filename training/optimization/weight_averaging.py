@@ -1,7 +1,5 @@
 """Averages weights while they are trained: the average is what is judged and saved (EMA)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -91,15 +91,10 @@ def read_recipe_file(path: Path) -> tuple[str | None, dict[str, Any]]:
 
 
 def change_fields(model: ModelT, changes: Mapping[str, Any]) -> ModelT:
-    """Returns a model with other values.
+    """Returns a recipe or a configuration with other values.
 
-    Args:
-        model: A recipe or a configuration.
-        changes: Field → value; ``decoding.beam_size`` is a field of the field ``decoding``.
-
-    Raises:
-        NoSuchField: There is no such field; the message lists those that are near it.
-        FieldRefused: The value is not of the field's type.
+    changes: field → value; ``decoding.beam_size`` is a field of the field ``decoding``. Raises NoSuchField,
+    whose message lists those that are near it, and FieldRefused where a value is not of the field's type.
     """
     if not changes:
         return model

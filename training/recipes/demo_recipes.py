@@ -4,13 +4,11 @@ The recipes of the papers are in paper_recipes.py; what each number of a recipe 
 streams a captioner reads is chosen apart.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from extractors.errors import ReelwordError
 from models.captioners.registry import list_captioners, list_folders
@@ -31,15 +29,11 @@ class RecipeBook:
     #: Recipe → the only captioners that have what it trains.
     limited: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def add(self, tables: Mapping[str, Mapping[str, Any]], captioners: tuple[str, ...] = ()) -> RecipeBook:
-        """Returns the book with more recipes.
+    def add(self, tables: Mapping[str, Mapping[str, Any]], captioners: tuple[str, ...] = ()) -> Self:
+        """Returns the book with more recipes: name → its numbers; one may extend another that stands before.
 
-        Args:
-            tables: Name → its numbers; one may extend another that stands before it.
-            captioners: The only ones that have what they train; none where any has.
-
-        Raises:
-            ValidationError: A number is missing, or has no name that a recipe knows.
+        captioners: the only ones that have what they train; none where any has. Raises ValidationError where
+        a number is missing, or has no name that a recipe knows.
         """
         recipes = dict(self.recipes)
         for name, table in tables.items():
@@ -47,7 +41,7 @@ class RecipeBook:
             numbers = {key: value for key, value in table.items() if key not in MARKS}
             recipes[name] = Recipe.model_validate({**base, **numbers, "name": name})
         limited = dict.fromkeys(tables, captioners) if captioners else {}
-        return RecipeBook(
+        return type(self)(
             recipes,
             self.continuing | {name for name, table in tables.items() if table.get("continues")},
             {**self.limited, **limited},

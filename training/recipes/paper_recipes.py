@@ -8,13 +8,11 @@ twice; weights are chosen by the same search that ``evaluate`` makes at the end.
 once, each with its video.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from models.captioners.registry import CaptionerFolder, RegisteredCaptioner, list_folders
 from models.decoding.options import DecodingOptions
@@ -65,10 +63,8 @@ PAPER = DEMO.model_copy(
 )
 
 
-class RunTable(BaseModel):
+class RunTable(BaseModel, frozen=True, extra="forbid"):
     """Holds what a captioner.toml says of one way in which the paper trained, on one set or several."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: The sets, each a run of its own.
     data_sets: tuple[str, ...]
@@ -86,10 +82,8 @@ class RunTable(BaseModel):
     row: str = ""
 
 
-class PaperTable(BaseModel):
+class PaperTable(BaseModel, frozen=True, extra="forbid"):
     """Holds what a captioner.toml says of its paper's training."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Whose stream set feeds it, and whose splits and words the sets have.
     name: str

@@ -1,13 +1,11 @@
 """Defines a recipe: the numbers by which a captioner is trained, with its schedule of learning rates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from models.decoding.options import DecodingOptions
 
@@ -25,10 +23,9 @@ class TrainingMoment:
     epoch: float  #: how many epochs those are
 
 
-class Cosine(BaseModel):
+class Cosine(BaseModel, frozen=True):
     """Half a cosine over the phase, down to a hundredth."""
 
-    model_config = ConfigDict(frozen=True)
     kind: Literal["cosine"] = "cosine"
 
     def share(self, at: TrainingMoment) -> float:
@@ -36,10 +33,9 @@ class Cosine(BaseModel):
         return max(0.5 * (1 + math.cos(math.pi * at.done)), 0.01)
 
 
-class Decay(BaseModel):
+class Decay(BaseModel, frozen=True):
     """Times ``factor`` after every ``epochs``; with a factor of 1 it never moves."""
 
-    model_config = ConfigDict(frozen=True)
     kind: Literal["decay"] = "decay"
     factor: float = 1.0
     epochs: float = 1.0
@@ -49,10 +45,9 @@ class Decay(BaseModel):
         return float(self.factor ** (at.epoch // self.epochs))
 
 
-class HoldAndDrop(BaseModel):
+class HoldAndDrop(BaseModel, frozen=True):
     """Rises from ``first`` in a line to one over ``warm`` epochs, holds, and is ``last`` from ``drop`` on."""
 
-    model_config = ConfigDict(frozen=True)
     kind: Literal["hold_and_drop"] = "hold_and_drop"
     first: float
     warm: float
@@ -73,10 +68,9 @@ CONSTANT = Decay()
 STEPS_OF = {"cross_entropy": "steps", "self_critical": "self_critical_steps"}
 
 
-class RewardWeights(BaseModel):
+class RewardWeights(BaseModel, frozen=True):
     """The weight of each metric in a reward; CIDEr-D is 0 to 10, the others 0 to 1."""
 
-    model_config = ConfigDict(frozen=True)
     cider: float = 1.0
     bleu: float = 0.0
     meteor: float = 0.0
@@ -87,10 +81,8 @@ class RewardWeights(BaseModel):
 QUERIES_AND_VALUES = ("query", "value", "q_proj", "v_proj", "c_attn", "q_attn")
 
 
-class LoraOptions(BaseModel):
+class LoraOptions(BaseModel, frozen=True, extra="forbid"):
     """Says how large adapters are and where they lie."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rank: int = Field(8, ge=1)
     alpha: int = Field(16, ge=1)  #: what is added is alpha / rank of the product
@@ -98,10 +90,8 @@ class LoraOptions(BaseModel):
     targets: tuple[str, ...] = QUERIES_AND_VALUES
 
 
-class Recipe(BaseModel):
+class Recipe(BaseModel, frozen=True, extra="forbid"):
     """One training plan. Steps count batches of ``videos`` × ``captions``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     vocabulary_size: int
@@ -194,12 +184,12 @@ class Recipe(BaseModel):
         warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.learning_rate * warm * self.schedule.share(TrainingMoment(step / steps, epoch))
 
-    def without_rewards(self) -> Recipe:
+    def without_rewards(self) -> Self:
         """Returns the recipe without self-critical steps."""
         epochs = {phase: count for phase, count in self.epochs.items() if phase != "self_critical"}
         return self.model_copy(update={"epochs": epochs, "self_critical_steps": 0})
 
-    def in_steps(self, captions: int) -> Recipe:
+    def in_steps(self, captions: int) -> Self:
         """Returns the recipe with lengths and validations in steps, for a training split of so many captions.
 
         An epoch is once through all captions.

@@ -1,11 +1,9 @@
 """Declares the options of ``reelword train`` that not every run reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from extractors.errors import ReelwordError
 from training.recipes.changes import parse_changes
@@ -34,13 +32,11 @@ class NeedsVideo(ReelwordError, ValueError, code="needs_video"):
     hint = "Train on videos (--data-set), or choose a captioner that reads single pictures."
 
 
-class TrainOptions(BaseModel):
+class TrainOptions(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
     """Holds the options that not every run reads; None where one was not given.
 
     The command line makes its options of the fields.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     start: Path | None = Field(None, description="A checkpoint whose weights to begin with.")
     streams: str | None = Field(

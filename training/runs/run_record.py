@@ -18,12 +18,12 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from extractors.errors import ReelwordError
 from extractors.features import Features, StreamSpec
 from extractors.files import atomic_write
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding
 from training.batches.training_batch import CaptionedItem
 from training.recipes.recipe import Recipe
@@ -44,10 +44,8 @@ class RunDiffers(ReelwordError, ValueError, code="run_differs"):
     )
 
 
-class TrainedData(BaseModel):
+class TrainedData(BaseModel, frozen=True):
     """Describes the captioned videos or pictures of a run."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str  #: of the set
     train: int  #: videos that are trained on
@@ -68,10 +66,8 @@ class TrainedData(BaseModel):
         return cls(name=name, train=len(train), held_out=len(held_out), sha256=digest)
 
 
-class RunDescription(BaseModel):
+class RunDescription(BaseModel, frozen=True):
     """Describes what a run trains; two runs that differ in a member are two runs."""
-
-    model_config = ConfigDict(frozen=True)
 
     captioner: str
     recipe: Recipe  #: with all that was changed of it
@@ -88,7 +84,7 @@ class RunDescription(BaseModel):
     @classmethod
     def of(
         cls,
-        network: AnyCaptioner | SemanticEmbedding,
+        network: Captioner | SemanticEmbedding,
         recipe: Recipe,
         data: TrainedData,
         stream_set: str,
@@ -122,10 +118,8 @@ class RunDescription(BaseModel):
         return described | ({"start_sha256": self.start_sha256} if self.start_sha256 else {})
 
 
-class RunSession(BaseModel):
+class RunSession(BaseModel, frozen=True):
     """Records one start of the command."""
-
-    model_config = ConfigDict(frozen=True)
 
     command: str
     started: datetime
@@ -151,10 +145,8 @@ class RunSession(BaseModel):
         )
 
 
-class RunRecord(BaseModel):
+class RunRecord(BaseModel, frozen=True):
     """Holds what run.json says."""
-
-    model_config = ConfigDict(frozen=True)
 
     run: RunDescription
     sessions: tuple[RunSession, ...] = Field(min_length=1)

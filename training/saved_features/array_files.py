@@ -1,7 +1,5 @@
 """Reads arrays of other people's files: ``.npy``, ``.npz``, ``.pt`` and HDF5, and turns their axes."""
 
-from __future__ import annotations
-
 import math
 import os
 import pickle
@@ -44,7 +42,7 @@ class ArrayFiles:
         self._open: OrderedDict[tuple[int, Path], Any] = OrderedDict()
         self._lock = threading.Lock()  # a thread might close the file that another one reads
 
-    def __reduce__(self) -> tuple[type[ArrayFiles], tuple[()]]:
+    def __reduce__(self) -> tuple[type["ArrayFiles"], tuple[()]]:
         """Leaves open files behind where the reader is sent to another process."""
         return ArrayFiles, ()
 

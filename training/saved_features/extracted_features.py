@@ -1,7 +1,5 @@
 """Reads features that ``reelword extract`` wrote: safetensors, npy or HDF5, a folder an extractor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -187,11 +185,8 @@ def _compare_windows(
 ) -> Iterator[str]:
     """Yields in what the windows of features differ from those that a stream set asks for.
 
-    Args:
-        extractor: Its name.
-        asked: The set's windows.
-        spread: Frames that the set spreads over the time, None where it does not.
-        saved: Those of the features, None for an extractor that has its own way.
+    spread: frames that the set spreads over the time, None where it does not. saved: those of the features,
+    None for an extractor that has its own way.
     """
     if saved is None:
         return

@@ -1,7 +1,5 @@
 """Opens a folder of saved features: what ``extract`` wrote, or what a map says of other people's files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

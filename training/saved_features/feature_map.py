@@ -5,8 +5,6 @@ set calls it, ``{stem}`` the same without folders and suffix, ``{number}`` the n
 train, val or test, and ``{name}`` what the file of ``names`` calls it, or else its id.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from tqdm import tqdm
 
 from extractors.errors import ReelwordError
@@ -47,10 +45,8 @@ class FeaturesDoNotFit(ReelwordError, ValueError, code="features_do_not_fit"):
     hint = "Correct the map, name another stream set, or make the features again with reelword extract."
 
 
-class MappedStream(BaseModel):
+class MappedStream(BaseModel, frozen=True, extra="forbid"):
     """Describes where one stream of every video lies, and what its rows are."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: Pattern  #: pattern below the map's folder; ``.npy``, ``.npz``, ``.pt`` or HDF5.
     key: Pattern | None = None  #: pattern of the array in a ``.npz``, ``.pt`` or HDF5 file.
@@ -99,10 +95,8 @@ class MappedStream(BaseModel):
         return "rows spread over the video" if self.spread else "one row a video"
 
 
-class FeatureMap(BaseModel):
+class FeatureMap(BaseModel, frozen=True, extra="forbid"):
     """Describes where all streams lie."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     streams: dict[str, MappedStream] = Field(min_length=1)  #: by name
     frame_rate: float | Pattern | None = None  #: for streams that have none of their own

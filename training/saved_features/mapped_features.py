@@ -1,7 +1,5 @@
 """Reads streams of other people's features, as a map names them, with times on the video's clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,13 +14,7 @@ from extractors.video_features.feature_files import FeaturesDamaged
 from models.stream_set import SAVED, StreamInput, StreamSet
 from training.batches.video_features import FailedVideo, FeatureStore
 from training.datasets.caption_set import VideoItem
-from training.saved_features.array_files import (
-    ArrayFiles,
-    SavedArray,
-    arrange,
-    arranged_shape,
-    choose_axes,
-)
+from training.saved_features.array_files import ArrayFiles, SavedArray, arrange, arranged_shape, choose_axes
 from training.saved_features.feature_map import (
     LATE,
     FeatureMap,

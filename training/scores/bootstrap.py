@@ -6,8 +6,6 @@ items (BLEU pools n-gram counts, METEOR its matches, the others average), so tha
 of the items and 2,000 of them are one matrix product.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +17,8 @@ Floats = npt.NDArray[np.float64]
 
 RESAMPLES: Final = 2000
 CONFIDENCE: Final = 0.95
+#: Points that are no difference: BLEU without one n-gram of a length is not nothing, but some 0.001.
+_NO_DIFFERENCE: Final = 0.005
 #: Weights held at a time (32 MiB).
 _BLOCK: Final = 4_000_000
 
@@ -105,12 +105,12 @@ def compare(
             for weights in _draw_resamples(first, resamples, seed)
         ]
     )
-    sides = (differences <= 0).sum(), (differences >= 0).sum()
+    sides = (differences <= _NO_DIFFERENCE).sum(), (differences >= -_NO_DIFFERENCE).sum()
     return Comparison(
         first.name,
         first.corpus - second.corpus,
         _compute_percentiles(differences, confidence),
-        float((differences > 0).mean()),
+        float((differences > _NO_DIFFERENCE).mean()),
         min(1.0, 2 * (1 + float(min(sides))) / (1 + resamples)),  # never 0: the captions are a resample, too
         n,
     )

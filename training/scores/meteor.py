@@ -8,8 +8,6 @@ The pipe is read by a thread of its own with a limit on every wait; captions nev
 takes for a separator; the process ends with this object, is waited for, and also ends if we are killed.
 """
 
-from __future__ import annotations
-
 import queue
 import subprocess
 import tempfile

@@ -6,12 +6,10 @@ metric is kept as counts an item and a function of their sums (`training.scores.
 which the corpus score, the items' scores and the intervals follow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from rich.table import Table
@@ -56,6 +54,7 @@ TITLES: Final = {
 }
 #: Why CIDEr-D cannot be computed of one item, or of several with the same references.
 NO_CIDER: Final = "each n-gram is in the references of all items and weighs nothing"
+FEW_ITEMS: Final = 30  #: below which a bootstrap's intervals are told to mean little
 _OWN_RULES: Final = "Penn Treebank by rules of our own"
 #: What the COCO code adds to a numerator and a denominator, so that no match is not quite nothing.
 _TINY, _SMALL = 1e-15, 1e-9
@@ -106,7 +105,7 @@ class ScoreReport:
                 table.add_row(title, self.notes[name], "")
         return table
 
-    def add(self, *metrics: Metric) -> ScoreReport:
+    def add(self, *metrics: Metric) -> Self:
         """Returns the report with more metrics of the same items, each with its interval."""
         named = {metric.name: metric for metric in metrics}
         intervals = {name: compute_interval(metric) for name, metric in named.items()}
@@ -150,6 +149,8 @@ def evaluate(
         notes["java"] = str(error)
     captions = tokenize_captions(hypotheses, references, java)
     notes["tokenizer"] = captions.tokenizer
+    if len(hypotheses) < FEW_ITEMS:
+        notes["items"] = f"intervals, and p of a comparison, mean little with fewer than {FEW_ITEMS} of them"
     built = _compute_without_java(captions, metrics)
     for name in {"cider", PLAIN_CIDER} & set(metrics) - set(built):
         notes[name] = f"not computed: {NO_CIDER}"

@@ -6,8 +6,6 @@ package, none of whose code is imported; it is a BERT of six layers (Wang et al.
 Reimers and Gurevych, Sentence-BERT, EMNLP 2019), whose sentence vector is the mean of its last layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +34,7 @@ class SentenceEncoder:
     """Turns sentences into unit vectors."""
 
     weights: dict[str, Tensor]  #: of the network, by BERT's names
-    tokenizer: Tokenizer
+    tokenizer: "Tokenizer"
 
     @classmethod
     def load(cls, data: Path | None = None) -> Self:

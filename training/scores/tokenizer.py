@@ -4,8 +4,6 @@ The tokeniser of the COCO code is Stanford's, in Java. It works by line, so that
 it reads a pipe and leaves no file behind, and where Java does not run, rules of our own take its place.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Sequence

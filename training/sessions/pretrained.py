@@ -5,8 +5,6 @@ card that names the base by its name, revision and sha256. It is never worse tha
 it is judged by.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,7 +86,7 @@ def finetune_pretrained(name: str, recipe: Recipe, captions: CaptionSet, setting
     return saver.folder
 
 
-def _train(network: AdaptedCaptioner, saver: AdapterSaver, settings: RunSettings) -> None:
+def _train(network: AdaptedCaptioner, saver: "AdapterSaver", settings: RunSettings) -> None:
     """Takes all steps of cross-entropy, and keeps the adapters that are the best on the held-out videos."""
     recipe, split = saver.recipe, saver.split
     settings.notify(f"{len(split.train)} videos to train on; weights are chosen by {split.held_out_are}.")

@@ -3,8 +3,6 @@
 Options that the session would not read are refused before it begins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

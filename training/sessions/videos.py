@@ -4,8 +4,6 @@ Fine-tuning keeps vocabulary, widths and streams of its start. What is kept is n
 it is judged by than the captioner it started from.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

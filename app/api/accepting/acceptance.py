@@ -30,21 +30,17 @@ class Acceptance:
     def accept_once(
         self, request: CaptionRequest, upload: Upload, repeated: RepeatedRequest
     ) -> tuple[Job, bool]:
-        """Makes a job, or finds the one that an earlier request with the same idempotency key has made.
+        """Makes a job, or finds the one that an earlier request with the key has made, and says which.
 
         Args:
-            request: what is asked for.
             upload: the file, or none where the worker is to fetch one.
             repeated: the request's key.
-
-        Returns:
-            The job, and whether it is an earlier one's.
 
         Raises:
             RequestError, QueueError: as ``RepeatedRequest.make_once`` and ``accept``.
         """
         return repeated.make_once(
-            lambda: fingerprint_of([as_told(request), upload.sha256]),
+            lambda: fingerprint_of([as_told(request), request.file or upload.sha256]),
             lambda reservation: self.accept(request, upload, reservation),
             self.service.jobs.get,
         )
@@ -53,7 +49,6 @@ class Acceptance:
         """Makes a blob of the file and a job of the blob; where that fails, neither is left.
 
         Args:
-            request: what is asked for.
             upload: the file, or none where the worker is to fetch one.
             reservation: the idempotency key that stands for the job from now on.
 
@@ -63,14 +58,23 @@ class Acceptance:
             KeyTaken: the key stands for another job.
         """
 
+        files = self.service.files
+        sent = None if request.file is None else files.find(request.file, self.caller.only)
+        if sent is not None:
+            upload = Upload(None, sent.size, {}, sent.filename, files.digest(sent))
+
         def place(key: str) -> None:
-            if upload.file is not None:
+            if sent is not None:
+                files.place(sent, self.service.blobs, key)
+            elif upload.file is not None:
                 self.service.blobs.adopt(upload.file, key)
 
         submission = request.submission.model_copy(update={"sha256": upload.sha256})
         filename = upload.filename or filename_of(submission.source_url)
         job = self._submit(request, submission, filename, place, reservation)
-        if upload.file is not None:
+        if sent is not None:
+            files.remove(sent)
+        if upload.size:
             self.service.metrics.upload_bytes.observe(upload.size)
         return job
 
@@ -80,7 +84,6 @@ class Acceptance:
         """Makes a job of a copy of an earlier one's upload; where that fails, neither is left.
 
         Args:
-            request: what is asked for now.
             earlier: the job; its upload may be missing where the video's features are kept.
             repeated: remembers the new job for the request's key.
 
@@ -147,16 +150,11 @@ def as_told(request: CaptionRequest) -> dict[str, Any]:
 
 
 def check_room(service: ApiDependencies, caller: Caller, announced: int, most: int) -> None:
-    """Refuses jobs that could not be kept, before a body is read.
+    """Refuses jobs that could not be kept, before a body is read: StorageFull, BacklogFull, TooManyJobs.
 
     Args:
-        service: what routes need.
-        caller: who sends them.
         announced: bytes of the body, as its header has it.
         most: that are taken; a larger body is refused for its size in a moment.
-
-    Raises:
-        StorageFull, BacklogFull, TooManyJobs: there is no room on the disk, in the queue, or for the caller.
     """
     if announced <= most:
         service.room.check(announced)
@@ -176,7 +174,7 @@ def check_submission(service: ApiDependencies, submission: Submission) -> None:
     if submission.source_url is not None:
         if service.settings.urls == "off":
             raise refusals.UrlNotSupported("The request has a url.")
-        if AllowedHosts(service.settings.url_host_names).refuses_literally(submission.source_url):
+        if AllowedHosts(service.settings.url_hosts).refuses_literally(submission.source_url):
             raise UrlNotAllowed("The address lies in a network that videos are not fetched from.")
     if submission.webhook is not None and service.webhooks.sender is None:
         raise refusals.WebhooksOff("The request has a webhook.")

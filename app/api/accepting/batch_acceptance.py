@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from app.api import refusals
-from app.api.accepting.acceptance import (
-    as_told,
-    check_priority,
-    check_submission,
-    choose_captioner,
-    filename_of,
-)
+from app.api.accepting import acceptance
 from app.api.accepting.repeated_request import RepeatedRequest
 from app.api.dependencies import ApiDependencies, Caller
 from app.api.receiving.batch_body import BatchUpload
@@ -46,7 +40,7 @@ class BatchAcceptance:
 
         def fingerprint() -> str:
             pairs = zip(_read(upload), upload.items, strict=True)
-            return fingerprint_of([[as_told(request), item.sha256] for request, item in pairs])
+            return fingerprint_of([[acceptance.as_told(request), item.sha256] for request, item in pairs])
 
         return repeated.make_once(
             fingerprint, lambda reservation: self.accept(upload, reservation), self.service.batches.get
@@ -60,13 +54,13 @@ class BatchAcceptance:
         """
         service, requests = self.service, _read(upload)
         for request in requests:
-            check_submission(service, request.submission)
-            check_priority(self.caller, request.priority)
+            acceptance.check_submission(service, request.submission)
+            acceptance.check_priority(self.caller, request.priority)
         limit, waiting = service.settings.max_backlog, service.waiting()
         if waiting + len(requests) > limit:
             more = f"{len(requests)} more make more than {limit}"
             raise refusals.BacklogFull(f"{waiting} jobs are waiting, and {more}.")
-        options = choose_captioner(service, requests[0].options)  # all have the same
+        options = acceptance.choose_captioner(service, requests[0].options)  # all have the same
         batch_id = uuid4().hex
         jobs = [
             _new_job(request, item, options, self.caller, batch_id, service.tracing.traceparent())
@@ -121,7 +115,7 @@ def _new_job(
         job_id=job_id,
         options=options,
         upload=f"uploads/{job_id}",
-        filename=item.filename or filename_of(request.submission.source_url),
+        filename=item.filename or acceptance.filename_of(request.submission.source_url),
         priority=request.priority,
         submission=request.submission.model_copy(update={**terms, "traceparent": parent}),
     )

@@ -83,15 +83,12 @@ class RepeatedRequest:
         make: Callable[[Reservation | None], Made],
         find: Callable[[str], Made | None],
     ) -> tuple[Made, bool]:
-        """Makes what the request asks for, or finds what an earlier one with the same key has made.
+        """Makes what is asked for, or finds what an earlier request with the key has made, and says which.
 
         Args:
             fingerprint: names all that the request has and brings.
             make: makes it, for which the reservation stands from then on.
             find: finds what is there by its id.
-
-        Returns:
-            What was asked for, and whether it is an earlier request's.
 
         Raises:
             IdempotencyMismatch: the earlier request was another.

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from app.errors import QueueUnavailable
 from app.jobs.job import Job, Keys, QueuePosition, Stage, State
 from app.jobs.queue_position import QueuePositions
-from app.jobs.redis_client import end_tasks, entry_number, unavailable_if_away
+from app.jobs.redis_client import end_tasks, entry_number
 
 BLOCK_MS = 200  #: of a read, after which jobs that are followed since are read too
 PAUSE = 0.03  #: seconds between two reads: what many workers say meanwhile comes in one
@@ -129,37 +129,30 @@ class JobChanges:
 
     async def now(self, job_id: str) -> tuple[Job | None, str]:
         """Reads a job and the id of its last change, in one step. Raises RecordUnreadable."""
-        with unavailable_if_away():
-            async with self._server.pipeline(transaction=True) as pipe:
-                pipe.hgetall(self._keys.job(job_id))
-                pipe.xrevrange(self._keys.events(job_id), count=1)
-                record, last = await pipe.execute()
+        async with self._server.pipeline(transaction=True) as pipe:
+            pipe.hgetall(self._keys.job(job_id))
+            pipe.xrevrange(self._keys.events(job_id), count=1)
+            record, last = await pipe.execute()
         job = Job.from_record(job_id, record) if record else None
         return job, last[0][0] if last else "0-0"
 
     async def since(self, job_id: str, change_id: str) -> list[JobChange]:
         """Reads the changes from one on, that one with them where it is still kept."""
-        with unavailable_if_away():
-            entries: Any = await self._server.xrange(self._keys.events(job_id), min=change_id)
+        entries: Any = await self._server.xrange(self._keys.events(job_id), min=change_id)
         return [JobChange.read(entry, fields) for entry, fields in entries]
 
     async def wait(
         self, after: Mapping[str, ChangeNumber], block_ms: int, most: int
     ) -> dict[str, list[JobChange]]:
-        """Waits for changes of many jobs.
+        """Waits for changes of many jobs, and returns them by job; none where nothing came in time.
 
         Args:
             after: for each job the last change that is known.
-            block_ms: how long.
             most: changes of one job that are read at once.
-
-        Returns:
-            The changes by job; none where nothing came in time.
         """
         jobs = {self._keys.events(job_id): job_id for job_id in after}
         streams: Any = {key: "{}-{}".format(*after[job_id]) for key, job_id in jobs.items()}
-        with unavailable_if_away():
-            reply: Any = await self._server.xread(streams, count=most, block=block_ms)
+        reply: Any = await self._server.xread(streams, count=most, block=block_ms)
         return {
             jobs[key]: [JobChange.read(entry, fields) for entry, fields in entries]
             for key, entries in reply or ()
@@ -167,11 +160,10 @@ class JobChanges:
 
     async def states(self, job_ids: Sequence[str]) -> dict[str, str | None]:
         """Reads the states of jobs; None where there is no record."""
-        with unavailable_if_away():
-            async with self._server.pipeline(transaction=False) as pipe:
-                for job_id in job_ids:
-                    pipe.hget(self._keys.job(job_id), "state")
-                states = await pipe.execute()
+        async with self._server.pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.hget(self._keys.job(job_id), "state")
+            states = await pipe.execute()
         return dict(zip(job_ids, states, strict=True))
 
 
@@ -223,7 +215,6 @@ class EventReader:
         """Follows a job meanwhile.
 
         Args:
-            job: as it stands.
             last: id of the change that it stands at.
             owner: id of the key that follows it; None without one.
             has_place: whether its place in the queue is looked at, too.
@@ -250,7 +241,6 @@ class EventReader:
 
         Args:
             job_id: the job; of one that is not there nothing is yielded.
-            seconds: how long.
             request: whose client may hang up.
             owner: id of its key; None without one.
             has_place: whether a change of its place in the queue counts.

@@ -76,9 +76,7 @@ class JobEvents:
                 yield event
 
     async def _missed(self, after: EventId) -> list[tuple[JobChange, range]] | None:
-        """Reads the changes after an event, each with the numbers of its segments; None where some are kept
-        no more.
-        """
+        """Reads the changes after an event with their segments' numbers; None where some are kept no more."""
         changes = await self.reader.changes.since(self.job.id, after.change)
         rest = [(each, each.segments) for each in changes]
         if after.change == "0-0":

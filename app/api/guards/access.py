@@ -40,18 +40,21 @@ BY_A_PROXY = (
 )  # fmt: skip
 READING = ("GET", "HEAD", "OPTIONS")
 #: What needs no key: whether the service lives, the page, its documentation, and signing in.
-OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/openapi.json")
+OPEN = ("/", "/livez", "/readyz", "/session", "/docs", "/reference", "/openapi.json")
 OPEN_BELOW = ("/f/", "/static/", "/static-offline-docs/")
 #: What pages of other origins may send beside the simplest, and read of the answers.
 CORS_HEADERS = (
     "Authorization", "Content-Disposition", "Content-Type", "Idempotency-Key", "If-None-Match", "If-Range",
-    "Last-Event-ID", "Prefer", "Range", "traceparent", "tracestate",
+    "Last-Event-ID", "Prefer", "Range", "traceparent", "tracestate", "Tus-Resumable", "Upload-Length",
+    "Upload-Metadata", "Upload-Offset",
 )  # fmt: skip
 CORS_EXPOSED = (
     "Accept-Ranges", "Content-Disposition", "Content-Range", "ETag", "Idempotency-Replayed", "Link",
-    "Location", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate",
+    "Location", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After", "Tus-Extension",
+    "Tus-Max-Size", "Tus-Resumable", "Tus-Version", "Upload-Expires", "Upload-Length", "Upload-Offset",
+    "WWW-Authenticate",
 )  # fmt: skip
-CORS_METHODS = ("GET", "HEAD", "POST", "DELETE")
+CORS_METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
 CORS_SECONDS = 600  #: a browser asks again after
 
 log = structlog.get_logger(__name__)
@@ -62,8 +65,6 @@ def what_it_needs(method: str, path: str, *, is_metrics_open: bool) -> Need:
     """Decides what a request has to be allowed.
 
     Args:
-        method: of the request.
-        path: that it asks for.
         is_metrics_open: whether everybody may read the service's numbers.
     """
     if path == "/metrics":
@@ -81,11 +82,11 @@ class CheckAccess:
     def __init__(self, app: ASGIApp, service: ApiDependencies) -> None:
         self._app, self._service = app, service
         settings = service.settings
-        self._needs_key, self._origins = settings.needs_key, settings.origins
+        self._needs_key, self._origins = settings.needs_key, settings.cors_origins
         self._is_metrics_open = settings.metrics_access == "open"
         self._is_open_by_default = settings.is_open_by_default
         self._logged: set[str] = set()  # codes of refusals
-        self._named = [_bracketed(name) for name in settings.host_names]
+        self._named = [_bracketed(name) for name in settings.allowed_hosts]
         self._trusted = trusted_hosts(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,13 +104,12 @@ class CheckAccess:
             await self._app(scope, receive, send)
 
     async def _check(self, scope: Scope) -> RateState | None:
-        """Checks a request, and counts it for its key's rate; None where it has none.
-
-        Raises what says that it may not be answered, and QueueUnavailable.
-        """
+        """Checks a request, counts it for its key's rate (None without one); raises why it is refused."""
         headers = Headers(scope=scope)
         if not self._is_trusted(headers):
-            raise self._logged_once(refusals.HostNotAllowed(_host_detail(headers)))
+            hosts = headers.getlist("host")
+            request = f"asks for {hosts[0][:100]}" if len(hosts) == 1 else "needs one Host header"
+            raise self._logged_once(refusals.HostNotAllowed(f"The request {request}."))
         if self._is_open_by_default and (passed := [name for name in BY_A_PROXY if name in headers]):
             raise self._logged_once(refusals.ProxyNotNamed(f"The request has the header {passed[0]}."))
         if scope["method"] not in READING and not self._is_same_origin(headers):
@@ -169,28 +169,21 @@ class CheckAccess:
 def trusted_hosts(settings: Settings) -> list[str]:
     """Lists the names that this service answers to: loopback's, its own address, those of the settings."""
     bound = [] if settings.host in EVERYWHERE else [settings.host]
-    names = [*bound, *settings.host_names, *settings.peer_host_names]
+    names = [*bound, *settings.allowed_hosts, *settings.peer_hosts]
     return list(dict.fromkeys([*LOOPBACK, *map(_bracketed, names)]))
 
 
 def allow_origins(app: Starlette, settings: Settings) -> None:
     """Lets pages of the named origins ask from a browser, with a key in a header; cookies stay at home."""
-    if settings.origins:
+    if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=settings.origins,
+            allow_origins=settings.cors_origins,
             allow_methods=CORS_METHODS,
             allow_headers=CORS_HEADERS,
             expose_headers=CORS_EXPOSED,
             max_age=CORS_SECONDS,
         )
-
-
-def _host_detail(headers: Headers) -> str:
-    hosts = headers.getlist("host")
-    return (
-        f"The request asks for {hosts[0][:100]}." if len(hosts) == 1 else "The request needs one Host header."
-    )
 
 
 def _bracketed(name: str) -> str:
@@ -199,18 +192,10 @@ def _bracketed(name: str) -> str:
 
 
 async def count_request(service: ApiDependencies, key: ApiKey, *, is_writing: bool) -> RateState | None:
-    """Counts a request for its key's rate.
+    """Counts a request for its key's rate, None without one. Raises QueueUnavailable.
 
     Args:
-        service: has the counts.
-        key: that it was sent with.
         is_writing: whether it makes or changes something.
-
-    Returns:
-        How far the rate is used up; None where the key has none.
-
-    Raises:
-        QueueUnavailable: Redis does not answer.
     """
     if key.rate_of(is_writing=is_writing) is None:
         return None

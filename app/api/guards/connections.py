@@ -48,10 +48,7 @@ def limited(max_connections: int, proxies: Sequence[str] = ()) -> type[HttpTools
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """Speaks HTTP on one connection.
-
-    ``_deadline`` ends what the client has to do next; there is one at a time.
-    """
+    """Speaks HTTP on one connection. ``_deadline`` ends what the client has to do next, one at a time."""
 
     limit = 500
     unbounded: frozenset[str] = frozenset()  # addresses from which all connections may come

@@ -22,7 +22,7 @@ class ForwardedHeaders(ProxyHeadersMiddleware):
     """Believes proxies that are trusted (ASGI middleware, the outermost: it sees who is connected)."""
 
     def __init__(self, app: Any, settings: Settings) -> None:  # uvicorn has types of its own for ASGI's
-        super().__init__(app, settings.proxies)
+        super().__init__(app, list(settings.trusted_proxies))
         self._root = settings.root_path
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

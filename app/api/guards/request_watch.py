@@ -24,20 +24,20 @@ from app.api.metrics import Metrics
 from app.api.page_files import FILES
 from app.tracing.spans import SpanNotes, Tracing
 
-#: Answers that are no pages load nothing.
-NOTHING = "default-src 'none'; frame-ancestors 'none'"
+NOTHING = "default-src 'none'; frame-ancestors 'none'"  #: answers that are no pages load nothing
 #: The page loads its own script, has its own style, draws on canvases, plays films of this server and of its
 #: visitor's own disk (``blob:``), and talks to this server.
 PAGE = (
     f"default-src 'none'; script-src 'self'; style-src '{FILES.style_hash}'; img-src 'self' data: blob:; "
     "media-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-#: Swagger UI starts itself by a script in the page and sets styles as it goes.
+#: Swagger UI and Redoc start themselves by a script in the page, and set styles as they go; Redoc searches in
+#: a worker.
 DOCS = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "img-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; frame-ancestors 'none'"
 )
-POLICIES = {"/": PAGE, "/docs": DOCS}
+POLICIES = {"/": PAGE, "/docs": DOCS, "/reference": DOCS}
 #: The page needs none of what a browser could ask its user for.
 PERMISSIONS = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
 HTTPS_ONLY = "max-age=31536000"  #: a browser that came by https uses nothing else for a year
@@ -81,7 +81,9 @@ class WatchRequests:
             return
         scope = {**scope, "headers": _join_lists(scope["headers"])}
         # made here, so that all that come after write into the same one
-        request = scope.setdefault("state", {})["request"] = _name_request(scope)
+        name = Headers(scope=scope).get("x-request-id", "")  # that the client, or a proxy, gave it
+        request = name if REQUEST_NAME.fullmatch(name) else uuid4().hex
+        scope.setdefault("state", {})["request"] = request
         is_head, answer, began = scope["method"] == "HEAD", _Answer(), time.perf_counter()
         inner = {**scope, "method": "GET", "without_body": True} if is_head else scope
 
@@ -121,12 +123,6 @@ class WatchRequests:
                 _describe(notes, method, scope, answer.status)
 
 
-def _name_request(scope: Scope) -> str:
-    """Takes the name that a client, or a proxy, gave a request; else makes one."""
-    name = Headers(scope=scope).get("x-request-id", "")
-    return name if REQUEST_NAME.fullmatch(name) else uuid4().hex
-
-
 def _describe(notes: SpanNotes, method: str, scope: Scope, status: int) -> None:
     """Names a span by the route's template, which is known only once the router has found it."""
     notes.attributes["http.request.method"] = method
@@ -140,9 +136,7 @@ def _describe(notes: SpanNotes, method: str, scope: Scope, status: int) -> None:
 
 
 def _protect(headers: MutableHeaders, scope: Scope) -> None:
-    """Sets what a browser may do with an answer: a content policy by path, no sniffing of types, no referrer,
-    no devices, and by https nothing but https from then on.
-    """
+    """Sets what a browser may do with an answer: policy, types, referrer, devices, https alone."""
     path = "/" if path_of(scope).startswith("/f/") else path_of(scope)
     headers["Content-Security-Policy"] = POLICIES.get(path, NOTHING)
     headers["X-Content-Type-Options"] = "nosniff"
@@ -158,26 +152,24 @@ def _protect(headers: MutableHeaders, scope: Scope) -> None:
 
 def _audit(scope: Scope, answer: _Answer) -> None:
     """Logs who wrote what, and whom the service refused."""
-    is_refused = answer.status in REFUSALS or scope["state"].get("problem") == REFUSED_NAME
-    if scope["method"] not in READING or is_refused:
-        log.info("audit", **_members(scope, answer))
-
-
-def _members(scope: Scope, answer: _Answer) -> dict[str, Any]:
     state: dict[str, Any] = scope["state"]
+    is_refused = answer.status in REFUSALS or state.get("problem") == REFUSED_NAME
+    if scope["method"] in READING and not is_refused:
+        return
     key = state.get("caller", Caller()).key
     path = scope.get("raw_path", b"").decode("latin-1")[:LONGEST_PATH]  # percent signs instead of what is odd
-    job = scope.get("path_params", {}).get("job_id") or (answer.location or "").rpartition("/jobs/")[2]
-    return {
-        "request": state["request"],
-        "who": "nobody" if key is None else key.name,  # where no key is needed, or none was right
-        "key": None if key is None else key.id,
-        "what": f"{scope['method']} {path}",
-        "job": job or None,  # that was made or written to
-        "outcome": int(answer.status),
-        "problem": state.get("problem"),  # a refusal's code
-        "address": None if scope.get("client") is None else scope["client"][0],
-    }
+    job = scope.get("path_params", {}).get("job_id") or (answer.location or "").partition("/jobs/")[2]
+    log.info(
+        "audit",
+        request=state["request"],
+        who="nobody" if key is None else key.name,  # where no key is needed, or none was right
+        key=None if key is None else key.id,
+        what=f"{scope['method']} {path}",
+        job=job or None,  # that was made or written to
+        outcome=int(answer.status),
+        problem=state.get("problem"),  # a refusal's code
+        address=None if scope.get("client") is None else scope["client"][0],
+    )
 
 
 def _join_lists(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -4,8 +4,6 @@ Each video goes to a staged file of its own as it arrives; nothing of the batch 
 there. The limit of the whole, like that of each video, ends the reading at the first byte too many.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +11,7 @@ from typing import Any, BinaryIO
 
 from app.api import refusals
 from app.api.receiving.bodies import kind_of
-from app.api.receiving.fields import REQUEST_FIELDS
+from app.api.receiving.fields import REQUEST_FIELDS, VIDEO_FIELDS
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.api.receiving.option_body import FORM, JSON, FieldSink, FormFields, read_json
 from app.api.receiving.upload import (
@@ -33,7 +31,7 @@ from app.jobs.blobs import Blobs
 
 OVERHEAD = 512 * 1024  #: bytes of a body that are no video: addresses, options, boundaries, part headers
 AT_ONCE = 4  #: batches that one process receives at a time: each video of theirs holds a file open
-COMMON_FIELDS = tuple(name for name in REQUEST_FIELDS if name != "url")
+COMMON_FIELDS = tuple(name for name in REQUEST_FIELDS if name not in VIDEO_FIELDS)
 BATCH_NAMES = ("video", "url", *COMMON_FIELDS)
 
 
@@ -80,7 +78,7 @@ class BatchForm:
     blobs: Blobs  #: where videos are staged
     room: Room  #: of the disk that they are staged on
     stack: ExitStack  #: closes, and removes, what is opened
-    videos: list[BatchVideoSink] = field(default_factory=list)
+    videos: "list[BatchVideoSink]" = field(default_factory=list)
     urls: list[FieldSink] = field(default_factory=list)
     video_bytes: int = 0
     fields: FormFields = field(default_factory=lambda: FormFields(COMMON_FIELDS, BATCH_NAMES))
@@ -111,10 +109,7 @@ class BatchForm:
             raise too_large(self.limits.batch_bytes)
 
     def upload(self) -> BatchUpload:
-        """Puts together what a form that has been read to its end has brought; files before addresses.
-
-        Raises VideoMissing.
-        """
+        """Puts together what a whole form has brought; files before addresses. Raises VideoMissing."""
         items = [*(video.upload() for video in self.videos), *(_at(sink.value) for sink in self.urls)]
         if not items:
             raise refusals.VideoMissing("The form has no field called video, and none called url.")
@@ -156,10 +151,6 @@ async def receive_batch(
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
-        limits: of the videos.
-        blobs: where they are staged.
-        room: of that disk.
         stack: removes the staged files that no job has adopted when it is closed.
 
     Raises:

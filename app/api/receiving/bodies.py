@@ -9,7 +9,7 @@ apart is in form.py; here is where its parts go.
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -19,7 +19,7 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import QueryParams
 
 from app.api import refusals
-from app.api.receiving.fields import REQUEST_FIELDS, read_request
+from app.api.receiving.fields import REQUEST_FIELDS, VIDEO_FIELDS, read_request
 from app.api.receiving.form import FormPart, MultipartForm, Sink, boundary_of
 from app.api.receiving.option_body import FORM, JSON, FormFields, check_names, read_json
 from app.api.receiving.upload import (
@@ -77,20 +77,16 @@ class CaptionForm:
     def check(self) -> None:
         """Checks a form that has been read to its end. Raises VideoMissing, SeveralVideos, VideoEmpty."""
         self._check_names()
-        has_url = bool(self.fields.get("url"))
-        if self.filename is None and not has_url:
-            raise refusals.VideoMissing("The form has no field called video, and none called url.")
-        if self.filename is not None and has_url:
-            raise refusals.SeveralVideos("The form has a file in the field video, and a url.")
+        brought = [name for name in VIDEO_FIELDS if self.fields.get(name)]
+        if self.filename is not None:
+            brought.insert(0, "video")
+        _check_one(brought, "form")
         if self.filename is not None and self.video.size == 0:
-            raise refusals.VideoEmpty("The file in the field video has no bytes.")
+            raise refusals.VideoEmpty("The video has no bytes.")
 
 
 def kind_of(headers: Mapping[str, str]) -> str:
-    """Reads the kind of a body from its content type: ``FORM``, ``JSON`` or, of a video, any other.
-
-    Raises NotMultipart for one that is not taken, or is compressed.
-    """
+    """Reads a body's kind: ``FORM``, ``JSON`` or a video's. Raises NotMultipart where it is not taken."""
     codings = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding"))
     if coded := {coding.strip().lower() for coding in codings.split(",")} - PLAIN_CODINGS:
         raise refusals.NotMultipart(f"The body is compressed ({min(coded)[:64]}).")
@@ -114,10 +110,8 @@ async def receive_body(
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
         query: of the address: fields, where the body is the video alone.
         file: takes the video; it is removed where the body is refused.
-        max_video_bytes: most bytes of the video.
         room: of the disk, and what must stay free of it; by default nothing.
 
     Raises:
@@ -130,7 +124,9 @@ async def receive_body(
     if kind == FORM:
         return await receive(body, headers, file, max_video_bytes, room=room)
     if kind == JSON:
-        return await receive_json(body)
+        fields = await read_json(body)
+        _check_one([name for name in VIDEO_FIELDS if fields.get(name) is not None], "JSON")
+        return Upload(None, 0, fields, is_json=True)
     return await _receive_raw(body, headers, query, file, max_video_bytes, room)
 
 
@@ -146,9 +142,7 @@ async def receive(
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
         file: takes the video; it is removed where the form is refused.
-        max_video_bytes: most bytes of the video.
         stall_seconds: how long the client may send next to nothing.
         room: of the disk, and what must stay free of it; by default nothing.
 
@@ -180,18 +174,22 @@ async def _receive(
             )
 
     await in_pieces(body, feed)
-    _check_complete(form, parts)
+    if parts.filename is not None and not parts.video.is_complete:
+        raise refusals.MalformedForm("The form ends in the middle of the video.")
+    form.finish()
+    parts.check()
     if parts.filename is None:
         return Upload(None, 0, parts.fields)
     await anyio.to_thread.run_sync(flush, output)
     return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
 
 
-def _check_complete(form: MultipartForm, parts: CaptionForm) -> None:
-    if parts.filename is not None and not parts.video.is_complete:
-        raise refusals.MalformedForm("The form ends in the middle of the video.")
-    form.finish()
-    parts.check()
+def _check_one(brought: Sequence[str], body: str) -> None:
+    """Raises VideoMissing or SeveralVideos where not one field alone brings a video."""
+    if not brought:
+        raise refusals.VideoMissing(f"The {body} has no video, url or file.")
+    if len(brought) > 1:
+        raise refusals.SeveralVideos(f"The {body} has {' and '.join(brought)}, of which one is enough.")
 
 
 def refuse_query(query: QueryParams) -> None:
@@ -199,14 +197,6 @@ def refuse_query(query: QueryParams) -> None:
     if query:
         names = ", ".join(dict.fromkeys(query))
         raise refusals.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
-
-
-async def receive_json(body: AsyncIterator[bytes]) -> Upload:
-    """Reads a JSON object of fields. Raises MalformedJson; VideoMissing where it has no url."""
-    fields = await read_json(body)
-    if fields.get("url") is None:
-        raise refusals.VideoMissing("The JSON has no member url.")
-    return Upload(None, 0, fields, is_json=True)
 
 
 async def _receive_raw(
@@ -234,8 +224,7 @@ def _query_fields(query: QueryParams) -> tuple[dict[str, str], str]:
     """Reads fields and the file's name. Raises InvalidOption, SeveralVideos."""
     names, fields = [name for name, _ in query.multi_items()], dict(query)
     check_names(names, names)  # read_request says which is not known
-    if "url" in fields:
-        raise refusals.SeveralVideos("The body is a video, and the address has a url as well.")
+    _check_one(["video", *(name for name in VIDEO_FIELDS if name in fields)], "request")
     filename = fields.pop("filename", "")
     return fields, filename
 

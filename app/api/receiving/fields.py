@@ -6,7 +6,7 @@ A form and a query have texts, a JSON body has values of its own types; both bec
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import pydantic_core
 from pydantic import (
@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 
 from app.api import refusals
 from app.fetching.addresses import LONGEST, read_web_address
-from app.jobs.job import Priority, Submission
+from app.jobs.job import Priority, Submission, WebhookEvent
 from app.jobs.options import (
     FORM_FIELDS,
     LEAST_SEGMENT,
@@ -46,8 +46,12 @@ LARGER_FIELDS = {
 BESIDE_TEXTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "members": ({"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string"}},),
     "segments": ({"type": "number", "minimum": LEAST_SEGMENT, "maximum": MOST_SEGMENT},),
+    "webhook_events_filter": (
+        {"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": list(get_args(WebhookEvent))}},
+    ),
 }
 ADDRESS_PATTERN = r"^\s*[Hh][Tt][Tt][Pp][Ss]?://"
+FILE_PATTERN = r"^\s*(\S*/files/)?[0-9a-f]{32}\s*$"
 BOOLEANS = ("true", "false")
 
 
@@ -85,6 +89,21 @@ def _flag(value: object, info: ValidationInfo) -> object:
 
 
 Flag = Annotated[bool, BeforeValidator(_flag), WithJsonSchema({"type": "boolean"})]
+
+
+def _events(value: object) -> object:
+    """Splits ``started,ended``, as a form has it."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+EVENT = "(started|segment|ended)"
+WebhookEvents = Annotated[
+    Annotated[list[WebhookEvent], Field(min_length=1, max_length=3)] | None,
+    BeforeValidator(_events),
+    WithJsonSchema(
+        {"type": "string", "pattern": rf"^\s*{EVENT}\s*(,\s*{EVENT}\s*){{0,2}}$", "default": "ended"}
+    ),
+]
 Metadata = Annotated[
     dict[str, Any] | None,
     BeforeValidator(_metadata),
@@ -96,22 +115,37 @@ WebAddress = Annotated[
 ]
 
 
+FileAddress = Annotated[
+    Annotated[str, AfterValidator(lambda address: address.strip()[-32:])] | None,
+    Field(pattern=FILE_PATTERN),
+    WithJsonSchema({"type": "string", "pattern": FILE_PATTERN, "maxLength": FIELD_LIMIT}),
+]
+
+
 class JobFields(BaseModel, frozen=True, extra="forbid"):
     """Holds the fields of the job itself."""
 
     url: WebAddress = Field(
         None, description="Where the video is fetched from, in place of a file: http or https."
     )
+    file: FileAddress = Field(
+        None, description="A file that was sent to /files, in place of one here: its id or its address."
+    )
     metadata: Metadata = Field(
         None, description="A JSON object of your own, at most 4 KiB; it comes back with the job."
     )
     priority: Priority = Field("normal", description="high goes before normal, and that before low.")
     webhook: WebAddress = Field(None, description="An http or https address that is told of the job's end.")
+    webhook_events_filter: WebhookEvents = Field(
+        None, description="What it is told of: started, segment and ended, with commas between them."
+    )
     validate_only: Flag = Field(
         False, description="Open the video and estimate what its caption costs, and write none."
     )
 
 
+#: The fields that bring a video.
+VIDEO_FIELDS = ("url", "file")
 #: What a request may say beside its video, in the order in which it is documented.
 REQUEST_FIELDS = (*FORM_FIELDS, *JobFields.model_fields)
 
@@ -123,6 +157,7 @@ class CaptionRequest:
     options: CaptionOptions
     priority: Priority
     submission: Submission  #: without what the service itself adds to it
+    file: str | None = None  #: id of a file that was sent before
 
 
 def read_request(
@@ -131,7 +166,7 @@ def read_request(
     """Reads fields to options and what goes beside them.
 
     Args:
-        fields: name → text, of a form or a query; name → value, of JSON, where null is as good as absent.
+        fields: name → text, of a form or a query; name → value, of JSON, where null counts as left out.
         is_json: values must have their types; a text is no number then.
         listed: for who sends a field that there is not; by default all that there are.
 
@@ -149,8 +184,10 @@ def read_request(
     if beside is None or options is None or mistakes:
         mistakes[0].mistakes = mistakes
         raise mistakes[0]
-    submission = beside.model_dump(exclude={"priority", "url"})
-    return CaptionRequest(options, beside.priority, Submission(source_url=beside.url, **submission))
+    submission = beside.model_dump(exclude={"priority", *VIDEO_FIELDS})
+    return CaptionRequest(
+        options, beside.priority, Submission(source_url=beside.url, **submission), beside.file
+    )
 
 
 def _only(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -45,10 +45,7 @@ class Sink(Protocol):
 
 
 def boundary_of(content_type: str | None) -> bytes:
-    """Finds the boundary that a request's Content-Type names.
-
-    Raises NotMultipart, and MalformedForm where there is no boundary or one that no client makes.
-    """
+    """Finds the boundary that a Content-Type names. Raises NotMultipart, MalformedForm where it is none."""
     kind, options = parse_options_header(content_type or "")
     if kind != b"multipart/form-data":
         raise NotMultipart(f"The content type is {(content_type or 'none')[:100]}, not multipart/form-data.")

@@ -27,16 +27,17 @@ class OptionBody:
 
 
 class FieldSink:
-    """Keeps the value of one field."""
+    """Keeps the value of one field. unknown: what a long one is refused by where its name is not known."""
 
-    def __init__(self, name: str) -> None:
-        self._name, self._limit = name, LARGER_FIELDS.get(name, FIELD_LIMIT)
+    def __init__(self, name: str, unknown: refusals.UnknownField | None = None) -> None:
+        self._name, self._limit, self._unknown = name, LARGER_FIELDS.get(name, FIELD_LIMIT), unknown
         self._bytes = bytearray()
 
     def write(self, data: bytes) -> None:
         self._bytes += data
         if len(self._bytes) > self._limit:
-            raise refusals.InvalidOption(f"{self._name} is longer than {refusals.in_units(self._limit)}.")
+            fault = f"{self._name} is longer than {refusals.in_units(self._limit)}."
+            raise self._unknown or refusals.InvalidOption(fault)
 
     def close(self) -> None:
         pass
@@ -67,23 +68,30 @@ class FormFields:
 
     def open_part(self, part: FormPart) -> Sink:
         """Begins a part. Raises InvalidOption for one that comes again, UnknownField for another's."""
+        unknown = None if part.name in self._known else self._refuse(part)
         names = [*self._sinks, part.name]
-        check_names(names, names if self._takes_all else self._known, self._listed)
-        return self._sinks.setdefault(part.name, FieldSink(part.name))
+        check_names(names, names)
+        return self._sinks.setdefault(part.name, FieldSink(part.name, unknown))
+
+    def _refuse(self, part: FormPart) -> refusals.UnknownField:
+        """Returns what refuses a field of another name; raises it for a file, and where none is read."""
+        is_file, name = part.filename is not None, part.name[:64]
+        place = "; the video goes into video" if is_file and "video" in self._listed else ""
+        fault = f"There is no field called {name}{place}."
+        error = refusals.UnknownField(fault, known=self._listed, field=name)
+        if is_file or not self._takes_all:
+            raise error
+        return error
 
 
 async def receive_options(
     body: AsyncIterator[bytes], headers: Mapping[str, str], known: Collection[str]
 ) -> OptionBody:
-    """Reads the fields of a request.
+    """Reads the fields of a request; none where there is no body.
 
     Args:
         body: the request's bytes as they arrive.
-        headers: the request's.
         known: names that the fields may have.
-
-    Returns:
-        The fields; none where there is no body.
 
     Raises:
         UploadStalled: the body does not come.

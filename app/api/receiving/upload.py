@@ -96,15 +96,11 @@ def _displayable_letter(letter: str) -> str:
 
 @asynccontextmanager
 async def opened(file: Path, headers: Mapping[str, str], room: Room | None = None) -> AsyncIterator[BinaryIO]:
-    """Opens a file for a request's video; it is removed again where anything goes wrong.
+    """Opens a file for a video; it is gone where anything goes wrong. Raises StorageFull.
 
     Args:
-        file: takes the video.
         headers: the request's, which may announce how much comes.
         room: of the disk; by default there is enough.
-
-    Raises:
-        StorageFull: the disk is.
     """
     room = room or Room(file.parent, min_free=0)
     try:
@@ -139,8 +135,6 @@ def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead:
     """Refuses with 413, before a byte is read, a body announced as too long.
 
     Args:
-        headers: the request's.
-        max_video_bytes: most bytes of the video.
         overhead: bytes that the body may have beside it.
     """
     if announced_bytes(headers) > max_video_bytes + overhead:
@@ -200,10 +194,7 @@ class Room:
     make_room: Callable[[Callable[[], int]], bool] | None = None
 
     def check(self, needed: int) -> None:
-        """Checks that there is room, and makes some where there is none.
-
-        Raises StorageFull where ``needed`` bytes more would go below the floor all the same.
-        """
+        """Makes room where there is none. Raises StorageFull: ``needed`` bytes would go below the floor."""
         self.folder.mkdir(parents=True, exist_ok=True)
 
         def missing() -> int:
@@ -230,13 +221,12 @@ class Room:
         Args:
             descriptor: the file, open for writing.
             start: byte that the blocks begin at.
-            length: how many bytes they hold.
 
         Raises:
             StorageFull: too little would stay free.
             OSError: the disk itself refuses.
         """
-        with self._turn():
+        with self.turn():
             self.check(length)
             if not hasattr(os, "posix_fallocate"):
                 return
@@ -247,7 +237,7 @@ class Room:
                     raise
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def turn(self) -> Iterator[None]:
         """Waits for its turn: between looking at what is free and taking it no other upload may look."""
         handle = os.open(self.folder, os.O_RDONLY)
         try:
@@ -266,10 +256,7 @@ class ReservedFile(io.BufferedWriter):
         self._size = self._reserved = 0
 
     def reserve(self, size: int) -> None:
-        """Makes room for ``size`` bytes in all.
-
-        Raises StorageFull, and OSError where the disk itself is full.
-        """
+        """Makes room for ``size`` bytes in all. Raises StorageFull, and OSError where the disk is full."""
         if size > self._reserved:
             self._room.allocate(self.fileno(), self._reserved, size - self._reserved)
             self._reserved = size

@@ -165,10 +165,7 @@ def _lines(service: ApiDependencies, batch: JobBatch) -> Iterator[str]:
 
 
 def _find_batch(service: ApiDependencies, batch_id: str, caller: Caller) -> JobBatch:
-    """Finds a batch.
-
-    caller: who must be its owner, or see all. Raises UnknownBatch: there is none, or it is not the caller's.
-    """
+    """Finds a batch. Raises UnknownBatch: there is none, or the caller neither owns it nor sees all."""
     batch = service.batches.get(batch_id) if BATCH_ID.fullmatch(batch_id) else None
     if batch is None or (caller.only is not None and batch.owner != caller.only):
         raise refusals.UnknownBatch(f"There is no batch {batch_id[:64]}.")

@@ -169,7 +169,13 @@ def draw_attention(job_id: JobId, service: ServiceDep, caller: CallerDep) -> Res
     """Draws for every word the frame it looked at, with the heat of where in it; once, then it is kept."""
     job = find(service, job_id, caller)
     document = _attention(service, job)
-    data = _draw_once(service, f"{job.results}/attention.png", lambda: _draw(service, job, document))
+
+    def draw() -> bytes:
+        sampled = document_of(job, service.blobs).sampled or []
+        attention = AttentionDocument.model_validate_json(document)
+        return _png(draw_attention_picture(attention, _frames(service, job), sampled), optimize=True)
+
+    data = _draw_once(service, f"{job.results}/attention.png", draw)
     return Response(data, media_type="image/png", headers=keep_as(job, "-attention.png"))
 
 
@@ -192,7 +198,8 @@ def get_clip(job_id: JobId, kind: Clip, service: ServiceDep, caller: CallerDep) 
         answer = document_of(job, service.blobs)
         times, frames = answer.sampled or [0.0], _frames(service, job)
         try:
-            return draw_clip(answer.caption or "", frames, times, _read_attention(document), kind)
+            attention = AttentionDocument.model_validate_json(document)
+            return draw_clip(answer.caption or "", frames, times, attention, kind)
         except ImportError as error:
             raise refusals.ClipKindMissing("This server writes no MP4.") from error
 
@@ -215,13 +222,11 @@ def get_poster(job_id: JobId, service: ServiceDep, caller: CallerDep, word: Post
         raise refusals.JobNotFinished(f"The job has {how_it_ended(job)}: there is no caption to draw.")
     document, frames = document_of(job, service.blobs), _frames(service, job)
     try:
-        shown: AttentionDocument | None = _read_attention(_attention(service, job))
+        shown: AttentionDocument | None = AttentionDocument.model_validate_json(_attention(service, job))
     except refusals.JobHasNoAttention:
         shown = None
     picture = draw_poster(document.caption or "", frames, document.sampled or [0.0], shown, word)
-    out = io.BytesIO()
-    picture.save(out, "PNG")
-    return Response(out.getvalue(), media_type="image/png", headers=keep_as(job, "-poster.png"))
+    return Response(_png(picture), media_type="image/png", headers=keep_as(job, "-poster.png"))
 
 
 @router.get(
@@ -244,8 +249,6 @@ def read_blob(service: ApiDependencies, key: str, missing: refusals.RequestError
     """Reads what a route sends.
 
     Args:
-        service: where blobs are.
-        key: of the blob.
         missing: is raised where it is not there.
     """
     try:
@@ -255,15 +258,10 @@ def read_blob(service: ApiDependencies, key: str, missing: refusals.RequestError
 
 
 def find(service: ApiDependencies, job_id: str, caller: Caller) -> Job:
-    """Finds a job that the caller may see.
+    """Finds a job that the caller may see. Raises UnknownJob: there is none, or it is another owner's.
 
     Args:
-        service: where jobs are.
         job_id: as it stands in the address.
-        caller: who asks.
-
-    Raises:
-        UnknownJob: there is none of that id, or it is another owner's.
     """
     job = service.jobs.get(job_id) if JOB_ID.fullmatch(job_id) else None
     if job is None or not caller.sees(job):
@@ -285,7 +283,9 @@ def _attention(service: ApiDependencies, job: Job) -> bytes:
     if not job.is_over:
         raise refusals.JobNotFinished(f"The job is {job.state}; its attention comes with its caption.")
     if job.state != "succeeded":
-        raise refusals.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
+        ended = refusals.JobHasNoAttention(f"The job has {how_it_ended(job)}, so it has no attention.")
+        ended.hint = refusals.JobHasNoCaptions.hint
+        raise ended
     option = "validate_only=true" if job.submission.validate_only else "attention=false"
     missing = refusals.JobHasNoAttention(f"The job was sent with {option}.")
     return read_blob(service, f"{job.results}/attention.json", missing)
@@ -301,16 +301,10 @@ def _draw_once(service: ApiDependencies, key: str, draw: Callable[[], bytes]) ->
     return data
 
 
-def _draw(service: ApiDependencies, job: Job, document: bytes) -> bytes:
-    sampled = document_of(job, service.blobs).sampled or []
+def _png(picture: Image.Image, **options: bool) -> bytes:
     out = io.BytesIO()
-    picture = draw_attention_picture(_read_attention(document), _frames(service, job), sampled)
-    picture.save(out, "PNG", optimize=True)
+    picture.save(out, "PNG", **options)
     return out.getvalue()
-
-
-def _read_attention(document: bytes) -> AttentionDocument:
-    return AttentionDocument.model_validate(json.loads(document))
 
 
 def _frames(service: ApiDependencies, job: Job) -> list[Image.Image]:

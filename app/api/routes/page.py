@@ -1,4 +1,4 @@
-"""Answers the page: its HTML with what a chat unfurls of a link, and its static files."""
+"""Answers the page: its HTML with what a chat unfurls of a link, its static files; the API's reference."""
 
 import gzip
 import html
@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 
 import anyio.to_thread
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, HTMLResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from app.api.compression import answer_compressed
 from app.api.dependencies import ApiDependencies, ServiceDep
+from app.api.etags import answer_compressed
 from app.api.page_files import FILES, STATIC
 from app.documents.job import document_of
 from app.errors import JobError, QueueError
@@ -21,6 +21,7 @@ from app.settings import Settings
 
 FOREVER = "public, max-age=31536000, immutable"
 HOUR, DAY = 3600, 86400  #: seconds
+REFERENCE = (STATIC / "reference.html").read_text()
 TITLE = "Reelword"
 TAGLINE = "A video goes in. A sentence comes out, and for every word the moment and the place it came from."
 
@@ -39,6 +40,12 @@ async def shared_film(job_id: str, request: Request, service: ServiceDep) -> Res
     if not service.settings.needs_key:
         tags = await anyio.to_thread.run_sync(_tags_of_job, job_id, request, service)
     return _page(request, tags, is_empty=False)
+
+
+@router.api_route("/reference", methods=["GET", "HEAD"])
+def read_reference(request: Request) -> Response:
+    """Answers Redoc over ``/openapi.json``, light or dark; its script comes with fastapi-offline."""
+    return HTMLResponse(REFERENCE.replace('="/', f'="{request.scope["root_path"]}/'))
 
 
 @router.api_route("/static/{version}/{path:path}", methods=["GET", "HEAD"])

@@ -14,15 +14,8 @@ from app.api import refusals
 from app.api.accepting.acceptance import Acceptance, check_room
 from app.api.accepting.repeated_request import IdempotencyKey, RepeatedRequest
 from app.api.dependencies import CallerDep, ServiceDep
+from app.api.receiving import fields
 from app.api.receiving.bodies import refuse_query
-from app.api.receiving.fields import (
-    REQUEST_FIELDS,
-    CaptionRequest,
-    body_schema,
-    fields_schema,
-    object_schema,
-    read_request,
-)
 from app.api.receiving.option_body import FORM, JSON, PLAIN_FORM, OptionBody, receive_options
 from app.api.receiving.upload import UNLIMITED
 from app.api.routes.jobs import JobId, find
@@ -32,7 +25,7 @@ from app.jobs.job import Job
 from app.jobs.options import FORM_FIELDS
 
 #: The fields that the new job may have: all but those of a video.
-FIELDS = tuple(name for name in REQUEST_FIELDS if name not in ("url", "validate_only"))
+FIELDS = tuple(name for name in fields.REQUEST_FIELDS if name not in (*fields.VIDEO_FIELDS, "validate_only"))
 #: Options that belong to a captioner, and are not another one's.
 CAPTIONERS_OWN = ("members", "segment_captioner", "prompt", "fusion_rule", "category")
 
@@ -41,10 +34,10 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
 def _body_schema() -> dict[str, Any]:
     form, document = (
-        object_schema({name: schemas[name] for name in FIELDS})
-        for schemas in (fields_schema(), fields_schema(is_json=True))
+        fields.object_schema({name: schemas[name] for name in FIELDS})
+        for schemas in (fields.fields_schema(), fields.fields_schema(is_json=True))
     )
-    return body_schema({JSON: document, FORM: form, PLAIN_FORM: form}, is_required=False)
+    return fields.body_schema({JSON: document, FORM: form, PLAIN_FORM: form}, is_required=False)
 
 
 @router.post(
@@ -77,7 +70,7 @@ async def recaption_video(
     return await answer(request, service, accepted, preferred_wait(prefer))
 
 
-def request_over(job: Job, body: OptionBody) -> CaptionRequest:
+def request_over(job: Job, body: OptionBody) -> fields.CaptionRequest:
     """Changes what a job was asked for (options, metadata, priority) by the fields that are given.
 
     What belongs to a captioner is kept only where no other one is to write. Raises InvalidOption.
@@ -89,4 +82,4 @@ def request_over(job: Job, body: OptionBody) -> CaptionRequest:
     }
     if "captioner" in body.fields:
         inherited = {name: value for name, value in inherited.items() if name not in CAPTIONERS_OWN}
-    return read_request({**inherited, **body.fields}, is_json=body.is_json)
+    return fields.read_request({**inherited, **body.fields}, is_json=body.is_json)

@@ -10,8 +10,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from app.api import metrics, problems, refusals
-from app.api.compression import answer_compressed
 from app.api.dependencies import ServiceDep
+from app.api.etags import answer_compressed
 from app.errors import QueueError
 from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
 from app.jobs.options import form_schema

@@ -17,7 +17,7 @@ from app.api.accepting.acceptance import Acceptance, check_room
 from app.api.accepting.repeated_request import REPLAYED, IdempotencyKey, RepeatedRequest
 from app.api.dependencies import ApiDependencies, CallerDep, ServiceDep
 from app.api.receiving.bodies import RAW, kind_of, receive_body
-from app.api.receiving.fields import body_schema, fields_schema, object_schema, read_request
+from app.api.receiving.fields import VIDEO_FIELDS, body_schema, fields_schema, object_schema, read_request
 from app.api.receiving.option_body import FORM, JSON
 from app.api.receiving.upload import UNLIMITED, announced_bytes
 from app.documents.job import Accepted, JobDocument, document_of, urls_of
@@ -30,12 +30,12 @@ router = APIRouter(tags=["caption"])
 
 
 def _body_schema() -> dict[str, Any]:
+    # One of video, url and file is there; a schema that says so (oneOf) is more than generated clients read.
     file = {"type": "string", "format": "binary", "description": "The file."}
     form, members = fields_schema(), fields_schema(is_json=True)
-    either = [{"required": ["video"]}, {"required": ["url"]}]
     schemas = {
-        FORM: object_schema({"video": file, **form}, oneOf=either),
-        JSON: object_schema({**members, "url": form["url"]}, required=["url"]),
+        FORM: object_schema({"video": file, **form}),
+        JSON: object_schema({**members, **{name: form[name] for name in VIDEO_FIELDS}}),
     }
     return body_schema(schemas | dict.fromkeys(("video/*", "image/*", *RAW), file))
 
@@ -79,6 +79,8 @@ Prefer = Annotated[
         refusals.VideoEmpty,
         refusals.SeveralVideos,
         refusals.UrlNotSupported,
+        refusals.UnknownFile,
+        refusals.FileIncomplete,
     ),
 )
 async def caption_video(
@@ -88,8 +90,8 @@ async def caption_video(
     prefer: Prefer = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Takes a video, or its address, and answers with a job; the caption is in the job when its state is
-    `succeeded`.
+    """Takes a video, its address or a file that was sent before, and answers with a job; the caption is in
+    the job when its state is `succeeded`.
 
     Where the body is the video alone (`video/*`, `image/*`, `application/octet-stream`), fields and
     `filename` stand behind the `?` of the address; a form and JSON have them inside.
@@ -124,16 +126,12 @@ def preferred_wait(prefer: str | None) -> float | None:
 async def answer(
     request: Request, service: ApiDependencies, made: tuple[Job, bool], wait: float | None
 ) -> Response:
-    """Answers with a job that has been accepted.
+    """Answers with a job that has been accepted: 202, or 200 with the whole job where it ended in time.
 
     Args:
         request: whose sender may hang up.
-        service: what routes need.
         made: the job as it was accepted, and whether that was by an earlier request.
         wait: seconds to wait for its end; None where the client does not ask for that.
-
-    Returns:
-        202 with its address, or 200 with the whole job where it ended in time.
     """
     job, is_replayed = made
     headers = {"Location": f"{service.root}/jobs/{job.id}"} | (
@@ -150,10 +148,7 @@ async def answer(
 
 
 async def _wait(request: Request, service: ApiDependencies, job: Job, seconds: float) -> Job:
-    """Waits for a job's end, ``seconds`` at most, and returns it as it stands.
-
-    At once where its key waits for as many as it may. Raises ClientDisconnect.
-    """
+    """Waits for a job's end, unless its key waits for as many as may be. Raises ClientDisconnect."""
     owner = job.submission.owner
     if service.events.is_full_for(owner):
         return job

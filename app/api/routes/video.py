@@ -6,7 +6,6 @@ known here is offered for download as plain bytes.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
@@ -66,14 +65,6 @@ IfRange = Annotated[str | None, Header(description="An `ETag`: `Range` counts fo
 router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
 
-@dataclass(frozen=True)
-class ByteRange:
-    """Holds which bytes of a file are sent: from ``start`` up to, and without, ``end``."""
-
-    start: int
-    end: int
-
-
 @router.get(
     "/video",
     response_class=Response,
@@ -111,7 +102,6 @@ def get_video(
     tag = f'"{job.id}"'
     header = range if if_range in (None, tag) else None
     part = requested_part(header, size)
-    whole = ByteRange(0, size)
     headers = {
         **KEEP,
         "Accept-Ranges": "bytes",
@@ -125,8 +115,8 @@ def get_video(
     status = 200 if part is None else 206
     if request.scope.get("without_body"):
         return Response(status_code=status, headers=headers)
-    sent = part or whole
-    pieces = service.blobs.pieces(job.upload, sent.start, sent.end)
+    first, end = (0, size) if part is None else (part.start, part.stop)
+    pieces = service.blobs.pieces(job.upload, first, end)
     return StreamingResponse(pieces, status_code=status, headers=headers)
 
 
@@ -146,7 +136,7 @@ def media_type(head: bytes) -> str:
     return next((kind for start, kind in TYPES_BY_START.items() if head.startswith(start)), UNKNOWN)
 
 
-def requested_part(header: str | None, size: int) -> ByteRange | None:
+def requested_part(header: str | None, size: int) -> range | None:
     """Reads a Range header (RFC 9110) for a file of ``size`` bytes.
 
     None is all of the file: one that cannot be read or asks for several parts is passed over, as the RFC
@@ -156,26 +146,21 @@ def requested_part(header: str | None, size: int) -> ByteRange | None:
     if match is None or not (match[1] or match[2]):
         return None
     if not match[1]:  # the last so many bytes
-        part = ByteRange(max(0, size - int(match[2])), size)
+        part = range(max(0, size - int(match[2])), size)
     else:
         if match[2] and int(match[2]) < int(match[1]):
             return None
-        part = ByteRange(int(match[1]), min(int(match[2]) + 1, size) if match[2] else size)
+        part = range(int(match[1]), min(int(match[2]) + 1, size) if match[2] else size)
     if part.start >= size:
         raise refusals.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
     return part
 
 
-def _extent(part: ByteRange | None, size: int) -> dict[str, str]:
+def _extent(part: range | None, size: int) -> dict[str, str]:
     if part is None:
         return {"Content-Length": str(size)}
-    return {
-        "Content-Length": str(part.end - part.start),
-        "Content-Range": f"bytes {part.start}-{part.end - 1}/{size}",
-    }
+    return {"Content-Length": str(len(part)), "Content-Range": f"bytes {part.start}-{part.stop - 1}/{size}"}
 
 
 def _why_there_is_none(job: Job) -> str:
-    if not job.is_over:
-        return "The job's file has not been fetched yet."
-    return "The job's file is not kept any more."
+    return f"The job's file {'is not kept any more' if job.is_over else 'has not been fetched yet'}."

@@ -3,8 +3,6 @@
 app/jobs/dead_letters.py keeps it.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +23,7 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME", help="As dead list h
 dead = typer.Typer(no_args_is_help=True)
 
 
-def _open() -> JobRecords:
+def _open() -> "JobRecords":
     from app.cli.service.job_records import JobRecords
 
     return JobRecords.connect(settings_with())
@@ -85,7 +83,7 @@ def drop(names: Names) -> None:
         typer.echo(f"{name} is dropped.")
 
 
-def _find(jobs: Jobs, name: str) -> DeadLetter:
+def _find(jobs: "Jobs", name: str) -> "DeadLetter":
     letter = jobs.dead.find(name)
     if letter is None:
         complain(f"There is no dead letter called {name}; reelword dead list has them all.")

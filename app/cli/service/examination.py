@@ -83,8 +83,10 @@ def list_settings(settings: Settings) -> list[ShownSetting]:
     return [
         ShownSetting(
             settings.variables(name)[0],
-            _hide_password(str(getattr(settings, name))) if field.repr else _hide(getattr(settings, name)),
-            str(field.default),
+            _hide_password(_write(getattr(settings, name)))
+            if field.repr
+            else "…" * bool(getattr(settings, name)),
+            _write(field.default),
             field.description or "",
         )
         for name, field in Settings.model_fields.items()
@@ -111,12 +113,9 @@ def check_data_folder(settings: Settings) -> Iterator[Finding]:
         yield Finding("data folder", str(folder), trouble)
         return
     free = shutil.disk_usage(nearest).free
-    trouble_or_none = None
-    if free < settings.min_free_bytes:
-        trouble_or_none = (
-            f"The disk of {folder} is almost full: free some room or set REELWORD_DATA elsewhere."
-        )
-    yield Finding("data folder", f"{folder}, {free / GIB:.1f} GiB free", trouble_or_none)
+    full = f"The disk of {folder} is almost full: free some room or set REELWORD_DATA elsewhere."
+    is_full = free < settings.min_free_bytes
+    yield Finding("data folder", f"{folder}, {free / GIB:.1f} GiB free", full if is_full else None)
 
 
 def check_redis(settings: Settings) -> Iterator[Finding]:
@@ -124,7 +123,10 @@ def check_redis(settings: Settings) -> Iterator[Finding]:
     try:
         url = redis_url(settings)
     except RedisMissing:
-        yield from _check_embedded()
+        try:
+            yield Finding("Redis", f"none runs; reelword serve starts {find_server()}")
+        except RedisMissing as error:
+            yield Finding("Redis", "none", error.advice)
         return
     client = connect(url, patience=0.5, answer_seconds=ANSWER_SECONDS)
     health = examine_service(client, WorkerRegistry(client, Keys(settings.namespace)))
@@ -157,21 +159,14 @@ def _check_access(settings: Settings, client: redis.Redis) -> Iterator[Finding]:
 def check_names(settings: Settings) -> Iterator[Finding]:
     """Finds the names that the API may be asked for by, beside loopback's."""
     bound = [] if settings.host in EVERYWHERE else [settings.host]
-    names = ", ".join(dict.fromkeys([*bound, *settings.host_names])) or "localhost alone"
+    names = ", ".join(dict.fromkeys([*bound, *settings.allowed_hosts])) or "localhost alone"
     yield Finding("names", names, advice_on_names(settings))
-
-
-def _check_embedded() -> Iterator[Finding]:
-    try:
-        yield Finding("Redis", f"none runs; reelword serve starts {find_server()}")
-    except RedisMissing as error:
-        yield Finding("Redis", "none", error.advice)
 
 
 def _name_server(client: redis.Redis) -> str:
     try:
         info: Any = client.info("server")
-    except redis.RedisError:
+    except (QueueUnavailable, redis.RedisError):
         return "does not tell its version"
     name = "valkey" if "valkey_version" in info else "redis"
     return f"{name} {info.get('valkey_version') or info.get('redis_version')}"
@@ -185,17 +180,9 @@ def check_engines(settings: Settings) -> Iterator[Finding]:
     import torch
 
     cards = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    lacking = f"REELWORD_DEVICE is {settings.device}, but torch sees no GPU: set it to auto."
     wants_card = settings.device.startswith("cuda") and not cards
-    trouble = (
-        f"REELWORD_DEVICE is {settings.device}, but torch sees no GPU: set it to auto."
-        if wants_card
-        else None
-    )
-    yield Finding("GPUs", ", ".join(cards) or "none", trouble)
-    yield _check_openvino()
-
-
-def _check_openvino() -> Finding:
+    yield Finding("GPUs", ", ".join(cards) or "none", lacking if wants_card else None)
     try:
         from extractors.engines.openvino import fastest_precision
     except ImportError:
@@ -203,8 +190,9 @@ def _check_openvino() -> Finding:
             "OpenVINO is not installed: the demo captioners' efficientnet-lite3 is read by it, and without "
             "it torch runs every network, three to four times as slowly on a CPU. Run `make setup`."
         )
-        return Finding("OpenVINO", "not installed", needed)
-    return Finding("OpenVINO", f"computes in {fastest_precision()} on this processor")
+        yield Finding("OpenVINO", "not installed", needed)
+    else:
+        yield Finding("OpenVINO", f"computes in {fastest_precision()} on this processor")
 
 
 def check_captioners(settings: Settings) -> Iterator[Finding]:
@@ -216,11 +204,8 @@ def check_captioners(settings: Settings) -> Iterator[Finding]:
 
     captioners = list_checkpoints(settings.weights)
     if not captioners:
-        yield Finding(
-            "captioners",
-            "none",
-            f"No checkpoint lies in {settings.weights}: train one with reelword train stats.",
-        )
+        trouble = f"No checkpoint lies in {settings.weights}: train one with reelword train stats."
+        yield Finding("captioners", "none", trouble)
     fed_by: dict[str, None] = {}
     for name, path in captioners.items():
         try:
@@ -262,8 +247,8 @@ CHECKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
 )
 
 
-def _hide(secret: str) -> str:
-    return "…" if secret else ""
+def _write(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _hide_password(url: str) -> str:

@@ -13,7 +13,7 @@ from app.jobs.blobs import Blobs
 from app.jobs.job import Job, State
 from app.jobs.job_index import JobFilter
 from app.jobs.job_store import Jobs
-from app.jobs.redis_client import LuaScript, connect, redis_url, unavailable_if_away
+from app.jobs.redis_client import LuaScript, connect, redis_url
 from app.settings import Settings
 from extractors.errors import ReelwordError
 
@@ -57,10 +57,7 @@ class JobRecords:
         return map(_summarise, self.jobs.index.all(job_filter))
 
     def show(self, name: str) -> Summary:
-        """Returns the job's document, with ``record``: what it does not tell, for the operator.
-
-        Raises NoSuchJob.
-        """
+        """Returns the job's document, with ``record``, for the operator alone. Raises NoSuchJob."""
         job = self._find(name)
         document = document_of(job, self.blobs).model_dump(mode="json")
         record = {
@@ -89,14 +86,11 @@ class JobRecords:
             raise JobNotRequeued(f"There is no job {name[:64]}.")
         if job.state in REVIVED and job.submission.source_url is None and not self.blobs.exists(job.upload):
             raise JobNotRequeued(f"The upload of job {name} is not kept any more.")
-        if self._revive(job) != "queued" or job.state not in REVIVED:
-            raise JobNotRequeued(f"Job {name} is {job.state}: only failed and canceled jobs are put back.")
-
-    def _revive(self, job: Job) -> str:
-        keys, script = self.jobs.keys, LuaScript(self.jobs.server, "revive")
+        keys, revive = self.jobs.keys, LuaScript(self.jobs.server, "revive")
         names = [keys.job(job.id), keys.stream(job.priority), keys.expiry, keys.events(job.id)]
-        with unavailable_if_away():
-            return str(script([*names, keys.clock, keys.dead], [job.id, self.jobs.lease_ms]))
+        state = revive([*names, keys.clock, keys.dead], [job.id, self.jobs.lease_ms])
+        if state != "queued" or job.state not in REVIVED:
+            raise JobNotRequeued(f"Job {name} is {job.state}: only failed and canceled jobs are put back.")
 
     def cancel(self, name: str) -> str:
         """Cancels a job as ``DELETE /jobs/{id}`` does, but leaves the result of one that is over.

@@ -1,7 +1,5 @@
 """Declares ``reelword jobs``: lists, shows, requeues, cancels and purges jobs."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from app.jobs.job import State
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-STATES: tuple[State, ...] = ("queued", "running", "succeeded", "failed", "canceled", "expired")
+STATES: "tuple[State, ...]" = ("queued", "running", "succeeded", "failed", "canceled", "expired")
 PURGED = ("succeeded", "failed", "canceled")  #: states of jobs that may have something to be deleted
 #: Of a job's document, what is shown first.
 SHOWN = ("id", "state", "stage", "filename", "created_at", "started_at", "ended_at", "caption")
@@ -37,7 +35,7 @@ States = Annotated[
 jobs = typer.Typer(no_args_is_help=True)
 
 
-def _open(service: ServerChoice) -> JobRecords | ServerJobs:
+def _open(service: ServerChoice) -> "JobRecords | ServerJobs":
     """By the API of a service that is named; else by Redis, which is there while no API runs."""
     settings = settings_with()
     if (server := service.find_named(settings)) is not None:
@@ -147,7 +145,7 @@ def purge(
         typer.echo(f"{count} {'would be' if dry_run else 'are'} purged, {_size(freed)}.")
 
 
-def _is_due(job: dict[str, Any], age: float, states: Sequence[State]) -> bool:
+def _is_due(job: dict[str, Any], age: float, states: "Sequence[State]") -> bool:
     """Returns whether a job is over, in one of the states, for long enough; expired ones have nothing."""
     if job["state"] not in PURGED or (states and job["state"] not in states):
         return False
@@ -155,7 +153,7 @@ def _is_due(job: dict[str, Any], age: float, states: Sequence[State]) -> bool:
     return time.time() - ended >= age
 
 
-def _states(text: str | None) -> Sequence[State]:
+def _states(text: str | None) -> "Sequence[State]":
     names = [name.strip() for name in (text or "").split(",") if name.strip()]
     for name in names:
         if name not in STATES:

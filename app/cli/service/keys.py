@@ -1,7 +1,5 @@
 """``reelword keys``: API keys, made, listed and revoked; app/access/keys.py keeps them."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -130,7 +128,7 @@ def seconds_of(duration: str) -> int:
     return int(match[1]) * UNITS[match[2]]
 
 
-def _store(settings: Settings) -> KeyStore:
+def _store(settings: "Settings") -> "KeyStore":
     from app.access.keys import KeyStore
     from app.jobs.job import Keys
     from app.jobs.redis_client import connect, redis_url
@@ -138,7 +136,7 @@ def _store(settings: Settings) -> KeyStore:
     return KeyStore(connect(redis_url(settings), PATIENCE), Keys(settings.namespace))
 
 
-def _row(key: ApiKey) -> tuple[str, ...]:
+def _row(key: "ApiKey") -> tuple[str, ...]:
     limits = [
         text.format(value) for name, text in LIMITS.items() if (value := getattr(key, name)) is not None
     ]

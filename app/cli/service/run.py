@@ -7,8 +7,7 @@ import typer
 
 from app.cli.model_options import Streams, settings_with
 
-#: Of workers and their children: on a machine that they share with the API, requests go first.
-NICENESS = 5
+NICENESS = 5  #: of workers and their children: on a machine that they share with the API, requests go first
 
 
 Port = Annotated[int | None, typer.Option(help="Port to listen on; default: REELWORD_PORT or PORT.")]
@@ -18,8 +17,7 @@ def serve(streams: Streams = None, port: Port = None) -> None:
     """Starts Redis, workers and the API, until Ctrl-C."""
     from app.serve import supervisor
 
-    settings = settings_with(streams)
-    supervisor.serve(settings if port is None else settings.model_copy(update={"port": port}))
+    supervisor.serve(settings_with(streams=streams, port=port))
 
 
 def worker(streams: Streams = None) -> None:
@@ -27,7 +25,7 @@ def worker(streams: Streams = None) -> None:
     from app import logs
     from app.worker.engine.process import EngineProcess
 
-    settings = settings_with(streams)
+    settings = settings_with(streams=streams)
     logs.configure_logs(settings, process="worker")
     os.nice(max(0, NICENESS - os.nice(0)))
     engine = EngineProcess(settings)
@@ -46,8 +44,7 @@ def api(
     from app.api.application import run
     from app.serve.supervisor import free_port
 
-    changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    settings = settings_with(None).model_copy(update=changes)
+    settings = settings_with(host=host, port=port)
     settings = settings.model_copy(update={"port": free_port(settings.host, settings.port)})
     logs.configure_logs(settings, process="api")
     run(settings)

@@ -1,7 +1,5 @@
 """Declares ``reelword evaluate``: options, and errors by the option to change."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from app.cli.model_options import AsJson, FieldsOf
-from app.cli.training.shared_options import (
-    Cache,
-    DataSetName,
-    Device,
-    Mendable,
-    Paper,
-    SavedFeatureOptions,
-    check_folder,
-    name_option,
-)
+from app.cli.training import shared_options as shared
 from models.decoding.options import DecodingOptions
 
 if TYPE_CHECKING:
@@ -44,22 +33,22 @@ class EvaluatedItems:
     data: Annotated[
         Path | None, typer.Option(help="Folder of a captioned set, or of your own videos (docs/data.md).")
     ] = None
-    data_set: DataSetName = None
-    paper: Paper = None
+    data_set: shared.DataSetName = None
+    paper: shared.Paper = None
     split: Annotated[
         str | None, typer.Option(help="Which split; default: val, of --data test where there is one.")
     ] = None
     limit: Annotated[int | None, typer.Option(help="Only the first N.")] = None
-    cache: Cache = Path("data/cache")
+    cache: shared.Cache = Path("data/cache")
 
-    def check(self, saved: SavedFeatureOptions) -> None:
+    def check(self, saved: shared.SavedFeatureOptions) -> None:
         """Refuses items that do not go together or are not there. Raises BadParameter."""
         if [self.images, self.clips, self.data].count(None) != 2 or (self.images and not self.references):
             raise typer.BadParameter("give one of: --images with --references, --clips, --data")
         if saved.features is not None and self.data is None:
             raise typer.BadParameter("--features are of a set's videos: give the set as --data")
         if self.data is not None:
-            check_folder("--data", self.data)
+            shared.check_folder("--data", self.data)
         for option, path in (
             ("--images", self.images),
             ("--references", self.references),
@@ -68,7 +57,7 @@ class EvaluatedItems:
             if path is not None and not path.exists():
                 raise typer.BadParameter(f"{option}: there is no {path}")
 
-    def open(self) -> EvaluationSource:
+    def open(self) -> "EvaluationSource":
         """Returns what training's own evaluation reads."""
         from extractors.windows import FRAMES
         from training.datasets.registry import SetFolder
@@ -100,7 +89,7 @@ class ScoreOutput:
     record: Annotated[str | None, typer.Option(help="Keep the scores in the captioner's card.")] = None
     as_json: AsJson = False
 
-    def give(self, captioner: str, result: Evaluation) -> None:
+    def give(self, captioner: str, result: "Evaluation") -> None:
         """Prints the scores, and writes captions and the captioner's card where that is asked for."""
         from training.evaluation.caption_files import write_results
         from training.evaluation.report import record_scores
@@ -126,9 +115,9 @@ def evaluate(
             model=DecodingOptions,
         ),
     ],
-    saved: Annotated[SavedFeatureOptions, FieldsOf()],
+    saved: Annotated[shared.SavedFeatureOptions, FieldsOf()],
     output: Annotated[ScoreOutput, FieldsOf()],
-    device: Device = "auto",
+    device: shared.Device = "auto",
     streams: Annotated[
         str | None, typer.Option(help="What it is fed with: a stream set; default: its own.")
     ] = None,
@@ -150,7 +139,7 @@ def evaluate(
     from training.evaluation.evaluated_captioner import load_evaluated_captioner
     from training.evaluation.report import evaluate_captioner
 
-    with name_option(_mendable()):
+    with shared.name_option(_mendable()):
         names = None if members is None else members.split(",")
         source, opened = items.open(), open_device(device)
         stills = source.images is not None
@@ -161,7 +150,7 @@ def evaluate(
     output.give(captioner, result)
 
 
-def _mendable() -> Mendable:
+def _mendable() -> shared.Mendable:
     from extractors.engines.engine_choice import DeviceUnavailable
     from models.captioners.registry import UnknownCaptioner, UnknownStreamSet
     from models.combining.caption_writers import VocabulariesDiffer

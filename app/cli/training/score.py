@@ -1,7 +1,5 @@
 """Declares ``reelword score``: captions in files, references in files, no captioner."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.cli.model_options import AsJson
-from app.cli.training.shared_options import Device, Mendable, check_folder, name_option
+from app.cli.training import shared_options as shared
 
 
 def score(
@@ -32,7 +30,7 @@ def score(
         Path | None, typer.Option(help="Folder of the videos, which are called as the items are.")
     ] = None,
     frames: Annotated[int, typer.Option(min=1, help="Frames of each video that CLIP sees.")] = 8,
-    device: Device = "auto",
+    device: shared.Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Scores a file of captions against references, with bootstrap intervals."""
@@ -40,11 +38,11 @@ def score(
         raise typer.BadParameter("--clip and --videos belong together: CLIP looks at the videos")
     for option, folder in (("--clip", clip), ("--videos", videos)):
         if folder is not None:
-            check_folder(option, folder)
+            shared.check_folder(option, folder)
     from extractors.engines.engine_choice import open_device
     from training.evaluation.score_files import ClipSource, score_files
 
-    with name_option(_mendable()):
+    with shared.name_option(_mendable()):
         source = None
         if clip is not None and videos is not None:
             source = ClipSource(clip, videos, frames, open_device(device))
@@ -55,7 +53,7 @@ def score(
         result.print()
 
 
-def _mendable() -> Mendable:
+def _mendable() -> shared.Mendable:
     from extractors.engines.engine_choice import DeviceUnavailable
     from models.pretrained.errors import PretrainedError
     from training.datasets.errors import DataSetError

@@ -24,25 +24,15 @@ from training.datasets.check import (
 from training.datasets.registry import find_data_set
 
 Depth = Literal["none", "header", "deep"]
-#: As many unreadable files as are listed; all of them are in the JSON.
-LISTED = 10
+LISTED = 10  #: as many unreadable files as are listed; all of them are in the JSON
 
 
 def report_set(name: str, root: Path, paper: str | None, depth: Depth, *, as_json: bool) -> bool:
-    """Looks for a captioned set in a folder and prints what is there.
+    """Prints what of a captioned set is there, and returns whether all is needed. Raises DataSetError.
 
     Args:
-        name: of the set.
-        root: the folder.
         paper: whose splits and words.
         depth: how closely videos are looked at.
-        as_json: prints one JSON document.
-
-    Returns:
-        Whether all that is needed is there.
-
-    Raises:
-        DataSetError: there is no such set, or its annotations cannot be read.
     """
     with _open_probe(depth) as probe:
         report = check_data_set(find_data_set(name), root, paper, probe)

@@ -1,7 +1,5 @@
 """Declares options that ``train`` and ``evaluate`` share; names the option that mends an error."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,7 +45,7 @@ class SavedFeatureOptions:
         Path | None, typer.Option(help="What names --features; default: its features.yaml.")
     ] = None
 
-    def open(self) -> FeatureFolder | None:
+    def open(self) -> "FeatureFolder | None":
         """Returns the folder, None where none is named. Raises BadParameter."""
         if self.features is None and self.feature_map is not None:
             raise typer.BadParameter("--feature-map says what lies in --features, which is not given")

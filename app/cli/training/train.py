@@ -1,7 +1,5 @@
 """Declares ``reelword train``: options, and errors by the option to change."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,13 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from app.cli.model_options import FieldsOf
-from app.cli.training.shared_options import (
-    Mendable,
-    RunOptions,
-    SavedFeatureOptions,
-    check_folder,
-    name_option,
-)
+from app.cli.training import shared_options as shared
 from app.cores import choose_threads
 from app.terminal import complain
 from training.recipes.train_options import NeedsVideo, StartMissing, TrainOptions, UnreadOption
@@ -71,19 +63,16 @@ def open_training(
     data: Path,
     recipe: str | None,
     options: TrainOptions,
-    saved: SavedFeatureOptions,
-    run: RunOptions,
-    on_pictures: PictureSession | None = None,
-) -> Iterator[tuple[Notify, TrainRun]]:
+    saved: shared.SavedFeatureOptions,
+    run: shared.RunOptions,
+    on_pictures: "PictureSession | None" = None,
+) -> "Iterator[tuple[Notify, TrainRun]]":
     """Checks what was typed and joins the processes that train; names the option that mends an error.
 
     Args:
-        captioner: its name.
-        data: the folder of the set.
         recipe: the name of a recipe or its file.
         options: what not every run reads.
         saved: features that were made before.
-        run: where it computes and what it writes down.
         on_pictures: trains on archives of pictures.
 
     Yields:
@@ -93,7 +82,7 @@ def open_training(
         BadParameter: something that was typed cannot be done.
         Exit: a signal has ended a run.
     """
-    check_folder("--data", data)
+    shared.check_folder("--data", data)
     features = saved.open()
     options = options.model_copy(update={"features": saved.features})
     check_name(captioner)
@@ -103,7 +92,7 @@ def open_training(
     from training.sessions import session_choice
 
     try:
-        with name_option(_mendable(options)), join_processes(run.device) as (processes, device):
+        with shared.name_option(_mendable(options)), join_processes(run.device) as (processes, device):
             settings = RunSettings(
                 out=Path("runs"),
                 cache=run.cache,
@@ -133,15 +122,15 @@ def open_training(
         raise typer.Exit(130) from error
 
 
-def make_train(on_pictures: PictureSession | None = None) -> Callable[..., None]:
+def make_train(on_pictures: "PictureSession | None" = None) -> Callable[..., None]:
     """Makes the command. on_pictures: trains on archives of pictures; the laboratory's has it alone."""
 
     def train(
         captioner: CaptionerName,
         data: DataFolder,
         options: Annotated[TrainOptions, FieldsOf(leave_out=("features",))],
-        saved: Annotated[SavedFeatureOptions, FieldsOf()],
-        run: Annotated[RunOptions, FieldsOf()],
+        saved: Annotated[shared.SavedFeatureOptions, FieldsOf()],
+        run: Annotated[shared.RunOptions, FieldsOf()],
         recipe: RecipeName = None,
         out: Annotated[
             Path | None,
@@ -171,7 +160,7 @@ def _say_nothing(_: str) -> None:
     """Stands in the place of what the first process says for all."""
 
 
-def _mendable(options: TrainOptions) -> Mendable:
+def _mendable(options: TrainOptions) -> shared.Mendable:
     from extractors.engines.engine_choice import DeviceUnavailable
     from extractors.pretrained.errors import WeightsError
     from models.captioners.registry import UnknownCaptioner, UnknownStreamSet

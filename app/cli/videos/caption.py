@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 Videos = Annotated[
-    list[Path], typer.Argument(metavar="VIDEO…", help="Video files, and folders of them.", show_default=False)
+    list[str],
+    typer.Argument(
+        metavar="VIDEO…",
+        help="Video files, folders of them, and addresses, which a service fetches.",
+        show_default=False,
+    ),
 ]
 
 
@@ -37,9 +42,9 @@ def caption(
     is_by_segments = cut.segments not in (None, "none") or output.form is not None
     if is_by_segments and output.attention is not None:
         raise UsageError("--attention draws whole videos: leave out --segments and --format.")
-    videos = find_videos(files, output.attention or output.out)  # what is missing is said before models load
+    videos = _find(files, output)  # what is missing is said before models load
     options = options.model_copy(update={"attention": output.has_words})
-    settings = settings_with(streams)
+    settings = settings_with(streams=streams)
     server = service.find(settings, ["--streams"] * (streams is not None) + cut.here_alone)
     if server is not None:
         from app.cli.videos.server_captions import caption_by_server
@@ -47,9 +52,26 @@ def caption(
         cut_there = cut.segments or ("none" if output.as_json or output.attention else None)
         options = change_options(options, segments=None if cut_there == "auto" else cut_there)
         raise typer.Exit(1 if caption_by_server(server, videos, options, output) else 0)
+    if any(video.address for video in videos):
+        raise UsageError(
+            "A running service captions addresses, and none is asked: start one with make serve, or name one "
+            "with --server."
+        )
     if is_by_segments:
         raise typer.Exit(1 if _caption_by_segments(videos, options, cut, output, settings) else 0)
     raise typer.Exit(1 if _caption_whole(videos, options, cut, output, settings) else 0)
+
+
+def _find(files: list[str], output: CaptionOutput) -> list[InputVideo]:
+    """Finds what is at paths, and at addresses."""
+    addresses = [each for each in files if "://" in each]
+    paths = [Path(each) for each in files if each not in addresses]
+    videos = find_videos(paths, output.attention or output.out) if paths else []
+    if addresses:
+        from app.extract.addresses import find_inputs  # which loads what fetches
+
+        videos += find_inputs(addresses, Path())
+    return videos
 
 
 def _caption_whole(

@@ -1,7 +1,5 @@
 """Declares the options of ``reelword extract``; app/extract/ does it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -99,7 +97,7 @@ def extract(
     raise typer.Exit(1 if failed else 0)
 
 
-def _find_stream_set(name: str | None, extractor: str | None, windows: WindowOptions) -> StreamSet | None:
+def _find_stream_set(name: str | None, extractor: str | None, windows: "WindowOptions") -> "StreamSet | None":
     """Finds the set that is asked for in the place of extractors. Raises UsageError."""
     if name is None:
         return None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from app import terminal
 from app.attention_picture.render import draw_attention_picture
 from app.cli.videos.caption_output import CaptionOutput, write_file
 from app.documents.exports import FORMATS
@@ -27,15 +28,6 @@ from app.pipeline.installed_captioners import captioner_choices
 from app.segments.film_captioner import FilmCaptioner, follow_film
 from app.segments.loading import load_film_captioner, told_as_usage
 from app.settings import Settings
-from app.terminal import (
-    FailedFile,
-    FileProgress,
-    complain,
-    list_failures,
-    printable,
-    printable_json,
-    show_progress,
-)
 from extractors.files import write_path
 from extractors.media.errors import MediaError
 from extractors.shots.segment import SegmentOptions
@@ -49,18 +41,13 @@ def caption_files(
     output: CaptionOutput,
     segments: SegmentOptions | None = None,
 ) -> int:
-    """Captions files and prints what came of each.
+    """Captions files, prints what came of each, and returns how many failed.
 
     Args:
-        videos: the files.
-        options: how captions are written.
         settings: where models are.
         output: what is printed, and where pictures and documents of the attention go.
         segments: how a film that is long enough to be cut is cut; its segments' lines follow its own. None
             to cut none.
-
-    Returns:
-        How many failed.
 
     Raises:
         UsageError: nothing can be done for any file.
@@ -68,7 +55,7 @@ def caption_files(
     """
     files, is_alone = [video.file for video in videos], len(videos) == 1
     failed = []
-    with show_progress(len(files)) as bar:
+    with terminal.show_progress(len(files)) as bar:
         with told_as_usage():
             choices = captioner_choices(settings)  # chosen before any network is loaded
             choice = choices.resolve(options) if choices.alone else None  # the engine refuses to have none
@@ -88,7 +75,9 @@ def caption_files(
                 films = load_film_captioner(settings, options, segments, engine)
                 outcome = _caption_segments(outcome, films, bar, is_alone=is_alone)
             failed += [outcome] if outcome.error else []
-    list_failures([FailedFile.by(each.file, each.error) for each in failed if each.error], len(files))
+    terminal.list_failures(
+        [terminal.FailedFile.by(each.file, each.error) for each in failed if each.error], len(files)
+    )
     return len(failed)
 
 
@@ -117,7 +106,7 @@ def to_document(outcome: Outcome) -> FileDocument:
             "state": outcome.state,
             "progress": 1.0 if is_done else 0.0,
             "attempt": 1,
-            "filename": printable(outcome.file.name),
+            "filename": terminal.printable(outcome.file.name),
             **dict(answer),
             "timings": {**timings, "total": round(sum(timings.values()), 4)},
             "error": None if outcome.error is None else outcome.error.document(),
@@ -132,7 +121,7 @@ def _is_cut(outcome: Outcome, segments: SegmentOptions) -> bool:
 
 
 def _caption_segments(
-    outcome: Outcome, films: FilmCaptioner, bar: FileProgress, *, is_alone: bool
+    outcome: Outcome, films: FilmCaptioner, bar: terminal.FileProgress, *, is_alone: bool
 ) -> Outcome:
     """Prints a long film's segments; what goes wrong is its outcome."""
     try:
@@ -147,7 +136,7 @@ def _only(settings: Settings, choice: CaptionerChoice) -> Settings:
     """Leaves out all captioners that will not write; fusion and ensemble are of all that are loaded."""
     if choice.captioner in COMBINATIONS:
         return settings
-    return settings.model_copy(update={"captioners": choice.captioner, "captioner": choice.captioner})
+    return settings.model_copy(update={"captioners": (choice.captioner,), "captioner": choice.captioner})
 
 
 def _make_folder(folder: Path) -> None:
@@ -159,45 +148,40 @@ def _make_folder(folder: Path) -> None:
 
 def _format_lines(outcome: Outcome, *, as_json: bool, is_alone: bool) -> list[str]:
     if as_json:
-        return [printable_json(to_document(outcome).model_dump_json())]
+        return [terminal.printable_json(to_document(outcome).model_dump_json())]
     name = "" if is_alone else f"{outcome.file}: "
-    return [printable(f"{name}{each.text}") for each in outcome.answer.captions or []]
+    return [terminal.printable(f"{name}{each.text}") for each in outcome.answer.captions or []]
 
 
 def _warn(file: Path, warnings: Sequence[Note]) -> None:
     """Prints the warnings about a file that was captioned all the same."""
     for warning in warnings:
-        complain(f"{file}: {warning.message} [{warning.code}]")
+        terminal.complain(f"{file}: {warning.message} [{warning.code}]")
 
 
 def caption_films(films: Sequence[InputVideo], captioner: FilmCaptioner, output: CaptionOutput) -> int:
-    """Captions films by their segments and prints or writes what came of each.
+    """Captions films by their segments, prints or writes what came of each, and returns how many failed.
 
     Args:
-        films: the files.
-        captioner: what captions them.
         output: what is printed and written.
-
-    Returns:
-        How many failed.
 
     Raises:
         UsageError, EngineStartFailed: nothing can be done for any of them.
     """
     if output.form is not None and output.out is None and len(films) > 1:
         raise UsageError("Several films make several files: name a folder for them with --out.")
-    failed: list[FailedFile] = []
+    failed: list[terminal.FailedFile] = []
     say = partial(print, flush=True) if output.prints_lines else _say_nothing
     for film, name in zip(films, choose_names(films), strict=True):
         try:
             prefix = "" if len(films) == 1 else f"{film.file}: "
             document = follow_film(film.file, captioner, prefix, say)
         except (MediaError, JobFailure) as error:
-            failed.append(FailedFile.by(film.file, error))
+            failed.append(terminal.FailedFile.by(film.file, error))
             continue
         _write(document, name, output)
         _warn(film.file, document.warnings)
-    list_failures(failed, len(films), "film")
+    terminal.list_failures(failed, len(films), "film")
     return len(failed)
 
 
@@ -208,7 +192,7 @@ def _say_nothing(_line: str) -> None:
 def _write(document: FilmDocument, name: str, output: CaptionOutput) -> None:
     if output.form is None:
         if output.as_json:
-            print(printable_json(document.on_players_clock().model_dump_json()), flush=True)
+            print(terminal.printable_json(document.on_players_clock().model_dump_json()), flush=True)
         return
     text = FORMATS[output.form].write(document.with_words(each.attention for each in document.segments))
     if output.out is None:

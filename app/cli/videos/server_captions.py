@@ -6,24 +6,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
+from app import terminal
 from app.cli.server import Server, ServiceRefused
 from app.cli.videos.caption_output import CaptionOutput, write_file
 from app.extract.inputs import InputVideo, choose_names
 from app.jobs.options import CaptionOptions
-from app.terminal import (
-    FailedFile,
-    FileProgress,
-    clock,
-    complain,
-    list_failures,
-    printable,
-    printable_json,
-    show_progress,
-)
-from extractors.errors import ReelwordError
+from extractors.errors import ReelwordError, for_commands
 from extractors.files import write_path
 from extractors.media.errors import MissingFile
 
@@ -36,37 +26,32 @@ Document = dict[str, Any]
 def caption_by_server(
     server: Server, videos: Sequence[InputVideo], options: CaptionOptions, output: CaptionOutput
 ) -> int:
-    """Captions videos and prints what came of each.
+    """Captions videos, prints what came of each, and returns how many failed.
 
     Args:
-        server: that captions them.
-        videos: the files.
         options: how captions are written, and how films are cut.
         output: what is printed and written.
-
-    Returns:
-        How many failed.
 
     Raises:
         UsageError: the output cannot be written.
         ServiceUnreachable, ServiceRefused: the service answers for none of them.
     """
-    failures: list[FailedFile] = []
+    failures: list[terminal.FailedFile] = []
     form = _make_form(options)
-    with show_progress(len(videos)) as bar:
+    with terminal.show_progress(len(videos)) as bar:
         bar.say("Captioning")
         names = choose_names(videos)
         for video, name, document in zip(videos, names, _run(server, videos, form), strict=True):
             if (error := document["error"]) is not None:
-                advice = f"{error['message']} {error['hint']}"
-                failures.append(FailedFile(video.file, advice, error["code"]))
+                advice = f"{error['message']} {for_commands(error['hint'])}"
+                failures.append(terminal.FailedFile(video.place, advice, error["code"]))
             if output.as_json and options.segments not in (None, "none") and error is None:
                 film = server.get(f"/jobs/{document['id']}/captions.json").json()
                 document = {**film, "state": document["state"], "error": None}
-            _print(bar, video.file, document, output, is_alone=len(videos) == 1)
+            _print(bar, video, document, output, is_alone=len(videos) == 1)
             if document["state"] == "succeeded":
                 _write(server, document, name, output)
-    list_failures(failures, len(videos))
+    terminal.list_failures(failures, len(videos))
     return len(failures)
 
 
@@ -86,7 +71,7 @@ def _run(server: Server, videos: Sequence[InputVideo], form: dict[str, str]) -> 
     left, jobs = iter(videos), deque[str | Document]()
     try:
         while True:
-            jobs += [_submit(server, video.file, form) for video in islice(left, AT_ONCE - len(jobs))]
+            jobs += [_submit(server, video, form) for video in islice(left, AT_ONCE - len(jobs))]
             if not jobs:
                 return
             document = server.wait(jobs[0]) if isinstance(jobs[0], str) else jobs[0]
@@ -99,39 +84,44 @@ def _run(server: Server, videos: Sequence[InputVideo], form: dict[str, str]) -> 
                     server.delete(f"/jobs/{job}")
 
 
-def _submit(server: Server, file: Path, form: dict[str, str]) -> str | Document:
+def _submit(server: Server, video: InputVideo, form: dict[str, str]) -> str | Document:
     """Sends a video; returns its job's id, or the document of one that failed where it cannot be taken."""
     try:
-        return server.submit(file, form)
+        return server.submit(video.address or video.file, form)
     except ServiceRefused as refusal:
         if refusal.status in FOR_ALL:
             raise
         error = refusal.document()
     except OSError as failure:
-        error = MissingFile(f"{file.name} cannot be read: {failure.strerror}.").document()
+        error = MissingFile(f"{video.file.name} cannot be read: {failure.strerror}.").document()
     return {"state": "failed", "error": error, "captions": None, "segments": None, "warnings": []}
 
 
 def _print(
-    bar: FileProgress, file: Path, document: Document, output: CaptionOutput, *, is_alone: bool
+    bar: terminal.FileProgress,
+    video: InputVideo,
+    document: Document,
+    output: CaptionOutput,
+    *,
+    is_alone: bool,
 ) -> None:
-    lines = _make_lines(file, document, output, "" if is_alone else f"{file}: ")
+    lines = _make_lines(video, document, output, "" if is_alone else f"{video.place}: ")
     bar.print([] if output.form is not None and output.out is None else lines)
     if not output.as_json:
         for warning in document["warnings"]:
-            complain(f"{file}: {warning['message']} [{warning['code']}]")
+            terminal.complain(f"{video.place}: {warning['message']} [{warning['code']}]")
 
 
-def _make_lines(file: Path, document: Document, output: CaptionOutput, prefix: str) -> list[str]:
+def _make_lines(video: InputVideo, document: Document, output: CaptionOutput, prefix: str) -> list[str]:
     if output.as_json:
-        path = write_path(file)
-        return [printable_json(json.dumps({**document, "file": path}, ensure_ascii=False))]
+        path = video.address or write_path(video.file)
+        return [terminal.printable_json(json.dumps({**document, "file": path}, ensure_ascii=False))]
     captions = [f"{prefix}{each['text']}" for each in document["captions"] or []]
     segments = [
-        f"{prefix}{clock(each['start'])} {clock(each['end'])} {each['caption']}"
+        f"{prefix}{terminal.clock(each['start'])} {terminal.clock(each['end'])} {each['caption']}"
         for each in document["segments"] or []
     ]
-    return list(map(printable, captions + segments))
+    return list(map(terminal.printable, captions + segments))
 
 
 def _write(server: Server, document: Document, name: str, output: CaptionOutput) -> None:

@@ -77,10 +77,7 @@ class SegmentFolder:
         return float(last[0]["end"]) if last else 0.0
 
     def hold(self, segment: Segment, state: Mapping[str, Any]) -> None:
-        """Keeps the next segment (JSON), or what it has grown to; it is in the blobs when this returns.
-
-        By ``state``, JSON too, the next attempt decides whether it grows.
-        """
+        """Keeps the next segment, or what it has grown to; by ``state`` the next attempt decides on it."""
         self.open = {"segment": segment, "state": state}
         text = json.dumps({"basis": self.basis, "number": len(self.segments), **self.open})
         self.blobs.write(_open_key(self.folder), text.encode())

@@ -13,17 +13,13 @@ import structlog
 from app.errors import QueueUnavailable
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import Jobs
-from app.jobs.redis_client import unavailable_if_away
 
 AT_A_TIME = 500  #: records asked for in one exchange with Redis
 log = structlog.get_logger(__name__)
 
 
 def in_order_of_leaving(sizes: Mapping[str, int], owners: Mapping[str, str]) -> Iterator[str]:
-    """Yields what is to go, one by one: the first of the owner who has the most bytes then.
-
-    sizes: bytes of each, what ended first at the front.
-    """
+    """Yields what goes, of the owner who has most bytes then; ``sizes`` has what ended first in front."""
     theirs = defaultdict[str, deque[str]](deque)
     total = Counter[str]()
     for name, size in sizes.items():
@@ -84,8 +80,7 @@ class KeptUploads:
         """Yields the jobs that are over and not expired, some at a time, the first that ended first."""
         first = 0
         while True:
-            with unavailable_if_away():
-                job_ids: Any = self._jobs.server.zrange(self._jobs.keys.expiry, first, first + AT_A_TIME - 1)
+            job_ids: Any = self._jobs.server.zrange(self._jobs.keys.expiry, first, first + AT_A_TIME - 1)
             if not job_ids:
                 return
             yield list(job_ids)
@@ -93,7 +88,7 @@ class KeptUploads:
 
     def _succeeded(self, ids: Sequence[str]) -> list[str]:
         """Sorts those that have succeeded by the moment of their end; a score counts whole seconds."""
-        with unavailable_if_away(), self._jobs.server.pipeline(transaction=False) as pipe:
+        with self._jobs.server.pipeline(transaction=False) as pipe:
             for job_id in ids:
                 pipe.hmget(self._jobs.keys.job(job_id), "state", "ended_at")
             records = pipe.execute(raise_on_error=False)

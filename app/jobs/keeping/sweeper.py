@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -31,7 +31,6 @@ from app.jobs.batches import held_uploads
 from app.jobs.blobs import BlobMissingError, Blobs
 from app.jobs.job_store import Jobs
 from app.jobs.keeping.kept_uploads import KeptUploads, in_order_of_leaving
-from app.jobs.redis_client import unavailable_if_away
 from app.settings import Settings
 
 STAGED_AGE = 60.0  #: seconds; a staged file's lock is what counts, see Blobs.sweep
@@ -55,6 +54,7 @@ class Sweeper:
     jobs: Jobs  #: on a connection of its own where others must not wait
     blobs: Blobs  #: what is swept
     settings: Settings  #: how often, and the room for results
+    also: Callable[[], object] = object  #: sweeps what else there is on this machine
 
     def __post_init__(self) -> None:
         self._kept = KeptUploads(self.jobs, self.blobs)
@@ -87,13 +87,15 @@ class Sweeper:
         """Sweeps one round. Raises QueueUnavailable, and what the blob store raises."""
         if staged := self.blobs.sweep(STAGED_AGE):
             log.info("staged files removed", count=staged)
+        self.also()
         if not self._is_turn():
             self._seen = set()
             return
         self.jobs.index.mend()
-        if not self._owns_blobs():
+        if not self._owns_blobs():  # another process may: of a Redis that was emptied only who swept before
             self._seen = set()
-            self._pass_turn()
+            if self.jobs.server.get(self._key("sweeper")) == self._name:
+                self.jobs.server.delete(self._key("sweeper"))
             return
         self._expire_due()
         sizes = self.blobs.sizes("results", depth=2)
@@ -115,20 +117,12 @@ class Sweeper:
     def _is_turn(self) -> bool:
         """Returns whether this process sweeps the blobs: one does, since two rounds need its memory."""
         key, milliseconds = self._key("sweeper"), round(self.settings.sweep_seconds * MINE_ROUNDS * 1000)
-        with unavailable_if_away():
-            if self.jobs.server.set(key, self._name, px=milliseconds, nx=True):
-                return True
-            if self.jobs.server.get(key) != self._name:
-                return False
-            self.jobs.server.pexpire(key, milliseconds)
+        if self.jobs.server.set(key, self._name, px=milliseconds, nx=True):
+            return True
+        if self.jobs.server.get(key) != self._name:
+            return False
+        self.jobs.server.pexpire(key, milliseconds)
         return True
-
-    def _pass_turn(self) -> None:
-        """Lets another process sweep: of a Redis that has been emptied, only who swept before may."""
-        key = self._key("sweeper")
-        with unavailable_if_away():
-            if self.jobs.server.get(key) == self._name:
-                self.jobs.server.delete(key)
 
     def _owns_blobs(self) -> bool:
         """Returns whether these blobs are of this namespace of this Redis, or of one that has been emptied
@@ -139,8 +133,7 @@ class Sweeper:
         what this very process has swept so far, or what no process has swept for ADOPTED_AFTER.
         """
         key = self._key("blobs")
-        with unavailable_if_away():
-            redis_owner: Any = self.jobs.server.get(key)
+        redis_owner: Any = self.jobs.server.get(key)
         try:
             mark = self.blobs.read(OWNER).decode()
         except BlobMissingError:
@@ -152,8 +145,7 @@ class Sweeper:
         self._written = f"{owner} {uuid.uuid4().hex}"
         self.blobs.write(OWNER, self._written.encode())
         if redis_owner is None:
-            with unavailable_if_away():
-                self.jobs.server.set(key, owner)
+            self.jobs.server.set(key, owner)
         return True
 
     def _may_adopt(self, mark: str) -> bool:
@@ -178,10 +170,7 @@ class Sweeper:
             log.info("orphans removed", count=len(gone), examples=gone[:3])
 
     def _orphans(self, folder: str, done: Collection[str]) -> list[str]:
-        """Finds what belongs to jobs whose record is gone, or in one of these states.
-
-        What cannot be read, and what may be sent in again by hand, keeps its blobs.
-        """
+        """Finds what belongs to jobs without a record, or in these states; what cannot be read stays."""
         letters = {letter.name for letter in self.jobs.dead.all()}
         names = sorted(set(self.blobs.names(folder)) - letters - held_uploads(self.jobs))
         states = self._read(names, "state")
@@ -257,7 +246,7 @@ class Sweeper:
         """Yields each id with the field of its record, without the records that cannot be read."""
         for start in range(0, len(ids), AT_A_TIME):
             some = ids[start : start + AT_A_TIME]
-            with unavailable_if_away(), self.jobs.server.pipeline(transaction=False) as pipe:
+            with self.jobs.server.pipeline(transaction=False) as pipe:
                 for job_id in some:
                     pipe.hget(self.jobs.keys.job(job_id), field)
                 values = pipe.execute(raise_on_error=False)

@@ -30,6 +30,7 @@ end
 local segments = new_segments(record, ARGV[8])
 if segments or (ARGV[11] or '') ~= '' or last[2] ~= ARGV[5] or math.floor(100 * progress) > math.floor(100 * last_progress) then
   tell(KEYS[3], record, segments, ARGV[11])
+  tell_webhook_segments(record, segments)
 end
 
 -- Recovery goes by the record's lease; workers of an older version go by the entry's idle time.

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Takes a job for one attempt, which is counted here, before any work: a job that kills its
 -- worker is still counted.
--- KEYS  1 record   2 stream   3 expiry   4 events   5 all ends   6 clock   7 dead letters
+-- KEYS  1 record   2 stream   3 expiry   4 events   5 clock   6 dead letters
 -- ARGV  1 group   2 worker   3 stream entry   4 job id   5 lease, ms   6 attempts allowed
 --       7 nonce: the same for the retries of one call, so that a lost reply costs nothing
 --       8 1 where the job will share a batch   9 held token, of a holder that starts the job anew, or ''
@@ -17,7 +17,7 @@
 --   exhausted  no attempt was left: it has failed
 
 local LOSSES = 20  -- workers that may fall silent while the job only waits in their hands, and cost it nothing
-local record, stream, expiry, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local record, stream, expiry, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group, worker, entry, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local lease, allowed, nonce = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local shared, held, cause, keep = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
@@ -39,7 +39,7 @@ local function finish(state, reason)
   redis.call('ZADD', expiry, now.seconds + keep, id)
   count_end(record, state, now.ms, reason, ARGV[12])
   index_job(record, id)
-  tell_end(events, ended, record, id)
+  tell_end(events, record)
   drop()
 end
 
@@ -89,7 +89,7 @@ if not is_same_attempt and not has_gained and not has_waited then
   end
 end
 
-redis.call('HSETNX', record, 'started_at', now.text)
+local is_first = redis.call('HSETNX', record, 'started_at', now.text) == 1
 redis.call('HSETNX', record, 'started_ms', string.format('%d', now.ms))
 redis.call('HINCRBY', record, 'token', 1)
 redis.call('HSET', record,
@@ -102,5 +102,8 @@ if ARGV[14] ~= '' then
 end
 index_job(record, id)
 tell(events, record)
+if is_first then
+  tell_webhook(record, 'started')
+end
 redis.pcall('XCLAIM', stream, group, worker, 0, entry, 'JUSTID')
 return claimed()

@@ -53,14 +53,44 @@ local function tell(events, record, segments, text)
   end
 end
 
--- Writes a job's end, once, to the job's own stream and to that of all ends, whose consumer group removes
--- what it has read. Where no group reads, the youngest are kept.
-local function tell_end(events, ended, record, id, segments)
+local function decoded(text)
+  local is_read, value = pcall(cjson.decode, text or '')
+  return is_read and type(value) == 'table' and value or {}
+end
+
+-- Writes an event of a job to the stream of all ends, whose consumer group removes what it has read; where no group
+-- reads, the youngest are kept. kind: started, segment (with its number) or ended. Ends are all there; `told` is the
+-- place of what the job's webhook is to be told among all that it is told, 0 of what it is not.
+local ENDED = string.gsub(CLOCK, 'clock$', 'ended')
+local function tell_webhook(record, kind, segment)
+  local told = 0
+  for _, each in ipairs(decoded(redis.call('HGET', record, 'submission')).webhook_events_filter or {'ended'}) do
+    if each == kind and told == 0 then
+      told = redis.call('HINCRBY', record, 'told', 1)
+    end
+  end
+  if told > 0 or kind == 'ended' then
+    local now = redis.call('HMGET', record, 'id', 'state')
+    expect(ENDED, 'stream')
+    redis.call('XADD', ENDED, 'MAXLEN', '~', 100000, '*', 'job', now[1], 'state', now[2], 'told', told, 'segment', segment or '')
+  end
+end
+
+-- Tells the job's webhook of segments, 'from-to', or nil where none is done since.
+local function tell_webhook_segments(record, segments)
+  local from, to = string.match(segments or '', '^(%d+)-(%d+)$')
+  for number = tonumber(from or 0), tonumber(to or 0) - 1 do
+    tell_webhook(record, 'segment', number)
+  end
+end
+
+-- Writes a job's end, once, to the job's own stream and to that of all ends.
+local function tell_end(events, record, segments)
   tell(events, record, segments)
   -- A stream takes 4 KiB in advance, which one that grows no more gives back when it is written anew.
   redis.pcall('RESTORE', events, 0, redis.call('DUMP', events), 'REPLACE')
-  expect(ended, 'stream')
-  redis.call('XADD', ended, 'MAXLEN', '~', 100000, '*', 'job', id, 'state', redis.call('HGET', record, 'state'))
+  tell_webhook_segments(record, segments)
+  tell_webhook(record, 'ended')
 end
 
 -- Notes how many segments of a film are done ('' where that is not told), and returns 'from-to', those that
@@ -193,11 +223,6 @@ local STATES = {'queued', 'running', 'succeeded', 'failed', 'canceled', 'expired
 local function add_to_index(key, score, id)
   expect(key, 'zset')
   return redis.call('ZADD', key, score, id)
-end
-
-local function decoded(text)
-  local is_read, value = pcall(cjson.decode, text or '')
-  return is_read and type(value) == 'table' and value or {}
 end
 
 local function remove_from_index(id)

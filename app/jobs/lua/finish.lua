@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Ends a claim or a job. A terminal state is written once.
--- KEYS  1 record   2 stream   3 expiry   4 recent runs   5 events   6 all ends   7 clock
---       8 dead letters
+-- KEYS  1 record   2 stream   3 expiry   4 recent runs   5 events   6 clock
+--       7 dead letters
 -- ARGV  1 group   2 job id   3 token, or '' for those who hold no claim   4 state
 --       5 answer, or ''   6 error, or ''   7 seconds a result is kept   8 lease, ms
 --       9 segments done, or ''
@@ -14,7 +14,7 @@
 -- Returns 'done', 'asked' (a running job will stop), 'over' (it had ended), 'lost' (the token is old, or
 -- the job is not there).
 
-local record, stream, expiry, runs, events, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local record, stream, expiry, runs, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local FORGOTTEN = string.gsub(CLOCK, 'clock$', 'forgotten')
 local VANISHING = string.gsub(CLOCK, 'clock$', 'vanishing')
 local RUNS = 50  -- that are kept, for estimates of how long jobs wait
@@ -57,7 +57,7 @@ local function settle()
   if redis.call('HDEL', record, 'dead') == 1 then
     redis.pcall('HDEL', DEAD, id)
   end
-  tell_end(events, ended, record, id, target == 'succeeded' and new_segments(record, ARGV[9]) or nil)
+  tell_end(events, record, target == 'succeeded' and new_segments(record, ARGV[9]) or nil)
   return 'done'
 end
 

@@ -4,7 +4,7 @@
 -- KEYS  1 deliveries by due time   2 owners of jobs by their ids (app/jobs/lua/common.lua)
 -- ARGV  1 what a delivery's key begins with   2 lease, ms   3 most   4 attempts under way by owner, JSON
 --       5 most of one owner, those under way with them; who needs no key shares all
--- Returns {{job, attempt, id, url, body, owner}, …}
+-- Returns {{job, attempt, id, url, body, type, owner}, …}
 
 local EXAMINED, PAGE = 5000, 1000
 local time = redis.call('TIME')
@@ -46,10 +46,10 @@ local begun = {}
 for number = 1, math.max(most, most_of_one) do
   for _, each in ipairs(rounds[number] or {}) do
     local job, key = each[1], ARGV[1] .. each[1]
-    local kept = #begun < most and redis.call('HMGET', key, 'id', 'url', 'body')
+    local kept = #begun < most and redis.call('HMGET', key, 'id', 'url', 'body', 'type')
     if kept and kept[1] and kept[2] and kept[3] then
       redis.call('ZADD', KEYS[1], now + tonumber(ARGV[2]), job)
-      table.insert(begun, {job, redis.call('HINCRBY', key, 'attempt', 1), kept[1], kept[2], kept[3], each[2]})
+      table.insert(begun, {job, redis.call('HINCRBY', key, 'attempt', 1), kept[1], kept[2], kept[3], kept[4] or '', each[2]})
     elseif kept then
       redis.call('ZREM', KEYS[1], job)
     end

@@ -1,14 +1,24 @@
--- Takes an end out of the stream of all ends and, where its job has a webhook, makes a delivery of it.
--- Both or neither, and once: a second process finds the end gone.
+-- Takes an event out of the stream of all ends and, where a webhook is told of it, has its message sent: at once, or
+-- behind those of the job with a lower number. Both or neither, and once: a second process finds the event gone.
 -- KEYS  1 all ends   2 deliveries by due time   3 the job's delivery
--- ARGV  1 group   2 entry   3 job   4… field, value, … of the delivery; none without a webhook
+-- ARGV  1 group   2 entry   3 job   4 number of the message among the job's   5 the delivery's fields, JSON list; '[]'
+--       where there is no message at its place, '' where it is not known whether the job has a webhook
 -- Returns 1 where this call made the delivery, else 0.
 
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
-if redis.call('XDEL', KEYS[1], ARGV[2]) == 0 or #ARGV == 3 or redis.call('EXISTS', KEYS[3]) == 1 then
+local kept = redis.call('HMGET', KEYS[3], 'number', 'state')
+if redis.call('XDEL', KEYS[1], ARGV[2]) == 0 or ARGV[5] == '' and not kept[2] then
   return 0
 end
-local time = redis.call('TIME')
-redis.call('HSET', KEYS[3], 'state', 'pending', 'attempt', 0, unpack(ARGV, 4))
-redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[3])
+local last = tonumber(kept[1]) or (kept[2] and 1 or 0)  -- versions before had one message
+if tonumber(ARGV[4]) <= last then  -- it waited behind one that failed
+  return 0
+end
+redis.call('HSET', KEYS[3], 'number', last, 'w' .. ARGV[4], ARGV[5] == '' and '[]' or ARGV[5])
+if not kept[2] then  -- until a message is sent
+  redis.call('EXPIRE', KEYS[3], 30 * 86400)
+end
+if kept[2] ~= 'pending' then
+  send_next(KEYS[2], KEYS[3], ARGV[3])
+end
 return 1

@@ -16,7 +16,7 @@ from typing import Any
 from app.errors import EngineStartFailed, JobFailure
 from app.jobs.job import Stage
 from app.pipeline.engine_protocol import CaptionEngine, EngineAnswer, load_engine
-from app.worker.engine.shared_frames import SharedFrames, SharedStreams, map_frames
+from app.worker.engine.shared_frames import SharedVideo, map_frames
 from extractors.child_process import ParentLink, join_parent
 from extractors.features import Footage
 
@@ -97,7 +97,7 @@ def _answer_requests(engine: CaptionEngine, parent: ParentLink, interruption: In
 
 
 def _map_and_close(
-    places: Sequence[SharedFrames | SharedStreams], shared: int, descriptors: Sequence[int]
+    places: Sequence[SharedVideo], shared: int, descriptors: Sequence[int]
 ) -> list[Footage | bytes]:
     """Finds the videos of a request, and closes the descriptors that came with it."""
     try:

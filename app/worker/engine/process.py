@@ -137,16 +137,12 @@ class EngineProcess:
         report: Report,
         keep: Collection[int] = (),
     ) -> list[EngineAnswer | JobFailure]:
-        """Captions videos together; the engine has been started.
+        """Captions videos together; returns for each its answer, or why it has none. It has been started.
 
         Args:
             videos: the frames of each, or its packed streams.
-            options: of each.
             report: is called with the progress of all.
             keep: places of the videos whose answers are to have their streams, packed.
-
-        Returns:
-            For each video its answer, or why it cannot have one.
 
         Raises:
             EngineDied: the child ended meanwhile, by itself or killed.

@@ -8,8 +8,6 @@ the record names it. The clip is then captioned like any other video (app/worker
 caption is the job's.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -74,7 +72,6 @@ class FilmSegments:
         Args:
             attempt: at a job whose options say how its film is cut.
             film: how far that is.
-            path: its file.
 
         Raises:
             MediaError: its leaves; what is finished stays for the next attempt.
@@ -95,7 +92,10 @@ class FilmSegments:
             began = time.monotonic()
             video = self._probe(attempt, film, path, first)
             self._check(video, film.options)
-            folder = self._folder(attempt, film.options)
+            folder = SegmentFolder(
+                self.blobs, attempt.claim.results, basis_of(film.options, self.engine.info)
+            )
+            folder.take_over(f"results/{attempt.claim.job.id}")
             self._caption_rest(attempt, film, path, folder, (watched, first, second), video.duration, began)
             if attempt.stopped is None and not film.gives_way:
                 film.share = 1.0
@@ -125,18 +125,13 @@ class FilmSegments:
         if segments > self.settings.max_segments:
             raise TooManySegments(f"The film has more than {self.settings.max_segments} segments.")
 
-    def _folder(self, attempt: Attempt, options: CaptionOptions) -> SegmentFolder:
-        folder = SegmentFolder(self.blobs, attempt.claim.results, basis_of(options, self.engine.info))
-        folder.take_over(f"results/{attempt.claim.job.id}")
-        return folder
-
     def _caption_rest(
         self,
         attempt: Attempt,
         film: Film,
         path: Path,
         folder: SegmentFolder,
-        children: tuple[_WatchedEngine, Decoder, Decoder],
+        children: "tuple[_WatchedEngine, Decoder, Decoder]",
         duration: float,
         began: float,
     ) -> None:
@@ -195,10 +190,7 @@ class FilmSegments:
 
 @dataclass(eq=False)
 class _WatchedEngine:
-    """Asks the worker's engine for captions of segments, and can be ended from the watchdog's thread.
-
-    An engine that is idle is not killed: a new one is dear.
-    """
+    """Asks the engine for captions of segments; the watchdog may end it, but not while it is idle."""
 
     engine: EngineProcess
     attempt: Attempt
@@ -278,7 +270,7 @@ def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors 
     """Joins a new segment to the one before it, or lets that be finished and holds the new one."""
     whole = segment_document(each)
     picture, sentence = (None, None) if vectors is None else (vectors.pictures[0], vectors.sentences[0])
-    new = JoinedSegment.alone(whole.model_copy(update={"attention": None}), picture, sentence)
+    new = JoinedSegment(whole.model_copy(update={"attention": None}), whole.duration, picture, sentence)
     previous = None if folder.open is None else _joined(folder.open)
     together = None if previous is None else previous.with_next(new)
     if together is None:
@@ -287,19 +279,13 @@ def _keep(folder: SegmentFolder, each: SegmentCaption, vectors: SemanticVectors 
         attention = None if whole.attention is None else whole.attention.model_dump_json().encode()
         folder.show(frame_jpeg(each.picture), attention)
     now = together or new
-    folder.hold(now.document.model_dump(mode="json"), _state_of(now))
-
-
-def _state_of(joined: JoinedSegment) -> dict[str, Any]:
-    """Makes JSON of what decides whether a segment grows."""
-    vectors = {"picture": joined.picture, "sentence": joined.sentence}
-    return {"longest": joined.longest, **{name: _as_text(vector) for name, vector in vectors.items()}}
+    state = {"longest": now.longest, "picture": _as_text(now.picture), "sentence": _as_text(now.sentence)}
+    folder.hold(now.document.model_dump(mode="json"), state)
 
 
 def _joined(kept: Mapping[str, Any]) -> JoinedSegment:
     document, state = SegmentDocument.model_validate(kept["segment"]), kept["state"]
-    picture, sentence = (_vector(state[name]) for name in ("picture", "sentence"))
-    return JoinedSegment(document, state["longest"], picture, sentence)
+    return JoinedSegment(document, state["longest"], _vector(state["picture"]), _vector(state["sentence"]))
 
 
 def _as_text(vector: NDArray[np.float32] | None) -> str | None:

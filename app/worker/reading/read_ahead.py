@@ -5,8 +5,6 @@ holds up nothing but its own job. What is wrong with a file is told at once; a d
 job an attempt and no other.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time
@@ -47,7 +45,7 @@ class ReadAhead:
     """Moves attempts from ``fetch`` and ``read`` to where they are captioned."""
 
     hand: JobsInHand  #: where attempts wait
-    readers: Sequence[VideoReader]  #: each gets a thread
+    readers: "Sequence[VideoReader]"  #: each gets a thread
     fetches: UrlFetches  #: of videos that have an address
     ends: JobEnds  #: of jobs whose video cannot be had
 
@@ -84,7 +82,7 @@ class ReadAhead:
             if thread.ident is not None:
                 thread.join()
 
-    def _read_all(self, reader: VideoReader) -> None:
+    def _read_all(self, reader: "VideoReader") -> None:
         try:
             reader.decoder.start()
         except MediaError as error:  # the next job tries once more
@@ -107,17 +105,15 @@ class ReadAhead:
                 return None
             if error is None:
                 return "read"
-            if not self._is_fetched_again(attempt, error):
+            if isinstance(error, JobFailure):
+                self.ends.fail(attempt, error)
+                return None
+            log.error("the job's video could not be fetched", job=attempt.claim.job.id, exc_info=error)
+            if not self.ends.again(
+                attempt, WorkerFault("The worker met an error while it fetched the video.")
+            ):
                 return None
         return None
-
-    def _is_fetched_again(self, attempt: Attempt, error: Exception) -> bool:
-        """Returns whether the next attempt has begun after this error; else the job has ended."""
-        if isinstance(error, JobFailure):
-            self.ends.fail(attempt, error)
-            return False
-        log.error("the job's video could not be fetched", job=attempt.claim.job.id, exc_info=error)
-        return self.ends.again(attempt, WorkerFault("The worker met an error while it fetched the video."))
 
 
 @dataclass(eq=False)
@@ -134,12 +130,11 @@ class VideoReader:
     limits: Limits  #: of decoding
 
     def read(self, attempt: Attempt) -> Place | None:
-        """Reads what the job's caption is written of, and returns where the job goes next.
-
-        None where the job has ended, because it failed or asked for an estimate only.
-        """
+        """Reads what the caption is written of; returns where the job goes next, None where it has ended."""
         if attempt.claim.job.submission.validate_only:
-            self._validate(attempt)
+            while read_until_it_works(attempt, self._read_estimate, self.ends):
+                if self.ends.finish(attempt):
+                    break
             return None
         if not read_until_it_works(attempt, self._read_for_engine, self.ends):
             return None
@@ -203,21 +198,6 @@ class VideoReader:
         ):
             yield path
 
-    def _validate(self, attempt: Attempt) -> None:
-        """Ends a job that asks for no caption with what its video is and what one would cost."""
-        ends = self.ends
-        while read_until_it_works(attempt, self._read_estimate, ends) and not ends.settle_if_stopped(attempt):
-            try:
-                ends.end_well(attempt, attempt.record())
-                return
-            except QueueUnavailable:
-                raise
-            except Exception:
-                log.exception("the job's estimate could not be kept", job=attempt.claim.job.id)
-                cause = WorkerFault("The worker met an error while it kept the result.")
-                if not ends.again(attempt, cause):
-                    return
-
     def _read_estimate(self, attempt: Attempt) -> None:
         """Reads what a caption would be written of, and estimates what that costs."""
         engine = self.info()
@@ -239,18 +219,12 @@ class VideoReader:
 
 
 def read_until_it_works(attempt: Attempt, read: Callable[[Attempt], None], ends: JobEnds) -> bool:
-    """Reads a job's video, in as many attempts as the job has.
+    """Reads a job's video, in all its attempts; False where it has ended. Raises QueueUnavailable.
 
     Args:
         attempt: gets what was read.
         read: reads it, and raises what went wrong.
         ends: of the job, where there is no attempt left or none would help.
-
-    Returns:
-        False where the job has ended instead.
-
-    Raises:
-        QueueUnavailable: Redis stays away.
     """
     while not ends.settle_if_stopped(attempt):
         try:

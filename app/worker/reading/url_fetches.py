@@ -35,10 +35,7 @@ class UrlFetches:
     settings: Settings  #: limits, and which private hosts are allowed
 
     def fetch(self, attempt: Attempt) -> Exception | None:
-        """Fetches a job's video, unless an earlier attempt has; returns why it could not be had.
-
-        One that the watch stops meanwhile is given up.
-        """
+        """Fetches a job's video, unless that is done or stopped; returns why it could not be had."""
         began = time.monotonic()
         attempt.set_stage("fetch")
         try:

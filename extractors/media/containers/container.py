@@ -200,8 +200,7 @@ def check_pixels(width: int, height: int, limit: int) -> None:
     """Keeps frames from being larger than allowed.
 
     Args:
-        width: pixels of a frame.
-        height: pixels of a frame.
+        width, height: pixels of a frame.
         limit: pixels allowed in all.
 
     Raises:

@@ -46,15 +46,11 @@ pi_heif.register_heif_opener(thumbnails=False)
 
 
 def stream_picture(path: MediaFile, request: DecodeRequest, limits: Limits) -> Iterator[StreamPart]:
-    """Decodes a picture file into the same parts as any video.
+    """Decodes a picture file into the parts that ``stream_here`` makes of a video.
 
     Args:
         path: a file that ``is_picture`` accepts.
-        request: which of its frames, in which sizes.
-        limits: what the file may cost.
-
-    Returns:
-        The parts, ``StreamEnd`` last.
+        request, limits: as of ``stream_here``.
 
     Raises:
         IncompleteFile, UnsupportedCodec, TooManyPixels, TooManyFrames, TooLong, DecodeTimeout.

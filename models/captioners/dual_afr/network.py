@@ -29,12 +29,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from extractors.preprocessing.images import Edges
-from models.caption import ExplanationPart
-from models.captioner import CaptionSteps
+from models.caption import ExplanationPart, NamedChoice, WeightsExplanation
+from models.captioner import CaptionSteps, as_numpy, without_nothing
 from models.captioners.attention_layers import AdditiveAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.captioners.dual_afr.alignment import build_alignment, find_aligned_edges, split_into_steps
 from models.captioners.dual_afr.config import DualAFRConfig
-from models.captioners.dual_afr.explanation import explain_layers
 from models.captioners.recurrent import RecurrentCaptioner
 from models.inputs import Batch, average_frames
 from models.likelihood import CaptionLikelihoods, teacher_force
@@ -97,7 +96,7 @@ def multi_sample_bound(log_p: Tensor, log_m: Tensor) -> MultiSampleBound:
     return MultiSampleBound(-(signal * log_m + omega * log_p).sum(1), value)
 
 
-class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
+class DualAFR(RecurrentCaptioner):
     """Writes captions from layers of one network, choosing place and level of abstraction word by word."""
 
     name = "dual_afr"
@@ -169,7 +168,20 @@ class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
         return (batch.frame_mask.sum(1) + ratio - 1).div(ratio, rounding_mode="floor").clamp(min=1)
 
     def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
-        return explain_layers(caption, [layer.name for layer in self.config.layers])
+        """Shows the layers' weights β (eq. 7) for each word but the first."""
+        names = [layer.name for layer in self.config.layers]
+        levels = [_describe_level(place, len(names)) for place in range(len(names))]
+        return [
+            WeightsExplanation(
+                name="layers",
+                title="Levels of detail",
+                note=f"Each word weighs the layers {', '.join(names)}.",
+                over="choices",
+                choices=[NamedChoice(name=n, title=level) for n, level in zip(names, levels, strict=True)],
+                words=without_nothing(as_numpy(caption.steps.extras["layers"])),
+                absent="The first word comes from the film as a whole.",
+            )
+        ]
 
     def start(self, memory: DualAFRMemory, rows_per_video: int) -> DualAFRState:
         h = memory.h_1.repeat_interleave(rows_per_video, 0)
@@ -243,6 +255,15 @@ class DualAFR(RecurrentCaptioner[DualAFRMemory, DualAFRState]):
         bound = multi_sample_bound(log_p, _log_m(forced).view(-1, samples))
         words = (targets >= 0).sum()
         return MultiSampleLoss(bound.surrogate.sum() / words, -bound.value.sum() / words)
+
+
+def _describe_level(place: int, count: int) -> str:
+    """Tells in a visitor's words what a layer shows, the first being the one nearest the picture."""
+    if place == 0:
+        return "fine detail, edges and texture"
+    if place == count - 1:
+        return "whole things"
+    return f"shapes and parts, level {place}" if count > 3 else "shapes and parts"
 
 
 def _log_m(forced: CaptionLikelihoods) -> Tensor:

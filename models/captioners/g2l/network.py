@@ -30,11 +30,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.caption import ExplanationPart
+from models.caption import ExplanationPart, MomentsExplanation
 from models.captioner import CaptionSteps
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.captioners.g2l.config import G2LConfig, Level
-from models.captioners.g2l.explanation import explain_key_frames
 from models.captioners.recurrent import RecurrentCaptioner
 from models.inputs import Batch, average_regions, find_nearest_rows, gather_rows
 from models.memory import Memory, State, StepAttention
@@ -122,7 +121,7 @@ class GumbelTopK(nn.Module):
         return soft + (hard - soft).detach()
 
 
-class G2L(RecurrentCaptioner[G2LMemory, G2LState]):
+class G2L(RecurrentCaptioner):
     """Writes captions from frames, clips and the regions of the key frames that each word chooses."""
 
     name = "g2l"
@@ -189,7 +188,15 @@ class G2L(RecurrentCaptioner[G2LMemory, G2LState]):
         return r, self.attention_l.make_keys(r)
 
     def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
-        return explain_key_frames(caption)
+        """Shows for each word the frames that the sampler took, with the attention it took them by."""
+        selected = caption.steps.extras["selected"][:, : len(caption.times)]
+        weights = caption.steps.temporal.tolist()
+        by_word = [
+            [caption.moment(k, weights[word][k]) for k in torch.nonzero(row > 0.5).flatten().tolist()]
+            for word, row in enumerate(selected)
+        ]
+        note = "The key frames of a word are read whatever their weights."
+        return [MomentsExplanation(name="selected", title="Frames read closely", note=note, words=by_word)]
 
     def start(self, memory: G2LMemory, rows_per_video: int) -> G2LState:
         zero = self.word_embedding.weight.new_zeros(memory.size * rows_per_video, self.config.hidden)

@@ -3,20 +3,15 @@
 Equation and algorithm numbers are those of the paper of models/captioners/refocus/network.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from models.captioners.attention_layers import BilinearAttention
+from models.captioners.refocus.config import RefocusConfig
 from models.inputs import Batch, average_regions
 from models.memory import Memory
-
-if TYPE_CHECKING:
-    from models.captioners.refocus.config import RefocusConfig
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,13 +32,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.caption import ExplanationPart
-from models.captioner import CaptionSteps
+from models.caption import ExplanationPart, MomentsExplanation, WeightsExplanation
+from models.captioner import CaptionSteps, as_numpy, rounded
 from models.captioners.attention_layers import BilinearAttention, expand_to_rows, masked_softmax, weighted_sum
 from models.captioners.recurrent import RecurrentCaptioner
 from models.captioners.refocus.config import RefocusConfig
 from models.captioners.refocus.encoder import VideoEncoder, VideoEncoding
-from models.captioners.refocus.explanation import explain_key_frames
 from models.inputs import Batch, average_frames
 from models.likelihood import teacher_force
 from models.memory import Memory, State, StepAttention
@@ -78,7 +77,7 @@ class RefocusState(State):
     before_first: bool
 
 
-class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
+class Refocus(RecurrentCaptioner):
     """Writes captions from a video that is encoded twice, the second time from the frame that matters."""
 
     name = "refocus"
@@ -181,8 +180,35 @@ class Refocus(RecurrentCaptioner[RefocusMemory, RefocusState]):
         return frozen
 
     def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
-        assert isinstance(caption.memory, RefocusMemory)
-        return explain_key_frames(caption, caption.memory.encoding, caption.memory.first_step())
+        """Shows both key frames, the video's and no word's, what was written from each, and α of eq. 9."""
+        memory = caption.memory
+        assert isinstance(memory, RefocusMemory)
+        encoding, video = memory.encoding, caption.video
+        alpha = as_numpy(encoding.scores[video, : len(caption.times)].float().softmax(0))
+        default, key = int(encoding.default_key[video]), int(encoding.key[video])
+        first = second = None
+        if caption.write is not None:
+            first, second = caption.write(memory.first_step()), caption.text
+        frames = [
+            caption.moment(default, float(alpha[default]), "First look, from the middle", first),
+            caption.moment(key, float(alpha[key]), "Second look, from the frame it found", second),
+        ]
+        return [
+            MomentsExplanation(
+                name="key_frames",
+                title="Watched twice",
+                note="It first writes from the middle of the film, then finds the frame that matters most "
+                "and writes again from there.",
+                caption=frames,
+            ),
+            WeightsExplanation(
+                name="refocus",
+                title="Where to look again",
+                note="The line shows by which weight the second frame was chosen.",
+                over="moments",
+                caption=rounded(alpha),
+            ),
+        ]
 
     def start(self, memory: RefocusMemory, rows_per_video: int) -> RefocusState:
         o = memory.o.repeat_interleave(rows_per_video, 0)

@@ -4,17 +4,17 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from models.inputs import InputStream
+
 #: How ST's frames become one vector: Table 2's rows. The first is the model's; the last two attend once, over
 #: the frames' means ("average pooling of spatial features and then temporal pooling") or "over all
 #: spatio-temporal features".
 Pooling = Literal["mean_ranked", "ranked", "mean", "frames", "everything"]
 
 
-class StreamConfig(BaseModel, frozen=True):
+class StreamConfig(InputStream):
     """Describes one input: its width d_in, and whether its N regions are a grid's cells or boxes."""
 
-    name: str
-    width: int
     regions: Literal["grid", "boxes"] = "grid"
 
 

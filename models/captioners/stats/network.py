@@ -32,8 +32,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.caption import ExplanationPart
-from models.captioner import CaptionSteps
+from models.caption import ExplanationPart, NamedChoice, WeightsExplanation
+from models.captioner import CaptionSteps, as_numpy, rounded
 from models.captioners.attention_layers import (
     AdditiveAttention,
     expand_to_rows,
@@ -43,11 +43,16 @@ from models.captioners.attention_layers import (
 )
 from models.captioners.recurrent import RecurrentCaptioner
 from models.captioners.stats.config import Pooling, STaTSConfig, StreamConfig
-from models.captioners.stats.explanation import explain_branches
-from models.inputs import Batch, InputDescription
+from models.inputs import Batch, InputStream
 from models.memory import Memory, State, StepAttention
 from models.video_category import CATEGORY_INPUT, read_labels
 from models.vocabulary import Vocabulary
+
+#: What a visitor is told of the branches.
+BRANCHES = [
+    NamedChoice(name="ST", title="followed things through the whole film"),
+    NamedChoice(name="TS", title="looked closely at one frame"),
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +257,7 @@ class StreamAttention(nn.Module):
         return torch.cat([beta_1, beta_2], 1).float().softmax(1)
 
 
-class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
+class STaTS(RecurrentCaptioner):
     """Writes captions by ranked attention: streams, self-attention over words, decoder LSTM."""
 
     name = "stats"
@@ -274,7 +279,7 @@ class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
         self.add_output(H)
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         return (*self.config.streams, CATEGORY_INPUT) if self.config.classes else self.config.streams
 
     @property
@@ -294,7 +299,23 @@ class STaTS(RecurrentCaptioner[STaTSMemory, STaTSState]):
         return STaTSMemory(times=times, streams=streams, label=label)
 
     def explain(self, caption: CaptionSteps) -> Sequence[ExplanationPart]:
-        return explain_branches(caption, [stream.name for stream in self.config.streams])
+        """Shows the branches' shares of each stream in each word, and ST's map of the first."""
+        branch = as_numpy(caption.steps.extras["branch"])  # (words, streams, 2)
+        is_alone = len(self.config.streams) == 1
+        shares = [
+            WeightsExplanation(
+                name="branch" if is_alone else f"branch:{stream.name}",
+                title="Two ways of looking" if is_alone else f"Two ways of looking, {stream.name}",
+                note="ST is the share of what was followed through time, the rest is of one frame.",
+                over="choices",
+                choices=BRANCHES,
+                words=rounded(branch[:, place]),
+            )
+            for place, stream in enumerate(self.config.streams)
+        ]
+        followed = rounded(as_numpy(caption.steps.extras["st_spatial"][:, : caption.regions]))
+        title = "Where things were followed"
+        return [*shares, WeightsExplanation(name="st_spatial", title=title, over="places", words=followed)]
 
     def start(self, memory: STaTSMemory, rows_per_video: int) -> STaTSState:
         rows = memory.size * rows_per_video

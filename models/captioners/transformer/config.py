@@ -1,14 +1,12 @@
 """Configures the transformer: its inputs and its widths."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from models.inputs import InputStream
 
 
-class TransformerConfig(BaseModel):
+class TransformerConfig(BaseModel, frozen=True):
     """Configures the transformer. Widths are those of the base model of Vaswani et al. (2017)."""
-
-    model_config = ConfigDict(frozen=True)
 
     #: What is looked at; attention is reported on the first one's clock and places.
     frames: tuple[InputStream, ...] = (InputStream(name="resnext101_grid", width=2048),)

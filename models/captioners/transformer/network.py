@@ -119,7 +119,7 @@ class DecoderLayer(nn.Module):
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
 
-class Transformer(RecurrentCaptioner[TransformerMemory, TransformerState]):
+class Transformer(RecurrentCaptioner):
     """Writes captions by a transformer decoder."""
 
     name = "transformer"

@@ -50,7 +50,7 @@ class VatexState(State):
     c_2: Tensor
 
 
-class TwoLayerCaptioner(RecurrentCaptioner[VatexMemory, VatexState]):
+class TwoLayerCaptioner(RecurrentCaptioner):
     """Decodes by two LSTMs (eqs. 1 to 5); a subclass chooses what is attended to."""
 
     config: VatexConfig

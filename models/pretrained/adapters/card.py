@@ -5,12 +5,10 @@ reelword.json                                     its card
 README.md                                         the same for people
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
@@ -18,10 +16,8 @@ WEIGHTS = "adapter_model.safetensors"
 CHECKPOINT = "reelword.safetensors"
 
 
-class AdapterBase(BaseModel):
+class AdapterBase(BaseModel, frozen=True):
     """Names the captioner that an adapter changes, as its card had it; one from a folder has no revision."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     source: str
@@ -34,10 +30,8 @@ class AdapterBase(BaseModel):
         return self.source if self.revision is None else f"{self.source}@{self.revision}"
 
 
-class AdapterCard(BaseModel):
+class AdapterCard(BaseModel, frozen=True):
     """Describes an adapter beside its weights."""
-
-    model_config = ConfigDict(frozen=True)
 
     base: AdapterBase
     training: Mapping[str, Any] = {}  #: the recipe's numbers, the set, when the weights were chosen

@@ -1,7 +1,5 @@
 """Merges an adapter into the weights of its base, by peft."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,17 +10,9 @@ from extractors.errors import name_missing_packages
 
 
 def merge_adapter(model: Any, folder: Path) -> Any:
-    """Adds an adapter to the weights of its base.
+    """Adds the adapter of a folder to the weights of its base, a model of transformers that grows no larger.
 
-    Args:
-        model: The base, of transformers.
-        folder: The adapter's.
-
-    Returns:
-        The model, no larger than before.
-
-    Raises:
-        PackageMissing: peft is not installed.
+    Raises PackageMissing where peft is not installed.
     """
     with using_peft():
         from peft import PeftModel

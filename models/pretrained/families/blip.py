@@ -5,22 +5,19 @@ memory, over which cross-attention spreads as it does over the cells of one pict
 videos in this way, without training. Each word so has its weights over frames and cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import BlipForConditionalGeneration, GenerationConfig
 
-from models.pretrained.captioner import ReadBack
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.families.pixels import FRAMES, PixelCaptioner
 from models.pretrained.options import SpecialTokens
-from models.pretrained.token_map import TokenMap, covered, grid_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +52,7 @@ class BlipCaptioner(PixelCaptioner[BlipVideos]):
         return BlipVideos(torch.stack([self._encode_video(video) for video in videos]), prefix)
 
     def _encode_video(self, video: ChosenFrames) -> Tensor:
-        pixels = self.pixels(video.pixels).to(self.device, self.model.dtype)
-        hidden: Tensor = self.model.vision_model(pixels).last_hidden_state
+        hidden: Tensor = self.model.vision_model(self._to_pixels(video)).last_hidden_state
         return hidden.flatten(0, 1)
 
     def _generate(self, encoded: BlipVideos, config: GenerationConfig) -> Tensor:
@@ -70,10 +66,9 @@ class BlipCaptioner(PixelCaptioner[BlipVideos]):
         )
         return written[:, starts.shape[1] :]
 
-    def _read_back(self, encoded: BlipVideos, tokens: Tensor, with_attention: bool) -> ReadBack:
+    def _predict(self, encoded: BlipVideos, tokens: Tensor, recording: AbstractContextManager[Any]) -> Tensor:
         memory = encoded.memory.repeat_interleave(len(tokens) // len(encoded.memory), 0)
-        recorder = self._recorder(slice(-tokens.shape[1], None))
-        with recorder if with_attention else nullcontext():
+        with recording:
             output = self.model.text_decoder(
                 input_ids=torch.cat([self._starts(encoded, len(tokens)), tokens[:, :-1]], 1),
                 encoder_hidden_states=memory,
@@ -81,19 +76,12 @@ class BlipCaptioner(PixelCaptioner[BlipVideos]):
                 is_decoder=True,
                 use_cache=False,
             )
-        logits = output.logits[:, -tokens.shape[1] :]
-        return ReadBack(logits, recorder.weights() if with_attention else None)
+        logits: Tensor = output.logits[:, -tokens.shape[1] :]
+        return logits
 
     def attention_modules(self) -> Sequence[nn.Module]:
         return [layer.crossattention.self for layer in self.model.text_decoder.bert.encoder.layer]
 
-    def _token_map(self, encoded: BlipVideos, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002
-        vision = self.model.config.vision_config
-        side = vision.image_size // vision.patch_size
-        view = covered(self.pixels.geometry.view(*frames.size), vision.image_size, vision.patch_size)
-        return TokenMap(grid_keys(len(frames), side**2, each=1), side, side, view)
-
     def _starts(self, encoded: BlipVideos, rows: int) -> Tensor:
         """Returns (R, 1 + P), the start token and the prompt."""
-        start = torch.full((rows, 1), self.tokens.start or 0, device=self.device)
-        return torch.cat([start, encoded.prefix.expand(rows, -1)], 1)
+        return torch.cat([self._start_tokens(rows), encoded.prefix.expand(rows, -1)], 1)

@@ -4,11 +4,10 @@ All image tokens stand before the caption in one self-attention. A word's attent
 that writes it to the image tokens; the class token of each frame, which sees no single place, is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,12 +15,11 @@ from torch import Tensor, nn
 from transformers import Cache, GenerationConfig, GitForCausalLM
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPast
 
-from models.pretrained.captioner import ReadBack
+from models.pretrained.attention import AttentionRecorder
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.families.pixels import PixelCaptioner
 from models.pretrained.opening import special_tokens
 from models.pretrained.options import SpecialTokens
-from models.pretrained.token_map import TokenMap, covered, grid_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,16 +61,9 @@ class _OncePerVideo(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor, cache: Cache | None = None, **others: Any
     ) -> Any:
-        """Passes through the decoder, images once for each video.
+        """Passes (B · rows, tokens, C) through the decoder, images once for each video.
 
-        Args:
-            hidden_states: (B · rows, tokens, C).
-            attention_mask: (B · rows, 1, tokens, keys).
-            cache: Keys and values of each row; without one nothing is shared.
-            others: Further arguments of the decoder.
-
-        Returns:
-            What the decoder returns, of all rows.
+        cache: keys and values of each row; without one nothing is shared.
         """
         each = len(hidden_states) // self._videos
         if each == 1 or hidden_states.shape[1] == 1 or cache is None:
@@ -87,24 +78,17 @@ class GitCaptioner(PixelCaptioner[GitFrames]):
 
     model_class = GitForCausalLM
 
-    def _read_config(self) -> None:
-        vision = self.model.config.vision_config
-        self._tokens = special_tokens(self.model, self.tokenizer)
-        self._side = vision.image_size // vision.patch_size
-
     @property
     def frames(self) -> int:
         return int(self.model.config.num_image_with_embedding or 1)
 
-    @property
+    @cached_property
     def tokens(self) -> SpecialTokens:
-        return self._tokens
+        return special_tokens(self.model, self.tokenizer)
 
     def _encode(self, videos: Sequence[ChosenFrames], prompt: str | None) -> GitFrames:  # noqa: ARG002
-        hidden = []
-        for video in videos:
-            pixels = self.pixels(video.pixels).to(self.device, self.model.dtype)
-            hidden.append(self.model.git.image_encoder(pixels).last_hidden_state)
+        encoder = self.model.git.image_encoder
+        hidden = [encoder(self._to_pixels(video)).last_hidden_state for video in videos]
         rows = torch.arange(sum(map(len, videos)), device=self.device, dtype=torch.float32)
         return GitFrames(torch.cat(hidden), rows.view(len(videos), -1))
 
@@ -112,20 +96,19 @@ class GitCaptioner(PixelCaptioner[GitFrames]):
         git = self.model.git
         with self._reading(encoded), _in_place_of(git, encoder=_OncePerVideo(git.encoder, len(encoded.rows))):
             written: Tensor = self.model.generate(
-                input_ids=self._starts(len(encoded.rows)),
+                input_ids=self._start_tokens(len(encoded.rows)),
                 pixel_values=self._as_pixels(encoded.rows),
                 generation_config=config,
             )
         return written[:, 1:]
 
-    def _read_back(self, encoded: GitFrames, tokens: Tensor, with_attention: bool) -> ReadBack:
-        previous = torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1)
-        recorder = self._recorder(slice(-previous.shape[1], None))
+    def _predict(self, encoded: GitFrames, tokens: Tensor, recording: AbstractContextManager[Any]) -> Tensor:
+        previous = torch.cat([self._start_tokens(len(tokens)), tokens[:, :-1]], 1)
         each = len(tokens) // len(encoded.rows)
-        read = self._read_whole if self.choice.rollout and with_attention else self._read_behind_images
+        is_rolled = self.choice.rollout and isinstance(recording, AttentionRecorder)
         with self._reading(encoded):
-            logits = read(encoded, previous, each, recorder if with_attention else nullcontext())
-        return ReadBack(logits, recorder.weights() if with_attention else None)
+            read = self._read_whole if is_rolled else self._read_behind_images
+            return read(encoded, previous, each, recording)
 
     def _read_whole(
         self, encoded: GitFrames, given: Tensor, each: int, recording: AbstractContextManager[Any]
@@ -143,7 +126,7 @@ class GitCaptioner(PixelCaptioner[GitFrames]):
         self, encoded: GitFrames, given: Tensor, each: int, recording: AbstractContextManager[Any]
     ) -> Tensor:
         """Reads the images once for each video, and all texts of a video after them."""
-        starts, pixels = self._starts(len(encoded.rows)), self._as_pixels(encoded.rows)
+        starts, pixels = self._start_tokens(len(encoded.rows)), self._as_pixels(encoded.rows)
         cache = self.model.git(input_ids=starts, pixel_values=pixels, use_cache=True).cache
         cache.crop(-1)  # without the start token, which is read with each text
         cache.batch_repeat_interleave(each)
@@ -156,12 +139,6 @@ class GitCaptioner(PixelCaptioner[GitFrames]):
     def attention_modules(self) -> Sequence[nn.Module]:
         return [layer.attention.self for layer in self.model.git.encoder.layer]
 
-    def _token_map(self, encoded: GitFrames, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002
-        vision = self.model.config.vision_config
-        view = covered(self.pixels.geometry.view(*frames.size), vision.image_size, vision.patch_size)
-        keys = grid_keys(len(frames), self._side**2, each=1)
-        return TokenMap(keys, self._side, self._side, view)
-
     def _reading(self, encoded: GitFrames) -> AbstractContextManager[None]:
         """Lets the model take rows of encoded frames for pixels while it lasts."""
         return _in_place_of(self.model.git, image_encoder=_EncodedFrames(encoded.hidden))
@@ -170,9 +147,6 @@ class GitCaptioner(PixelCaptioner[GitFrames]):
         """Returns (R, T, 1, 1, 1), or (R, 1, 1, 1) for a model of pictures, as the model takes pixels."""
         of_video = self.model.config.num_image_with_embedding is not None
         return rows[:, :, None, None, None] if of_video else rows[:, :, None, None]
-
-    def _starts(self, rows: int) -> Tensor:
-        return torch.full((rows, 1), self._tokens.start or 0, device=self.device)
 
 
 @contextmanager

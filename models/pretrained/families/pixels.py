@@ -1,16 +1,18 @@
 """Opens the families whose models are given pixels of frames, each made by the model's image processor."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+from torch import Tensor
+
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 from models.pretrained.captioner import EncodedT, PretrainedCaptioner
+from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.folder import PretrainedInfo
 from models.pretrained.opening import LoadSettings, PixelProcessor, open_model, open_tokenizer
+from models.pretrained.token_map import TokenMap, covered, grid_keys
 
 #: Frames of a video that a captioner of pictures is shown unless ``LoadSettings`` says otherwise.
 FRAMES = 6
@@ -30,21 +32,9 @@ class PixelCaptioner(PretrainedCaptioner[EncodedT]):
     def __init__(
         self, info: PretrainedInfo, model: Any, tokenizer: Any, pixels: PixelProcessor, settings: LoadSettings
     ) -> None:
-        """Takes over a loaded model.
-
-        Args:
-            info: What its folder holds.
-            model: Of ``model_class``.
-            tokenizer: The model's.
-            pixels: Makes pixels of frames; kept as ``pixels``.
-            settings: As it was loaded.
-        """
+        """Takes over a loaded model of ``model_class``. pixels: makes pixels of frames."""
         super().__init__(info, model, tokenizer, settings.attention)
         self.pixels, self._settings = pixels, settings
-        self._read_config()
-
-    def _read_config(self) -> None:
-        """Reads what a family keeps of its model. Raises PretrainedDamaged."""
 
     @property
     @abstractmethod
@@ -54,3 +44,14 @@ class PixelCaptioner(PretrainedCaptioner[EncodedT]):
     @cached_property
     def request(self) -> DecodeRequest:
         return DecodeRequest(Sampling(self.frames), short_side=self.pixels.short_side)
+
+    def _to_pixels(self, video: ChosenFrames) -> Tensor:
+        """Makes what the model's image encoder takes, (T, 3, h, w)."""
+        return self.pixels(video.pixels).to(self.device, self.model.dtype)
+
+    def _token_map(self, encoded: EncodedT, video: int, frames: ChosenFrames) -> TokenMap:  # noqa: ARG002
+        """Finds the cells of each frame behind its class token."""
+        vision = self.model.config.vision_config
+        side = vision.image_size // vision.patch_size
+        view = covered(self.pixels.geometry.view(*frames.size), vision.image_size, vision.patch_size)
+        return TokenMap(grid_keys(len(frames), side**2, each=1), side, side, view)

@@ -5,10 +5,8 @@ Frames are encoded once for all beams and for reading back. Prompts of a batch a
 are read back without padding, one video after another, since a long prompt's eager attention is large.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -72,14 +70,7 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         return cls(info, open_model(AutoModelForImageTextToText, info, settings, "sdpa"), processor, settings)
 
     def __init__(self, info: PretrainedInfo, model: Any, processor: Any, settings: LoadSettings) -> None:
-        """Takes over a loaded model.
-
-        Args:
-            info: What its folder holds.
-            model: Of ``AutoModelForImageTextToText``.
-            processor: The model's, with a chat template.
-            settings: As it was loaded.
-        """
+        """Takes over a loaded model of ``AutoModelForImageTextToText``. processor: has a chat template."""
         super().__init__(info, model, processor.tokenizer, settings.attention)
         self.processor = processor
         self._frames, self._prompt = settings.frames or FRAMES, settings.prompt or PROMPT
@@ -177,39 +168,36 @@ class VideoLanguageCaptioner(PretrainedCaptioner[list[Prompt]]):
         return torch.cat([pad(row, (longest - row.shape[1], 0), value=value) for row in rows])
 
     def _read_back(self, encoded: list[Prompt], tokens: Tensor, with_attention: bool) -> ReadBack:
-        each = len(tokens) // len(encoded)
-        read = [
-            self._read_prompt_back(prompt, tokens[place * each : (place + 1) * each], with_attention)
-            for place, prompt in enumerate(encoded)
-        ]
+        read_alone, rows = super()._read_back, torch.split(tokens, len(tokens) // len(encoded))
+        with self._eager() if with_attention else nullcontext():
+            read = [
+                read_alone([each], part, with_attention) for each, part in zip(encoded, rows, strict=True)
+            ]
         logits = torch.cat([part.logits for part in read])
         attentions = [part.attention for part in read if part.attention is not None]
         widest = max((part.shape[2] for part in attentions), default=0)
-        attention = (
-            torch.cat([pad(part, (0, widest - part.shape[2])) for part in attentions]) if attentions else None
-        )
-        return ReadBack(logits, attention)
+        padded = [pad(part, (0, widest - part.shape[2])) for part in attentions]
+        return ReadBack(logits, torch.cat(padded) if padded else None)
 
-    def _read_prompt_back(self, prompt: Prompt, tokens: Tensor, with_attention: bool) -> ReadBack:
+    def _predict(
+        self, encoded: list[Prompt], tokens: Tensor, recording: AbstractContextManager[Any]
+    ) -> Tensor:
         """Reads all captions of one video after its prompt."""
-        rows, length = len(tokens), tokens.shape[1]
+        [prompt], rows = encoded, len(tokens)
         token_inputs = {
             name: torch.cat([value.expand(rows, -1), _behind(name, tokens[:, :-1])], 1)
             for name, value in prompt.along.items()
         }
-        recorder = self._recorder(slice(-length, None))
-        with (
-            self._eager() if with_attention else nullcontext(),
-            recorder if with_attention else nullcontext(),
-        ):
+        with recording:
             output = self.model(
                 **token_inputs,
                 **{name: torch.cat([value] * rows) for name, value in prompt.beside.items()},
                 mm_encoder_outputs={self._modality: _joined([prompt.visual] * rows)},
                 use_cache=False,
-                logits_to_keep=length,
+                logits_to_keep=tokens.shape[1],
             )
-        return ReadBack(output.logits, recorder.weights() if with_attention else None)
+        logits: Tensor = output.logits
+        return logits
 
     @contextmanager
     def _eager(self) -> Iterator[None]:

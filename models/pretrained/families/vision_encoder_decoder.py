@@ -4,10 +4,8 @@ Video encoders (TimeSformer, VideoMAE) see all frames together. Image encoders (
 see them one by one, and what they make of them is laid behind each other as one memory, as with BLIP.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Self
 
@@ -17,7 +15,6 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, VisionEncoderDecoderModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from models.pretrained.captioner import ReadBack
 from models.pretrained.chosen_frames import ChosenFrames
 from models.pretrained.errors import PretrainedDamaged, UnknownArchitecture
 from models.pretrained.families.pixels import FRAMES, PixelCaptioner
@@ -47,23 +44,21 @@ class EncoderDecoderCaptioner(PixelCaptioner[Tensor]):
             raise UnknownArchitecture(
                 f"{info.folder} is a {encoder} with a {decoder}; opened here are {architectures}."
             )
+        if info.config["encoder"].get("attention_type") == "space_only":
+            raise PretrainedDamaged(f"{info.folder}: a TimeSformer without attention over time is not opened")
         return super().open(info, settings)
 
-    def _read_config(self) -> None:
-        self._encoder = self.model.config.encoder
-        self._of_video = self._encoder.model_type in VIDEO_ENCODERS
-        if getattr(self._encoder, "attention_type", None) == "space_only":
-            raise PretrainedDamaged(
-                f"{self.info.folder}: a TimeSformer without attention over time is not opened"
-            )
-
     @property
-    def frames(self) -> int:
-        return int(self._encoder.num_frames) if self._of_video else self._settings.frames or FRAMES
+    def _encoder(self) -> Any:
+        return self.model.config.encoder
 
     @property
     def has_fixed_length(self) -> bool:
-        return self._of_video
+        return self._encoder.model_type in VIDEO_ENCODERS
+
+    @property
+    def frames(self) -> int:
+        return int(self._encoder.num_frames) if self.has_fixed_length else self._settings.frames or FRAMES
 
     @cached_property
     def tokens(self) -> SpecialTokens:
@@ -76,12 +71,12 @@ class EncoderDecoderCaptioner(PixelCaptioner[Tensor]):
         return torch.cat([self._encode_video(video) for video in videos])
 
     def _encode_video(self, video: ChosenFrames) -> Tensor:
-        pixels = self.pixels(video.pixels).to(self.device, self.model.dtype)
-        hidden: Tensor = self.model.encoder(pixels[None] if self._of_video else pixels).last_hidden_state
-        return hidden if self._of_video else hidden.flatten(0, 1)[None]
+        pixels, of_video = self._to_pixels(video), self.has_fixed_length
+        hidden: Tensor = self.model.encoder(pixels[None] if of_video else pixels).last_hidden_state
+        return hidden if of_video else hidden.flatten(0, 1)[None]
 
     def _generate(self, encoded: Tensor, config: GenerationConfig) -> Tensor:
-        start = self._starts(len(encoded))
+        start = self._start_tokens(len(encoded))
         written: Tensor = self.model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=encoded),
             decoder_input_ids=start,
@@ -91,18 +86,18 @@ class EncoderDecoderCaptioner(PixelCaptioner[Tensor]):
         )
         return written[:, 1:]
 
-    def _read_back(self, encoded: Tensor, tokens: Tensor, with_attention: bool) -> ReadBack:
+    def _predict(self, encoded: Tensor, tokens: Tensor, recording: AbstractContextManager[Any]) -> Tensor:
         memory = encoded.repeat_interleave(len(tokens) // len(encoded), 0)
-        previous = torch.cat([self._starts(len(tokens)), tokens[:, :-1]], 1)
-        recorder = self._recorder(slice(None))
-        with recorder if with_attention else nullcontext():
+        previous = torch.cat([self._start_tokens(len(tokens)), tokens[:, :-1]], 1)
+        with recording:
             output = self.model(
                 encoder_outputs=BaseModelOutput(last_hidden_state=memory),
                 decoder_input_ids=previous,
                 decoder_attention_mask=torch.ones_like(previous),
                 use_cache=False,
             )
-        return ReadBack(output.logits, recorder.weights() if with_attention else None)
+        logits: Tensor = output.logits
+        return logits
 
     def attention_modules(self) -> Sequence[nn.Module]:
         decoder = self.model.decoder
@@ -123,9 +118,6 @@ class EncoderDecoderCaptioner(PixelCaptioner[Tensor]):
             return TokenMap(keys, side, side, view)
         each = int(self._encoder.tubelet_size)
         return TokenMap(grid_keys(len(frames) // each, side**2), side, side, view, frames_each=each)
-
-    def _starts(self, rows: int) -> Tensor:
-        return torch.full((rows, 1), self.tokens.start or 0, device=self.device)
 
     @property
     def _patch(self) -> int:

@@ -17,6 +17,7 @@ from app.jobs.job_store import Claim, Jobs, Refusal
 from app.jobs.redis_client import LuaScript
 from app.operations.service_figures import BOUNDS, SecondsFigures
 from app.settings import Settings
+from app.webhooks.delivery_store import script_of
 from extractors.media.errors import NotAVideo
 from tests.app.live_api import LiveApi, finished, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
@@ -146,10 +147,8 @@ def test_counts_of_another_type_are_put_aside(api: LiveApi, worker: ScriptedWork
     assert value(samples, "reelword_dead_letters") == 1
 
 
-def test_attempts_at_webhooks_are_counted_once(
-    api: LiveApi, server: redis.Redis, keys: Keys, root: Path
-) -> None:
-    settle = server.register_script((root / "app/webhooks/lua/settle.lua").read_text())
+def test_attempts_at_webhooks_are_counted_once(api: LiveApi, server: redis.Redis, keys: Keys) -> None:
+    settle = server.register_script(script_of("settle"))
     for state in ("pending", "delivered", "delivered"):
         server.hset(keys.delivery("a"), mapping={"attempt": 1, "state": "pending"})
         names = [keys.deliveries, keys.delivery("a"), keys.delivery_attempts("a"), keys.counts]

@@ -206,15 +206,16 @@ def test_the_policy_of_each_answer_is_as_strict_as_it_can_be(api: LiveApi) -> No
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}';" in policy("/f/0")
     assert policy("/livez") == policy("/nowhere") == "default-src 'none'; frame-ancestors 'none'"
-    assert "http" not in policy("/docs")
+    assert "http" not in policy("/docs") + policy("/reference")
 
 
 def test_the_page_has_nothing_inline_that_its_policy_forbids(page: Links) -> None:
     assert page.inline == []
 
 
-def test_documentation_loads_from_here_alone(api: LiveApi) -> None:
-    text = api.client.get("/docs").text
+@pytest.mark.parametrize("path", ["/docs", "/reference", "/v1/reference"])
+def test_documentation_loads_from_here_alone(api: LiveApi, path: str) -> None:
+    text = api.client.get(path).text
     addresses = [address for address in Links(text).addresses if not address.startswith("data:")]
     assert len(addresses) >= 2
     for address in addresses:

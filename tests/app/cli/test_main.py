@@ -524,7 +524,7 @@ def test_doctor_looks_at_a_running_redis_and_hides_its_password(
     run = shell.here("doctor", REDIS_URL=redis_server.url, REELWORD_NAMESPACE="nobody-here")
     assert run.exit_code == 1
     assert "valkey" in run.stdout
-    assert "no worker lives" in " ".join(run.stdout.split())
+    assert "no worker has reported" in " ".join(run.stdout.split())
     assert "open to this machine alone" in " ".join(run.stdout.split())
     locked = shell.here(
         "doctor", REDIS_URL=redis_server.url, REELWORD_NAMESPACE="nobody-here", REELWORD_HOST="0.0.0.0"

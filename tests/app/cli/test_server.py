@@ -30,8 +30,11 @@ def clip(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(api: LiveApi, worker: ScriptedWorker, tmp_path: Path) -> Iterator[Run]:
+def run(
+    api: LiveApi, worker: ScriptedWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
     """Runs commands beside a service that works; they find it by its address in the data folder."""
+    monkeypatch.setattr("app.cli.server.LOOK_SECONDS", 60.0)  # a busy machine needs more than one
     data = tmp_path / "there"
     url = f"http://127.0.0.1:{api.port}"
 
@@ -49,7 +52,7 @@ def test_a_caption_is_asked_of_the_service_that_runs_on_the_data_folder(
 ) -> None:
     result = run("caption", clip, "--beam-size", "3", "--prompt", 'ünd "so"')
     assert result.stdout == "", "the captioner takes no prompt"
-    assert result.exit_code == 1
+    assert result.exit_code == 1, result.stderr
     assert "[prompt_not_taken]" in result.stderr
     result = run("caption", clip, "--beam-size", "3", "--no-name-once")
     assert (result.exit_code, result.stdout) == (0, f"{CAPTION}\n")
@@ -85,6 +88,25 @@ def test_one_file_that_is_refused_costs_itself_alone(
     assert (result.exit_code, result.stdout) == (1, f"{clip}: {CAPTION}\n")
     assert "1 of 2 files failed:" in result.stderr
     assert "[upload_too_large]" in result.stderr
+
+
+def test_addresses_are_captioned_by_the_service_alone(run: Run, api: LiveApi) -> None:
+    url = "https://example.org/clip.mp4"
+    result = run("caption", url)
+    assert (result.exit_code, result.stdout) == (0, f"{CAPTION}\n"), result.stderr
+    (job,) = api.service.jobs.index.page(JobFilter(), 9).jobs
+    assert job.submission.source_url == url
+    here = run("caption", url, "--local")
+    assert (here.exit_code, "--server" in here.stderr) == (2, True)
+    searched = run("search", "a dog", url)
+    assert searched.exit_code == 2
+    assert searched.stderr.startswith(f"{url} is an address, and only files are taken here")
+
+
+def test_what_the_service_says_names_commands_in_place_of_requests(run: Run, clip: Path) -> None:
+    result = run("caption", clip, "--captioner", "blip")
+    assert "reelword models lists; one that was added while the service ran" in result.stderr
+    assert "With --local it is there now." in result.stderr
 
 
 def test_subtitles_are_the_services(run: Run, clip: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 import redis
 
 from app.cli.service.examination import check_redis
+from app.errors import QueueUnavailable
 from app.jobs.job import Keys
 from app.jobs.job_store import Jobs
 from app.jobs.redis_client import connect
@@ -197,7 +198,7 @@ def _write_until_refused(client: redis.Redis) -> None:
     def is_refused() -> bool:
         try:
             client.set("large", "x" * 1_000_000)
-        except redis.ResponseError as error:
+        except QueueUnavailable as error:
             return "MISCONF" in str(error)
         return False
 

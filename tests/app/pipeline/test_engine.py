@@ -374,7 +374,7 @@ def test_a_captioner_whose_networks_lack_their_weights_is_left_out(
     lacking = settings.model_copy(update={"weights": folder})
     assert [info.name for info in Engine(lacking).info.captioners] == ["pictures"]
     with pytest.raises(EngineStartFailed, match="motion are missing"):
-        Engine(lacking.model_copy(update={"captioners": "motion"}))
+        Engine(lacking.model_copy(update={"captioners": ("motion",)}))
 
 
 def test_other_weights_than_it_was_trained_on_keep_a_captioner_from_being_served(

@@ -131,7 +131,7 @@ def test_a_damaged_one_is_left_out_and_the_others_serve(settings: Settings) -> N
 
 def test_a_name_that_is_not_installed_stops_the_start(settings: Settings) -> None:
     with pytest.raises(EngineStartFailed, match=r"names nobody, and installed are only: .*tiny-git"):
-        Engine(settings.model_copy(update={"captioners": "nobody"}))
+        Engine(settings.model_copy(update={"captioners": ("nobody",)}))
 
 
 def test_cards_are_read_once_at_the_start(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_cards_are_read_once_at_the_start(settings: Settings, monkeypatch: pytes
         return of_name(installed, name)
 
     monkeypatch.setattr(InstalledCaptioners, "card", card)
-    Engine(settings.model_copy(update={"captioners": "tiny-git"}))
+    Engine(settings.model_copy(update={"captioners": ("tiny-git",)}))
     assert read == ["tiny-git"]
 
 
@@ -210,7 +210,7 @@ def test_the_command_line_names_it_too(settings: Settings, engine: Engine, tmp_p
     clip = write_video(tmp_path / "clip.mp4", frames=20)
     outcomes = list(caption_videos([clip], fusion("stats,tiny-git"), settings, engine))
     assert [outcome.state for outcome in outcomes] == ["succeeded"]
-    settings = settings.model_copy(update={"captioners": "stats,g2l,tiny-git"})
+    settings = settings.model_copy(update={"captioners": ("stats", "g2l", "tiny-git")})
     with pytest.raises(UsageError, match=r"tiny-git is a pretrained captioner .* Choose members"):
         caption_files(
             [InputVideo(clip, "clip")], fusion("stats,tiny-git", "ensemble"), settings, CaptionOutput()

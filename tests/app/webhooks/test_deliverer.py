@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 import threading
@@ -12,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
@@ -26,11 +26,13 @@ from app.errors import EngineCrashed, QueueUnavailable
 from app.fetching.addresses import AllowedHosts
 from app.jobs.blobs import Blobs
 from app.jobs.job import Submission
-from app.jobs.job_store import Jobs
+from app.jobs.job_store import Claim, Jobs
+from app.jobs.keeping.kept_segments import SegmentFolder
 from app.jobs.options import CaptionOptions
 from app.settings import Settings
-from app.webhooks import deliverer, delivery_store
+from app.webhooks import deliverer
 from app.webhooks.deliverer import DAY, Deliverer, Schedule
+from app.webhooks.delivery_store import script_of
 from app.webhooks.sender import Sender, read_retry_after
 from tests.app.api_process import api_process
 from tests.app.live_api import LiveApi, assert_problem, live_api, send
@@ -38,7 +40,6 @@ from tests.app.scripted_worker import ScriptedWorker
 from tests.app.webhooks.receiver import OLD_SECRET, SECRET, Reply, receiving
 from tests.app.workers import eventually
 
-SCRIPTS = Path(delivery_store.__file__).parent / "lua"
 FAST = Schedule(attempts=4, wait=wait_fixed(0.05))
 
 
@@ -46,8 +47,8 @@ FAST = Schedule(attempts=4, wait=wait_fixed(0.05))
 def signing(settings: Settings) -> Settings:
     return settings.model_copy(
         update={
-            "webhook_secrets": f"{SECRET}, {OLD_SECRET}",
-            "webhook_hosts": "127.0.0.1",
+            "webhook_secrets": (SECRET, OLD_SECRET),
+            "webhook_hosts": ("127.0.0.1",),
             "max_backlog": 100,
         }
     )
@@ -139,8 +140,8 @@ def test_what_fails_is_tried_again_with_the_same_id(
 def test_a_receiver_that_does_not_answer_is_given_up_and_tried_again(
     hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.webhooks.sender.SECONDS", 0.3)
-    with receiving(Reply(seconds=1.0)) as receiver:
+    monkeypatch.setattr("app.webhooks.sender.SECONDS", 2.0)
+    with receiving(Reply(seconds=4.0)) as receiver:
         job_id = submit(jobs, receiver.url)
         taker.succeed(taker.take())
         delivery = settled(hooked, job_id)
@@ -219,12 +220,120 @@ def test_more_messages_of_one_owner_than_are_looked_at_hide_no_other_s(jobs: Job
                 jobs.keys.delivery(job_id), mapping={"id": "msg", "url": "https://a.example/", "body": "{}"}
             )
         pipe.execute()
-    begin = jobs.server.register_script((SCRIPTS / "begin.lua").read_text())
+    begin = jobs.server.register_script(script_of("begin"))
     keys, prefix = [jobs.keys.deliveries, f"{jobs.keys.index}:owners"], jobs.keys.delivery("")
     first = begin(keys=keys, args=[prefix, 60_000, 16, "{}", 4])
     assert [row[0] for row in first] == ["ada0", "ada1", "ada2", "ada3"]
     second = begin(keys=keys, args=[prefix, 60_000, 12, '{"ada": 4}', 4])
     assert [row[0] for row in second] == ["bob"]
+
+
+ALL = ["started", "segment", "ended"]
+
+
+def begun_film(jobs: Jobs, taker: ScriptedWorker, segments: int) -> Claim:
+    """A film's job whose worker has told of its segments, one by one."""
+    claim = taker.take()
+    folder = SegmentFolder(taker.blobs, claim.results, "same")
+    for number in range(segments):
+        told = {
+            "start": number,
+            "end": number + 1.0,
+            "representative": number + 0.5,
+            "caption": f"shot {number}",
+            "captions": [],
+        }
+        folder.hold(told, {})
+        folder.close()
+        jobs.beat(claim, "caption", 0.01 * number, {"segments": folder.kept.as_record()})
+    return claim
+
+
+def test_events_are_told_in_their_order_as_the_filter_says(
+    hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker
+) -> None:
+    """Also where an attempt fails; each message has an id of its own, the same in all its attempts."""
+    with receiving(Reply(500), Reply(), Reply(503)) as receiver:
+        job_id = submit(jobs, receiver.url, webhook_events_filter=ALL)
+        segments_alone = submit(jobs, f"{receiver.url}/2", webhook_events_filter=["segment"])
+        taker.succeed(begun_film(jobs, taker, 3))
+        eventually(lambda: len(receiver.received) == 7)
+        taker.succeed(begun_film(jobs, taker, 2))
+        eventually(lambda: len(receiver.received) == 9)
+        deliveries = hooked.client.get(f"/jobs/{job_id}/deliveries").json()["deliveries"]
+        time.sleep(0.5)
+    told = [received.message for received in receiver.received]
+    assert [each["type"] for each in told[:7]] == [
+        *["job.started"] * 2, *["job.segment"] * 4, "job.succeeded",
+    ]  # fmt: skip
+    assert [each["type"] for each in told[7:]] == ["job.segment"] * 2
+    assert {each["data"]["id"] for each in told[7:]} == {segments_alone}
+    assert told[0]["data"]["state"] == "running"
+    assert told[0]["timestamp"] == told[0]["data"]["started_at"]
+    shots = [each["data"]["segment"] for each in told[2:6]]
+    assert [(shot["number"], shot["caption"]) for shot in shots] == [
+        (0, "shot 0"), (0, "shot 0"), (1, "shot 1"), (2, "shot 2"),
+    ]  # fmt: skip
+    assert (told[6]["data"]["caption"], told[6]["data"]["segment"]) == ("a dog runs", None)
+    ids = receiver.ids[:7]
+    assert (ids[0], ids[2]) == (ids[1], ids[3])
+    assert [each["webhook_id"] for each in deliveries] == list(dict.fromkeys(ids))
+    assert [len(each["attempts"]) for each in deliveries] == [2, 2, 1, 1, 1]
+    assert {each["state"] for each in deliveries} == {"delivered"}
+    for received in receiver.received:
+        Webhook(SECRET).verify(received.body, dict(received.headers))
+
+
+def test_a_receiver_that_is_away_is_told_of_the_end_all_the_same(
+    hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker
+) -> None:
+    """Segments that wait behind a message which failed are dropped: the end waits for no attempt at each."""
+    away = [Reply(500)] * deliverer.ATTEMPTS_BEFORE_THE_END
+    with receiving(Reply(500, seconds=2.0), *away[1:]) as receiver:
+        job_id = submit(jobs, receiver.url, webhook_events_filter=ALL)
+        taker.succeed(begun_film(jobs, taker, 20))  # while the receiver thinks about the first attempt
+        eventually(lambda: len(receiver.received) > len(away))
+        last = hooked.client.get(f"/jobs/{job_id}/deliveries").json()["deliveries"][-1]
+        assert receiver.received[-1].message["type"] == last["type"] == "job.succeeded"
+        time.sleep(0.5)
+        assert len(receiver.received) == len(away) + 1
+
+
+def test_messages_wait_for_those_before_them_whichever_process_reads_first(jobs: Jobs) -> None:
+    schedule, begin, settle = (
+        jobs.server.register_script(script_of(name)) for name in ("schedule", "begin", "settle")
+    )
+    keys, delivery = jobs.keys, jobs.keys.delivery("film")
+    sent: list[int] = []
+    for number in (3, 1, 2, 2):
+        entry = jobs.server.xadd(keys.ended, {"job": "film", "told": number})
+        fields = json.dumps(
+            ["id", f"msg_{number}", "type", "job.segment", "url", "https://a.example/", "body", "{}"]
+        )
+        args = ["webhooks", entry, "film", number, fields]
+        schedule(keys=[keys.ended, keys.deliveries, delivery], args=args)
+        assert bool(jobs.server.zcard(keys.deliveries)) == (number != 3 or bool(sent))
+        sent.append(number)
+    for number in (1, 2, 3):
+        names = [keys.deliveries, f"{keys.index}:owners"]
+        ((_, attempt, message_id, *_),) = begin(keys=names, args=[keys.delivery(""), 60_000, 9, "{}", 4])
+        assert message_id == f"msg_{number}"
+        names = [keys.deliveries, delivery, keys.delivery_attempts("film"), keys.counts]
+        settle(keys=names, args=["film", attempt, "delivered", 0, "{}", 50, 60])
+    assert jobs.server.zcard(keys.deliveries) == 0
+
+
+def test_the_filter_comes_with_a_form_and_with_json(hooked: LiveApi) -> None:
+    url = "https://example.org/hook"
+    form = send(hooked, webhook=url, webhook_events_filter="started, ended").json()["id"]
+    fields = {"url": "https://example.org/clip.mp4", "webhook": url, "webhook_events_filter": ["segment"]}
+    sent = hooked.client.post("/caption", json=fields).json()["id"]
+    for job_id, events in ((form, ["started", "ended"]), (sent, ["segment"])):
+        job = hooked.service.jobs.get(job_id)
+        assert job is not None
+        assert job.submission.webhook_events_filter == events
+    for odd in ("", "ended,", "completed", "started;ended"):
+        assert_problem(send(hooked, webhook=url, webhook_events_filter=odd), 422, "invalid_option")
 
 
 def test_retry_after_is_honoured(hooked: LiveApi, jobs: Jobs, taker: ScriptedWorker) -> None:
@@ -255,7 +364,7 @@ def test_gone_ends_it_and_so_does_the_last_attempt(
 def test_private_addresses_are_refused_unless_they_are_named(signing: Settings, jobs: Jobs) -> None:
     with (
         receiving() as receiver,
-        live_api(signing.model_copy(update={"webhook_hosts": ""})) as api,
+        live_api(signing.model_copy(update={"webhook_hosts": ()})) as api,
     ):
         taker = ScriptedWorker(jobs, api.service.blobs)
         urls = [receiver.url, receiver.url.replace("127.0.0.1", "localhost"), "http://169.254.169.254/"]
@@ -367,7 +476,7 @@ def is_noted(jobs: Jobs, job_id: str) -> bool:
 def test_what_keeps_it_from_delivering_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     errors = [QueueUnavailable("no")] * 3 + [ValueError("odd")] * 3 + [QueueUnavailable("no")]
     monkeypatch.setattr(deliverer, "AWAY_SECONDS", 0.0)
-    store = Mock(ended=AsyncMock(side_effect=[*errors, asyncio.CancelledError()]))
+    store = Mock(events=AsyncMock(side_effect=[*errors, asyncio.CancelledError()]))
     with capture_logs() as lines, pytest.raises(asyncio.CancelledError):
         asyncio.run(Deliverer(store, Mock(), Mock(), None, Mock())._run())
     assert [line["log_level"] for line in lines] == ["warning", "error", "warning"]
@@ -397,7 +506,7 @@ def test_a_delivery_that_is_over_is_noted_once(hooked: LiveApi, jobs: Jobs, take
         job_id = submit(jobs, receiver.url)
         taker.succeed(taker.take())
         delivery = settled(hooked, job_id)
-    script = jobs.server.register_script((SCRIPTS / "settle.lua").read_text())
+    script = jobs.server.register_script(script_of("settle"))
     keys = [jobs.keys.deliveries, jobs.keys.delivery(job_id), jobs.keys.delivery_attempts(job_id)]
     assert script(keys=keys, args=[job_id, 1, "pending", 0, "{}", 50, 60]) == 0
     assert settled(hooked, job_id) == delivery

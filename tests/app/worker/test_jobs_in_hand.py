@@ -24,7 +24,7 @@ def attempt(name: str, *, is_alone: bool = False, owner: str | None = None) -> A
         "entry": "1-1", "submission": Submission(owner=owner).model_dump_json(),
     }  # fmt: skip
     job = Job.from_record(name, record)
-    run = Attempt(Claim(job, "1", "me", is_shared=True))
+    run = Attempt(Claim(job, "1", "me"))
     run.is_alone = is_alone
     return run
 

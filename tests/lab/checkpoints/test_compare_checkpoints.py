@@ -41,7 +41,7 @@ def test_marks_are_the_means_over_pictures_and_ways(
     found = score_checkpoint(ours.eval(), HeldOutPictures.from_items(items))
     scorer = CiderD({item.id: item.captions for item in items})
     for i, item in enumerate(items):
-        memory = ours.encode_batches(order_inputs(ours, stack_samples([sample_whole(item.pictures)])))
+        memory = ours.encode_batches(order_inputs(ours.inputs, stack_samples([sample_whole(item.pictures)])))
         by_way = []
         for options in WAYS:
             [[best, *_]] = decode(ours, memory, options)

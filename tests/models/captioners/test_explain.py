@@ -10,11 +10,12 @@ import pytest
 
 from extractors.features import Features
 from models.caption import Caption, MomentsExplanation, WeightsExplanation
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.checkpoint import Card, Checkpoint
+from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions, decode
 from models.decoding.written_captions import join
-from models.feature_sources.stream_checks import StreamMismatch, caption
+from models.feature_sources.stream_checks import StreamMismatch
 from tests.models.parts import find_part, list_names
 from tests.models.tiny import (
     BOXES,
@@ -33,7 +34,7 @@ from tests.models.tiny import (
 
 OPTIONS = DecodingOptions(beam_size=2, max_length=5)
 LENGTHS = (3, 1, 5)
-OWN: dict[str, tuple[Callable[[], AnyCaptioner], set[str]]] = {
+OWN: dict[str, tuple[Callable[[], Captioner], set[str]]] = {
     "stats": (tiny_stats, {"branch", "st_spatial"}),
     "g2l": (tiny_g2l, {"selected"}),
     "refocus": (tiny_refocus, {"key_frames", "refocus"}),
@@ -44,13 +45,13 @@ OWN: dict[str, tuple[Callable[[], AnyCaptioner], set[str]]] = {
 }
 
 
-def checkpoint(captioner: AnyCaptioner) -> Checkpoint:
+def checkpoint(captioner: Captioner) -> Checkpoint:
     streams = {stream.name: SPEC for stream in captioner.config.streams}  # type: ignore[attr-defined]
     return Checkpoint(captioner, Card(captioner.name, streams, {}, {}), "0" * 64)
 
 
-def best_of(captioner: AnyCaptioner, features: list[Features]) -> list[Caption]:
-    return [captions[0] for captions in caption(checkpoint(captioner), features, OPTIONS)]
+def best_of(captioner: Captioner, features: list[Features]) -> list[Caption]:
+    return [captions[0] for captions in SingleWriter(checkpoint(captioner)).caption(features, OPTIONS)]
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -153,7 +154,7 @@ def test_a_caption_without_words_has_attention_without_rows() -> None:
     captioner = tiny_refocus()
     silent = OPTIONS.changed(max_length=1)
     captioner.output.bias.data[0] = 50.0  # the end at once
-    ((found,),) = caption(checkpoint(captioner), videos((3,)), silent)
+    ((found,),) = SingleWriter(checkpoint(captioner)).caption(videos((3,)), silent)
     assert found.text == ""
     assert found.attention is not None
     assert (found.attention.words, found.attention.temporal) == ([], [])

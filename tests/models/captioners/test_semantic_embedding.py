@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from extractors.features import Features
+from lab.pictures.embedding import hinge_loss as ranking_loss
+from lab.pictures.session import DEMO_EMBEDDING_CONFIG
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import Card, CheckpointError, load_checkpoint, load_embedding, save_checkpoint
 from models.inputs import InputStream
@@ -41,14 +43,13 @@ def test_both_sides_are_unit_vectors_and_padding_changes_nothing() -> None:
 
 
 def test_loss_is_that_of_the_hardest_negatives() -> None:
-    embedding = tiny_embedding()
     torch.manual_seed(3)
     videos_, sentences = (
         torch.nn.functional.normalize(torch.randn(n, 8, dtype=torch.float64), dim=1) for n in (4, 12)
     )
     wanted = hinge_loss(videos_.numpy(), sentences.numpy(), 0.2)
-    assert float(embedding.loss(videos_, sentences)) == pytest.approx(wanted)
-    assert float(embedding.loss(videos_[:1], sentences[:3])) == 0  # no negatives at all
+    assert float(ranking_loss(videos_, sentences, 0.2)) == pytest.approx(wanted)
+    assert float(ranking_loss(videos_[:1], sentences[:3], 0.2)) == 0  # no negatives at all
 
 
 def test_gradient_reaches_every_parameter_of_the_embedding() -> None:
@@ -56,9 +57,8 @@ def test_gradient_reaches_every_parameter_of_the_embedding() -> None:
 
     def loss(batch: int) -> Tensor:
         captions = torch.randint(3, 20, (6, 4), generator=torch.Generator().manual_seed(batch)).tolist()
-        return embedding.loss(
-            embedding.encode(heard_videos()), embedding.encode_sentences(pad_captions(captions, 6))
-        )
+        sentences = embedding.encode_sentences(pad_captions(captions, 6))
+        return ranking_loss(embedding.encode(heard_videos()), sentences, 0.2)
 
     assert never_reached(embedding, loss) == []
 
@@ -69,7 +69,7 @@ def test_the_embedding_learns_which_caption_is_whose() -> None:
     features: list[Features] = [{"grid": stream(2, 4, 6, 300 + i)} for i in range(8)]
     targets = pad_captions([[3 + i, 3 + (3 * i) % 11, 4] for i in range(8)], 6)
     for _ in range(60):
-        loss = embedding.loss(embedding.encode(features), embedding.encode_sentences(targets))
+        loss = ranking_loss(embedding.encode(features), embedding.encode_sentences(targets), 0.2)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -94,5 +94,5 @@ def test_an_embedding_has_a_checkpoint_that_no_captioner_is_mistaken_for(tmp_pat
 
 def test_the_demo_embedding_is_small() -> None:
     words = [f"w{i}" for i in range(DEMO.vocabulary_size)]
-    embedding = SemanticEmbedding(SemanticEmbeddingConfig.demo(), Vocabulary(words))
+    embedding = SemanticEmbedding(DEMO_EMBEDDING_CONFIG, Vocabulary(words))
     assert sum(p.numel() for p in embedding.parameters()) < 2_000_000

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from models.caption import Caption, MomentsExplanation, TextExplanation
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import Card, Checkpoint
 from models.combining.caption_writers import (
@@ -25,7 +25,7 @@ from models.combining.ensemble import Ensemble
 from models.combining.reranking import LIKELIHOOD_WEIGHT, TWICE, names_twice
 from models.decoding.decode import DecodingOptions, decode
 from models.decoding.written_captions import join
-from models.feature_sources.stream_checks import StreamMismatch, caption
+from models.feature_sources.stream_checks import StreamMismatch
 from models.vocabulary import Vocabulary
 from tests.models.captioners.test_explain import checkpoint
 from tests.models.parts import find_any, find_part, list_candidates
@@ -41,7 +41,7 @@ from tests.models.tiny import (
     videos,
 )
 
-Members: TypeAlias = dict[str, AnyCaptioner]
+Members: TypeAlias = dict[str, Captioner]
 OPTIONS = DecodingOptions(beam_size=3, max_length=5, explanation="both")
 
 
@@ -51,7 +51,7 @@ def embedding() -> SemanticEmbedding:
     return SemanticEmbedding(config, Vocabulary(WORDS)).eval()
 
 
-def fused(**members: AnyCaptioner) -> FusedWriter:
+def fused(**members: Captioner) -> FusedWriter:
     card = Card(SemanticEmbedding.name, {"grid": SPEC}, {}, {})
     return FusedWriter({name: checkpoint(each) for name, each in members.items()}, embedding(), card)
 
@@ -74,7 +74,7 @@ def test_the_beams_of_all_members_compete_and_the_best_is_the_caption() -> None:
             judged = candidate.relevance + LIKELIHOOD_WEIGHT * told
             assert candidate.merit == pytest.approx(judged, abs=2e-5)  # of what is rounded to five digits
         for name, member in members.items():
-            alone = caption(checkpoint(member), videos(), each)[video]
+            alone = SingleWriter(checkpoint(member)).caption(videos(), each)[video]
             for candidate in candidates:
                 if candidate.captioner == name:
                     assert candidate.text == alone[candidate.beam].text

@@ -15,7 +15,7 @@ from models.captioner import Captioner
 from models.evidence.evidence import find_evidence
 from models.evidence.places import find_places
 from models.evidence.reader import FeatureReader
-from models.inputs import Batch, InputDescription, InputStream, average_frames, collate_inputs
+from models.inputs import Batch, InputStream, average_frames, collate_inputs
 from models.memory import Memory, State, StepAttention
 from models.vocabulary import Vocabulary
 from tests.models.tiny import SPEC
@@ -38,7 +38,7 @@ class Rows(State):
     video: Tensor
 
 
-class Namer(Captioner[Seen, Rows]):
+class Namer(Captioner):
     """Finds a word the likelier the more of its channel it sees; channels are dog, cat."""
 
     name = "namer"
@@ -48,7 +48,7 @@ class Namer(Captioner[Seen, Rows]):
         super().__init__(NoConfig(), Vocabulary(WORDS))
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         return (InputStream(name="grid", width=2),)
 
     def encode(self, features: Sequence[Features]) -> Seen:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from models.caption import BoxAttention, GridAttention
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.stats.network import STaTSMemory, STaTSState
 from models.evidence.reader import FeatureReader, VideoPart
 from tests.models.evidence.namer import explain, film
@@ -50,7 +50,7 @@ def test_a_word_needs_the_box_of_its_thing() -> None:
 @pytest.mark.parametrize(
     "make", [tiny_stats, tiny_g2l, tiny_dual_afr, tiny_refocus, tiny_spatial, tiny_temporal]
 )
-def test_what_is_read_in_one_batch_is_what_is_read_one_by_one(make: Callable[[], AnyCaptioner]) -> None:
+def test_what_is_read_in_one_batch_is_what_is_read_one_by_one(make: Callable[[], Captioner]) -> None:
     captioner, (features,) = make(), videos((3,))
     times = np.stack([features["grid"].start, features["grid"].end], 1)
     reader = FeatureReader(captioner, features, times, captioner.vocabulary.encode(["w1", "w5", "w2"]))

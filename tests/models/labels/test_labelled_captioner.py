@@ -23,7 +23,7 @@ from tests.models.tiny import SPEC, videos
 from tests.reference.labels import Array, LabelReference, MeaningReference
 
 OPTIONS = DecodingOptions(beam_size=3, num_captions=2, max_length=6)
-PENALTY = LengthPenalty.parse(OPTIONS.length_penalty)
+DIVISOR = LengthPenalty.parse(OPTIONS.length_penalty).divisor
 CAPTIONS = [[4, 9, 4], [7, 8, 9, 10], [5]]
 
 
@@ -59,10 +59,10 @@ def test_merit_agrees_with_the_reference() -> None:
     tokens, scores = pad_captions(CAPTIONS).clamp(min=EOS), torch.tensor([-1.0, -2.0, -3.0])
     with torch.no_grad():
         memory = captioner.encode(labelled_videos())
-        merit = captioner.judge(memory, tokens, scores, PENALTY).merit
+        merit = captioner.judge(memory, tokens, scores, DIVISOR).merit
         typical = captioner._typical_memory()
         forced = teacher_force(captioner.writer, typical, pad_captions(CAPTIONS))
-        priors = forced.log_p.sum(1) / PENALTY.divisor(forced.valid.sum(1).float())
+        priors = forced.log_p.sum(1) / DIVISOR(forced.valid.sum(1).float())
     for video, words in enumerate(CAPTIONS):
         expected = slow(captioner).expect(references(captioner, video), seen_by(video))
         wanted = slow(captioner).merit(expected, words, float(scores[video]), float(priors[video]))
@@ -165,8 +165,8 @@ def test_confidence_rises_with_what_is_expected_of_this_video_alone() -> None:
     tokens, scores = pad_captions(CAPTIONS).clamp(min=EOS), torch.tensor([-1.0, -2.0, -1.5])
     with torch.no_grad():
         memory = captioner.encode(labelled_videos())
-        judged = captioner.judge(memory, tokens, scores, PENALTY)
-        unsure = tiny_labelled(seed=8, confidence=(-1.0, 0.0, 0.5)).judge(memory, tokens, scores, PENALTY)
+        judged = captioner.judge(memory, tokens, scores, DIVISOR)
+        unsure = tiny_labelled(seed=8, confidence=(-1.0, 0.0, 0.5)).judge(memory, tokens, scores, DIVISOR)
         captions = captioner.meaning.embed_captions(tokens)
     assert judged.confidence is not None
     assert unsure.confidence is not None
@@ -249,10 +249,10 @@ def test_sentences_of_which_the_prior_was_measured_are_judged_as_those_that_are_
     with torch.no_grad():
         memory = measured.encode(labelled_videos()[:1])
         scores = torch.linspace(-3.0, -1.0, len(rows))
-        merit, read = (each.judge(memory, tokens, scores, PENALTY).merit for each in (measured, reading))
+        merit, read = (each.judge(memory, tokens, scores, DIVISOR).merit for each in (measured, reading))
         assert torch.allclose(merit, read, atol=1e-5)
         measured.priors.add_(1.0)
-        changed = (measured.judge(memory, tokens, scores, PENALTY).merit - merit).abs() > 1e-6
+        changed = (measured.judge(memory, tokens, scores, DIVISOR).merit - merit).abs() > 1e-6
     assert changed.tolist() == [True, True, False, False, False]
 
 

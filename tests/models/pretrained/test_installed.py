@@ -206,7 +206,7 @@ def test_a_repository_that_cannot_be_used_is_refused_before_a_byte_comes(
 def test_no_hub_answers(installed: InstalledCaptioners) -> None:
     with serving(HubServer(FILES)) as server:
         gone = server.url
-    with pytest.raises(errors.HubUnreachable):
+    with pytest.raises(errors.HubUnreachable, match=f"{gone} does not answer for owner/name"):
         installed.add("owner/name", facts, endpoint=gone)
 
 

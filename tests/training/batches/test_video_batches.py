@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from extractors.features import Features
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.inputs import BatchLayout
 from models.vocabulary import Vocabulary
 from tests.models.tiny import (
@@ -30,7 +30,7 @@ from training.batches.video_batches import VideoInputs
 MADE = (tiny_stats, tiny_g2l, tiny_refocus, tiny_dual_afr, tiny_vanilla, tiny_temporal, tiny_spatial)
 
 
-def first_words(captioner: AnyCaptioner, memory: Any) -> torch.Tensor:
+def first_words(captioner: Captioner, memory: Any) -> torch.Tensor:
     """Log-probabilities (B, V) of the first word."""
     log_probs, _, _ = captioner.step(captioner.start(memory, 1), captioner.first_word(memory, 1), memory)
     return log_probs

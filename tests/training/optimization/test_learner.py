@@ -37,7 +37,8 @@ def test_float16_takes_the_step_of_float32() -> None:
     found = []
     for precision in (torch.float32, torch.float16):
         learner = make(precision)
-        learner.update(loss_of(learner), 1e-2, 1.0)
+        learner.add_gradient(loss_of(learner))
+        learner.descend(1e-2, 1.0)
         found.append(weights(learner))
     for name, value in found[0].items():
         torch.testing.assert_close(found[1][name], value, rtol=1e-3, atol=1e-5, msg=name)
@@ -46,7 +47,8 @@ def test_float16_takes_the_step_of_float32() -> None:
 def test_a_step_that_overflows_is_left_out_and_the_next_is_scaled_less() -> None:
     learner = make(torch.float16)
     before, scale = weights(learner), learner.scaler.get_scale()
-    learner.update(loss_of(learner) * torch.inf, 1e-2, 1.0)
+    learner.add_gradient(loss_of(learner) * torch.inf)
+    learner.descend(1e-2, 1.0)
     assert all(torch.equal(value, before[name]) for name, value in weights(learner).items())
     assert learner.scaler.get_scale() < scale
 
@@ -57,7 +59,8 @@ def test_a_state_is_resumed_in_another_precision(
     saved_in: torch.dtype, resumed_in: torch.dtype, tmp_path: Any
 ) -> None:
     learner, run = make(saved_in), TrainingRun(tmp_path)
-    learner.update(loss_of(learner), 1e-2, 1.0)
+    learner.add_gradient(loss_of(learner))
+    learner.descend(1e-2, 1.0)
     run.save({"step": 1, **learner.state()})
     other, state = make(resumed_in), run.load()
     assert state is not None
@@ -65,7 +68,8 @@ def test_a_state_is_resumed_in_another_precision(
     for one, two in zip(learner.averaged.parameters(), other.averaged.parameters(), strict=True):
         assert torch.equal(one, two)
     assert all(torch.equal(value, weights(learner)[name]) for name, value in weights(other).items())
-    other.update(loss_of(other), 1e-2, 1.0)
+    other.add_gradient(loss_of(other))
+    other.descend(1e-2, 1.0)
 
 
 def test_a_state_of_before_there_were_scalers_is_resumed() -> None:
@@ -78,9 +82,11 @@ def test_a_state_of_before_there_were_scalers_is_resumed() -> None:
 def test_the_average_moves_by_the_warm_share() -> None:
     """Its first is a copy; of the second (1 + 1) / (10 + 1) stays."""
     learner = make()
-    learner.update(loss_of(learner), 1e-2, 1.0)
+    learner.add_gradient(loss_of(learner))
+    learner.descend(1e-2, 1.0)
     first = weights(learner)
-    learner.update(loss_of(learner), 1e-2, 1.0)
+    learner.add_gradient(loss_of(learner))
+    learner.descend(1e-2, 1.0)
     averaged, second = dict(learner.averaged.named_parameters()), weights(learner)
     for name, value in first.items():
         torch.testing.assert_close(averaged[name], value * 2 / 11 + second[name] * 9 / 11, msg=name)
@@ -106,14 +112,16 @@ def test_a_state_goes_from_a_gpu_to_the_cpu_and_back(tmp_path: Any) -> None:
     gpu = build_learner(RECIPE, tiny_stats().to("cuda").train())
     memory = gpu.network.encode(videos())
     words = gpu.network.first_word(memory, 1)
-    gpu.update(-gpu.network.step(gpu.network.start(memory, 1), words, memory)[0][:, 3].mean(), 1e-2, 1.0)
+    gpu.add_gradient(-gpu.network.step(gpu.network.start(memory, 1), words, memory)[0][:, 3].mean())
+    gpu.descend(1e-2, 1.0)
     run = TrainingRun(tmp_path)
     run.save(gpu.state())
     state = run.load()
     assert state is not None
     cpu = make()
     cpu.restore(state)
-    cpu.update(loss_of(cpu), 1e-2, 1.0)
+    cpu.add_gradient(loss_of(cpu))
+    cpu.descend(1e-2, 1.0)
     gpu.restore(cpu.state())
     for one, two in zip(gpu.network.parameters(), cpu.network.parameters(), strict=True):
         assert torch.equal(one.cpu(), two)

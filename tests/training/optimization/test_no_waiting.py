@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.inputs import collate_inputs
 from models.vocabulary import pad_captions
 from tests.models.tiny import (
@@ -41,11 +41,11 @@ META = torch.device("meta")
 RECIPE = DEMO.model_copy(update={"soft_weight": 0.0})
 
 
-def tiny_hard_dual_afr() -> AnyCaptioner:
+def tiny_hard_dual_afr() -> Captioner:
     return tiny_dual_afr(dual_afr_config(kind="hard", samples=3))
 
 
-def tiny_encoding_transformer() -> AnyCaptioner:
+def tiny_encoding_transformer() -> Captioner:
     return tiny_transformer(transformer_config(encoder_layers=1))
 
 
@@ -62,7 +62,7 @@ CAPTIONERS: list[Callable[[], Any]] = [
 ]
 
 
-def make_batch(captioner: AnyCaptioner, lengths: tuple[int, ...] = (2, 4, 1), seed: int = 0) -> TrainingBatch:
+def make_batch(captioner: Captioner, lengths: tuple[int, ...] = (2, 4, 1), seed: int = 0) -> TrainingBatch:
     """Three videos with a caption each, of so many words, some of which are to be the captioner's own."""
     streams = collate_inputs(videos(), captioner.inputs, CPU, captioner.optional_streams)
     batches = {each.name: batch for each, batch in zip(captioner.inputs, streams, strict=True)}
@@ -71,7 +71,7 @@ def make_batch(captioner: AnyCaptioner, lengths: tuple[int, ...] = (2, 4, 1), se
     return TrainingBatch(("a", "b", "c"), batches, targets, None, plan=plan)
 
 
-def step(captioner: AnyCaptioner, batch: TrainingBatch) -> None:
+def step(captioner: Captioner, batch: TrainingBatch) -> None:
     memory = captioner.encode_batches(batch.inputs_of(captioner))
     losses = supervised_loss(captioner, memory, batch, RECIPE, 1.0, None)  # type: ignore[arg-type]
     losses["total"].backward()

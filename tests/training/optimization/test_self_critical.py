@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from models.decoding.decode import DecodingOptions, decode, sample
-from models.inputs import Batch, InputDescription, InputStream
+from models.inputs import Batch, InputStream
 from models.vocabulary import EOS, pad_captions
 from tests.models.toy_captioners import Numbered, Prefixes, Toy, videos
 from training.batches.training_batch import TrainingBatch
@@ -34,7 +34,7 @@ class Learning(Toy):
         self.logits = nn.Parameter(torch.zeros(2, 8, len(self.vocabulary)))
 
     @property
-    def inputs(self) -> Sequence[InputDescription]:
+    def inputs(self) -> Sequence[InputStream]:
         return (InputStream(name="grid", width=1),)
 
     def encode_batches(self, batches: Sequence[Batch]) -> Numbered:

@@ -102,7 +102,9 @@ def test_each_captioner_takes_a_step_on_each_set_or_says_why_not(captioner: str,
     plan = DEMO.model_copy(update={"average_decay": 0.0})
     loss = supervised_loss(network, memory, batch, plan, 1.0, generator)["total"]
     before = [parameter.detach().clone() for parameter in network.parameters()]
-    build_learner(plan, network).update(loss, 1e-3, 5.0)
+    learner = build_learner(plan, network)
+    learner.add_gradient(loss)
+    learner.descend(1e-3, 5.0)
     moved = [not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True)]
     assert torch.isfinite(loss)
     assert sum(moved) > len(moved) / 2

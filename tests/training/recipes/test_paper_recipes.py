@@ -197,7 +197,8 @@ def test_a_step_at_full_width_learns(captioner: str) -> None:
     before = [parameter.detach().clone() for parameter in network.parameters()]
     with torch.no_grad():
         first = float(loss_of(network, batch))
-    learner.update(loss(), plan.rate(5 * EPOCH, 30 * EPOCH, 5.0), plan.clip)
+    learner.add_gradient(loss())
+    learner.descend(plan.rate(5 * EPOCH, 30 * EPOCH, 5.0), plan.clip)
     moved = [not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True)]
     assert sum(moved) > 0.6 * len(moved)
     with torch.no_grad():

@@ -61,6 +61,13 @@ def test_equal_captions_do_not_differ() -> None:
     assert (result.difference, result.interval, result.share, result.p) == (0, (0, 0), 0, 1)
 
 
+def test_what_is_printed_as_nothing_is_no_difference() -> None:
+    """BLEU-4 of captions without four right words in a row is tiny, and as tiny in every resample."""
+    tiny, none = mean_of(np.full(9, 0.0016)), mean_of(np.zeros(9))
+    assert compare(tiny, none).p == compare(none, tiny).p == 1
+    assert compare(tiny, none).share == 0
+
+
 def test_only_like_compares_with_like() -> None:
     with pytest.raises(ValueError, match="rouge_l of 3 items does not compare with rouge_l of 4"):
         compare(mean_of(np.ones(3)), mean_of(np.ones(4)))

@@ -21,7 +21,7 @@ from models.checkpoint import Card, CheckpointError, load_checkpoint, save_check
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
 from models.feature_sources.feature_source import FeatureSource
-from models.feature_sources.stream_checks import StreamMismatch, caption
+from models.feature_sources.stream_checks import StreamMismatch
 from models.stream_set import DEMO
 from models.vocabulary import Vocabulary
 from tests.media import cut, quarters, write_still, write_video
@@ -274,8 +274,8 @@ def test_a_set_is_captioned_by_its_features(
     )
     assert found.references["short.mp4"] == ["the red one", "a square"]
     for name, text in found.hypotheses.items():
-        [[best]] = caption(
-            checkpoint, source.extract([decoder.decode(films / name, source.request).footage]), options
+        [[best]] = SingleWriter(checkpoint).caption(
+            source.extract([decoder.decode(films / name, source.request).footage]), options
         )
         assert text == best.text
     assert len(load_videos(folder, 1, source)) == 1

@@ -22,7 +22,7 @@ from lab.pictures.picture_inputs import (
     list_streams,
 )
 from lab.pictures.session import freeze_all_but, freeze_start, match_weights
-from models.captioner import AnyCaptioner
+from models.captioner import Captioner
 from models.captioners.registry import find_captioner, find_stream_set, list_captioners, list_stream_sets
 from models.captioners.stats.config import StreamConfig
 from models.captioners.stats.network import STaTS
@@ -43,7 +43,7 @@ def start(tmp_path: Path) -> Path:
     return path
 
 
-def load_start_weights(start: Path, captioner: AnyCaptioner) -> dict[str, torch.Tensor]:
+def load_start_weights(start: Path, captioner: Captioner) -> dict[str, torch.Tensor]:
     return match_weights(load_checkpoint(start).captioner, captioner, start)
 
 

@@ -7,8 +7,6 @@ is handed round in the same form: ``{"images": [{"filename", "split", "sentences
 (Karpathy and Fei-Fei, CVPR 2015).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@
 ``dataset_flickr8k.json``.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

@@ -14,8 +14,6 @@ whose "10K training and 2990 test" is the whole set. Refocus takes three contigu
 training split; it does not say which: here the last 1,000.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -10,8 +10,6 @@ vid1" to "vid1970"), and that is the order of the clips' names by their bytes (c
 yaoli/arctic-capgen-vid, all 1,970), so that it need not be there where the captions name 1,970 clips.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ one split. Of a subtitle file, entry n is clip DVS n; where that clip is not the
 The folders' names of the subtitle form are ours: no description of the original archive's could be found.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -9,8 +9,6 @@ The authors have 25,991 / 3,000 / 6,000 clips in training, validation and public
 and the fusion paper could still get 25,442 / 2,933 / 5,781.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

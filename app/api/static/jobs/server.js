@@ -3,6 +3,7 @@
 const POLL_MS = [150, 250, 400, 700, 1000, 1500, 2000];
 const LOST_MS = [1000, 2000, 3000, 5000];
 const LOOK_MS = 15000; // a look at the job beside its events, which a proxy may hold back
+const LARGE = 8 * 2 ** 20; // bytes from which a file is sent by tus: after a break it goes on where it was
 const EVENTS_LOST = 3; // times that a stream of events may break before it is given up for asking
 const UNREACHABLE = { code: "unreachable" };
 const KEYLESS = ["/session", "/models"]; // for which nobody is asked for a key: the examples play without
@@ -58,20 +59,53 @@ function formOf(options, last = {}) {
 
 // Sends a film, or the address of one. The file stands last, so that a wrong option is known to be wrong before it is sent.
 // key: of this sending, however often it is tried. Returns {answer: promise of {status, body}, stop}.
-export function sendFilm({ file, url }, options, key, onPart) {
+export function sendFilm(film, options, key, onPart) {
   const request = new XMLHttpRequest();
-  const attempt = () => new Promise((resolve) => {
-    request.open("POST", at("/caption"));
-    request.setRequestHeader("Idempotency-Key", key);
+  const { file, url } = film;
+  const attempt = async () => {
+    const send = (video, tell) => upload(request, "POST", "/caption", { "Idempotency-Key": key }, formOf(options, video), tell);
+    const sent = file?.size >= LARGE ? await sendParts(film, request, onPart) : null;
+    if (sent?.id) return send({ file: sent.id }, () => {});
+    return !sent || sent.body.code === "too_many_files" ? send(file ? { video: file } : { url }, onPart) : sent;
+  };
+  const answer = attempt().then(async (found) => (found.status === 401 && await unlock(found.body) ? attempt() : found));
+  const stop = () => {
+    request.isStopped = true;
+    request.abort();
+    if (film.sentTo) ask(film.sentTo, { method: "DELETE", keepalive: true });
+  };
+  return { answer, stop };
+}
+
+// Sends a large file, or what has not come of it yet. Returns {id} of the file, or the answer that refused it.
+async function sendParts(film, request, onPart) {
+  const { file } = film;
+  const name = btoa(String.fromCharCode(...new TextEncoder().encode(file.name)));
+  const headers = { "Tus-Resumable": "1.0.0", "Upload-Length": file.size, "Upload-Metadata": `filename ${name}` };
+  const begun = await (film.sentTo ? ask(film.sentTo) : ask("/files", { method: "POST", headers }));
+  if (begun.status === 404) film.sentTo = null; // it was away for too long; the next attempt begins anew
+  if (!isGood(begun)) return begun.status === 404 ? { status: 0, body: UNREACHABLE } : begun;
+  const { id, received } = begun.body;
+  film.sentTo = `/files/${id}`;
+  if (received === file.size) return { id };
+  const part = { "Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream", "Upload-Offset": received };
+  const tell = (share) => onPart((received + share * (file.size - received)) / file.size);
+  const answer = await upload(request, "PATCH", film.sentTo, part, file.slice(received), tell);
+  return isGood(answer) ? { id } : answer;
+}
+
+function upload(request, method, path, headers, body, onPart) {
+  return new Promise((resolve) => {
+    request.open(method, at(path));
+    for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     request.responseType = "json";
     request.upload.onprogress = (event) => onPart(event.total ? event.loaded / event.total : 0);
-    request.onload = () => resolve({ status: request.status, body: withWait(request.response, request.getResponseHeader("Retry-After")) });
+    request.onload = () => resolve({ status: request.status, body: withWait(request.response || (request.status === 204 ? {} : null), request.getResponseHeader("Retry-After")) });
     request.onerror = () => resolve({ status: 0, body: UNREACHABLE });
-    request.onabort = () => resolve({ status: 0, body: UNREACHABLE });
-    request.send(formOf(options, file ? { video: file } : { url }));
+    request.onabort = request.onerror;
+    if (request.isStopped) request.onabort();
+    else request.send(body);
   });
-  const answer = attempt().then(async (found) => (found.status === 401 && await unlock(found.body) ? attempt() : found));
-  return { answer, stop: () => request.abort() };
 }
 
 // Follows a job until it is over, by events where the service has them and by asking where not.

@@ -79,7 +79,7 @@ export class Uploads {
 }
 
 // Nothing has answered, or the service has not noticed yet that the attempt before broke off.
-const isAway = ({ status, body }) => status === 0 || body.code === "idempotency_in_progress";
+const isAway = ({ status, body }) => status === 0 || ["idempotency_in_progress", "wrong_offset"].includes(body.code);
 
 function nameOf(url) {
   try {

@@ -19,7 +19,7 @@ from tests.app.live_api import LiveApi, assert_problem, finished, live_api, send
 from tests.app.scripted_worker import ScriptedWorker
 
 #: What needs no key: the page and what it is made of, whether the service lives, signing in.
-OPEN = {"/", "/livez", "/readyz", "/session", "/docs", "/openapi.json"}
+OPEN = {"/", "/livez", "/readyz", "/session", "/docs", "/reference", "/openapi.json"}
 
 
 @pytest.fixture

@@ -78,10 +78,10 @@ FORWARDED = f"X-Forwarded-For: 10.9.9.9, {CLIENT}\r\nX-Forwarded-Proto: https\r\
 
 @pytest.mark.parametrize(
     ("trusted", "believed"),
-    [("127.0.0.1", True), ("127.0.0.0/8, ::1", True), ("", False), ("192.0.2.1", False)],
+    [(("127.0.0.1",), True), (("127.0.0.0/8", "::1"), True), ((), False), (("192.0.2.1",), False)],
 )
 def test_forwarded_headers_are_a_trusted_proxy_s_alone(
-    settings: Settings, capfd: pytest.CaptureFixture[str], trusted: str, believed: bool
+    settings: Settings, capfd: pytest.CaptureFixture[str], trusted: tuple[str, ...], believed: bool
 ) -> None:
     changed = {"access": "keys", "trusted_proxies": trusted, "log_format": "json"}
     with live_api(settings.model_copy(update=changed)) as api, proxied(api, FORWARDED) as client:
@@ -111,7 +111,7 @@ def test_a_service_open_by_default_serves_no_proxy(
 
 
 def test_a_service_that_is_open_by_its_setting_serves_a_proxy_s_clients(settings: Settings) -> None:
-    changed = {"access": "open", "allowed_hosts": "reel.example"}
+    changed = {"access": "open", "allowed_hosts": ("reel.example",)}
     with live_api(settings.model_copy(update=changed)) as api, proxied(api, FORWARDED) as client:
         assert client.get("/jobs", headers={"Host": "reel.example"}).status_code == 200
 
@@ -157,7 +157,10 @@ def test_every_address_that_page_and_answers_name_is_below_the_proxy_s_path(
         page, listed = client.get(location.replace("/jobs/", "/f/")).text, client.get("/reel/jobs?limit=1")
         addresses = [location, *(address for name, address in job["urls"].items() if name != "recaption")]
         addresses += [again.headers["location"], batch.headers["location"], *batch.json()["urls"].values()]
-        addresses += re.findall(r'(?:src|href)="(/[^"]*)"', page + client.get("/reel/docs").text)
+        addresses += re.findall(
+            r'(?:src|href)="(/[^"]*)"',
+            page + client.get("/reel/docs").text + client.get("/reel/reference").text,
+        )
         addresses += re.findall(r'content="http://localhost(/[^"]*)"', page)
         addresses += re.findall(r"<(.*)>", listed.headers["link"])
         addresses.append(client.post(urlsplit(job["urls"]["recaption"]).path).headers["location"])
@@ -166,7 +169,8 @@ def test_every_address_that_page_and_answers_name_is_below_the_proxy_s_path(
             assert address.startswith("/reel/"), address
         with Client(str(client.base_url.join("/reel"))) as ours:
             assert ours.job(job["id"]).state == "succeeded"
-        assert client.get("/reel/openapi.json").json()["servers"] == [{"url": "/reel"}]
+        servers = client.get("/reel/openapi.json").json()["servers"]
+        assert [server["url"] for server in servers] == ["/reel", "."]
         assert "/reel/openapi.json" in client.get("/reel/docs").text
         assert (
             assert_problem(client.get("/reel/jobs/none"), 404, "unknown_job")["instance"] == "/reel/jobs/none"
@@ -191,7 +195,7 @@ def test_a_cookie_is_for_the_path_alone(settings: Settings) -> None:
 
 @pytest.mark.parametrize("prefix", ["//evil.example", "/a b", '/"><script>', "/../x", "reel", "/a,b"])
 def test_a_prefix_that_is_no_path_is_passed_over(settings: Settings, prefix: str) -> None:
-    changed = {"access": "open", "trusted_proxies": "127.0.0.1"}
+    changed = {"access": "open", "trusted_proxies": ("127.0.0.1",)}
     added = f"X-Forwarded-Prefix: {prefix}\r\n".encode()
     with live_api(settings.model_copy(update=changed)) as api, proxied(api, added) as client:
         assert client.get("/").text == api.client.get("/").text
@@ -200,14 +204,14 @@ def test_a_prefix_that_is_no_path_is_passed_over(settings: Settings, prefix: str
 
 
 def test_a_prefix_is_a_trusted_proxy_s_alone(settings: Settings) -> None:
-    changed = {"access": "open", "trusted_proxies": "192.0.2.1"}
+    changed = {"access": "open", "trusted_proxies": ("192.0.2.1",)}
     with live_api(settings.model_copy(update=changed)) as api, proxied(api, PREFIX) as client:
         assert "/reel" not in client.get("/").text
 
 
 @pytest.mark.parametrize("root", ["/static", "/f", "/docs", "/livez"])
 def test_no_prefix_opens_what_needs_a_key(settings: Settings, root: str) -> None:
-    changed = {"access": "keys", "trusted_proxies": "127.0.0.1", "root_path": root}
+    changed = {"access": "keys", "trusted_proxies": ("127.0.0.1",), "root_path": root}
     with live_api(settings.model_copy(update=changed)) as api:
         for path in ("/jobs", f"{root}/jobs"):
             assert api.client.get(path).status_code == 401
@@ -220,7 +224,7 @@ APP = "https://app.example"
 
 @pytest.fixture
 def shared(settings: Settings) -> Iterator[LiveApi]:
-    changed = {"access": "keys", "cors_origins": f"{APP}, http://localhost:3000"}
+    changed = {"access": "keys", "cors_origins": (APP, "http://localhost:3000")}
     with live_api(settings.model_copy(update=changed)) as running:
         yield running
 

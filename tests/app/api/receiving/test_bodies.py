@@ -55,6 +55,17 @@ def test_the_file_s_name_may_stand_in_a_header(api: LiveApi, jobs: Jobs, name: s
     assert job_of(jobs, response).filename == shown
 
 
+@pytest.mark.parametrize("route", ["/caption", "/batches"])
+def test_a_field_of_another_name_is_refused_by_it_whatever_its_size(api: LiveApi, route: str) -> None:
+    video = api.client.post(route, files={"file": ("clip.mp4", b"x" * 5000)})
+    problem = assert_problem(video, 422, "unknown_field")
+    assert problem["detail"] == "There is no field called file; the video goes into video."
+    assert problem["hint"].startswith("The fields are: video, ")
+    text = api.client.post(route, files={"note": (None, b"x" * 5000), "video": ("a.mp4", b"x")})
+    assert assert_problem(text, 422, "unknown_field")["detail"] == "There is no field called note."
+    assert (api.staged, api.uploads) == ([], [])
+
+
 def test_wrong_bodies_that_are_videos_leave_nothing(api: LiveApi) -> None:
     assert_problem(post(api, b""), 422, "video_empty")
     assert_problem(post(api, b"x" * (LIMIT + 1)), 413, "upload_too_large")
@@ -132,7 +143,7 @@ def test_urls_are_refused_where_the_operator_has_switched_them_off(settings: Set
 
 
 def test_what_is_told_beside_the_options_comes_back(settings: Settings, jobs: Jobs) -> None:
-    signed = settings.model_copy(update={"webhook_secrets": SECRET})
+    signed = settings.model_copy(update={"webhook_secrets": (SECRET,)})
     with live_api(signed) as api:
         response = send(
             api, metadata='{"order": "ü"}', priority="high", webhook="https://u.example:8/hook?key=1"

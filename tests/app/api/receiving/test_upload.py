@@ -67,12 +67,12 @@ TOO_LARGE = part("video", b"x" * (LIMIT + 1), "a.mp4")
 @pytest.mark.parametrize(
     ("body", "error", "sentence"),
     [
-        (form(), refusals.VideoMissing, "no field called video"),
-        (form(part("beam_size", b"3")), refusals.VideoMissing, "no field called video"),
+        (form(), refusals.VideoMissing, "no video, url or file"),
+        (form(part("beam_size", b"3")), refusals.VideoMissing, "no video, url or file"),
         (form(part("video", b"", "a.mp4")), refusals.VideoEmpty, "no bytes"),
         (form(VIDEO, VIDEO), refusals.SeveralVideos, "more than one"),
-        (form(VIDEO, part("url", b"x")), refusals.SeveralVideos, "and a url"),
-        (form(part("url", b"")), refusals.VideoMissing, "none called url"),
+        (form(VIDEO, part("url", b"x")), refusals.SeveralVideos, "video and url"),
+        (form(part("url", b"")), refusals.VideoMissing, "no video, url or file"),
         (form(part("beams", b"3"), VIDEO), refusals.UnknownField, "called beams"),
         (
             form(VIDEO, part("beam_size", b"3"), part("beam_size", b"4")),
@@ -105,7 +105,7 @@ def test_wrong_forms_are_named_and_leave_no_file(
 def test_a_field_that_is_not_known_lists_those_that_are(file: Path) -> None:
     with pytest.raises(refusals.UnknownField) as raised:
         read(file, form(part("beams", b"3")))
-    jobs_own = ["url", "metadata", "priority", "webhook", "validate_only"]
+    jobs_own = ["url", "file", "metadata", "priority", "webhook", "webhook_events_filter", "validate_only"]
     assert raised.value.known == ["video", *FORM_FIELDS, *jobs_own]
 
 

@@ -272,6 +272,10 @@ def test_attention_comes_with_the_caption_and_only_where_asked_for(
     without = finished(api, worker, attention="false")
     body = assert_problem(api.client.get(f"{without}/{name}"), 404, "no_attention")
     assert "attention=false" in body["detail"]
+    canceled = send(api).headers["location"]
+    api.client.delete(canceled)
+    body = assert_problem(api.client.get(f"{canceled}/{name}"), 404, "no_attention")
+    assert "attention=false" not in body["hint"]
 
 
 # ---- cancelling ----

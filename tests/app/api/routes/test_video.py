@@ -8,7 +8,7 @@ import pytest
 
 from app.api.refusals import RangeNotSatisfied
 from app.api.routes.jobs import disposition
-from app.api.routes.video import ByteRange, media_type, requested_part
+from app.api.routes.video import media_type, requested_part
 from app.errors import EngineCrashed
 from app.jobs.job import Submission
 from app.jobs.job_store import Jobs
@@ -158,9 +158,9 @@ def test_the_type_is_told_by_the_first_bytes(head: bytes, kind: str) -> None:
     ("header", "part"),
     [
         (None, None),
-        ("bytes=0-0", ByteRange(0, 1)),
-        (" Bytes = 5-999 ", ByteRange(5, 100)),
-        ("bytes=-500", ByteRange(0, 100)),
+        ("bytes=0-0", range(1)),
+        (" Bytes = 5-999 ", range(5, 100)),
+        ("bytes=-500", range(100)),
         ("bytes=0-1,5-6", None),
         ("bytes=9-3", None),
         ("bytes=-", None),
@@ -168,7 +168,7 @@ def test_the_type_is_told_by_the_first_bytes(head: bytes, kind: str) -> None:
         ("bytes=a-b", None),
     ],
 )
-def test_a_range_is_read_or_passed_over(header: str | None, part: ByteRange | None) -> None:
+def test_a_range_is_read_or_passed_over(header: str | None, part: range | None) -> None:
     assert requested_part(header, 100) == part
 
 

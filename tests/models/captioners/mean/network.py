@@ -39,7 +39,7 @@ class MeanState(State):
     h: Tensor
 
 
-class MeanCaptioner(Captioner[MeanMemory, MeanState]):
+class MeanCaptioner(Captioner):
     name = "mean"
     config_class = MeanConfig
     config: MeanConfig
