@@ -8,7 +8,7 @@ members are null, never missing.
 from collections.abc import Callable
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, computed_field, field_validator
 
 Weights = list[float]
 #: [word][moment][place]; null for a word, and for a moment of one, that has none.
@@ -65,6 +65,10 @@ class ChosenMoment(Part):
     title: str | None = Field(None, description="What it was chosen as, in a visitor's words.")
     text: str | None = Field(None, description="What was read in it, or written from it.")
     box: Weights | None = Field(None, description="Where in the picture: x0 y0 x1 y1 in [0, 1].")
+
+    def lasts(self, time: float) -> bool:
+        """Tells whether it is there at a time, in seconds."""
+        return self.end is not None and self.time <= time <= self.end
 
     def on_clock(self, clock_of: Callable[[float], float]) -> Self:
         """Returns the moment with its times on another clock, ``clock_of`` seconds of this one."""
@@ -204,6 +208,18 @@ class Evidence(WordMaps):
     )
 
 
+class WordPlace(Part):
+    """Tells which moment and place a word is shown at, everywhere: page, pictures, client and exports."""
+
+    moment: int | None = Field(description="Its place in `times`; null for a word that is all along.")
+    start: float | None = Field(
+        None, description="Seconds: of its moment, or of its label where that is all."
+    )
+    end: float | None = None
+    label: str | None = Field(None, description="What was recognised then that the word is of.")
+    box: Weights | None = Field(None, description="Its place, where that is a box: x0 y0 x1 y1 in [0, 1].")
+
+
 class AttentionDocument(WordMaps):
     """Tells the moments and places of each word of a video's best caption.
 
@@ -238,6 +254,52 @@ class AttentionDocument(WordMaps):
             return self
         return self.model_copy(update={name: getattr(self.evidence, name) for name in WordMaps.model_fields})
 
+    @computed_field(description="[word], where each is shown.")  # type: ignore[prop-decorator]
+    @property
+    def located(self) -> list[WordPlace]:
+        """The moment and place of each word, as `locate` decides them."""
+        return [self.locate(word) for word in range(len(self.words))]
+
+    def locate(self, word: int) -> WordPlace:
+        """Decides the moment, the time and the place that a word is shown at.
+
+        Its moment is the one that it needs most, without evidence the one looked at most; of a word that is
+        all along the label's. Its time is the moment's, or the label's where moment or box are the label's.
+        """
+        label, evidence = self._find_label(word), self.evidence
+        box = evidence and evidence.boxes[word]
+        moment = self._find_moment(word)
+        if label is not None and (moment is None or label.box):
+            shown, box = label.moment, label.box or box
+            return WordPlace(moment=shown, start=label.time, end=label.end, label=label.text, box=box)
+        start, end = (None, None) if moment is None else self.clip_parts()[moment]
+        return WordPlace(moment=moment, start=start, end=end, label=label and label.text, box=box)
+
+    def _find_moment(self, word: int) -> int | None:
+        if self.evidence is not None:
+            return self.evidence.moments[word]
+        return None if self.is_spread(word) else self.find_drawn_moment(word)
+
+    def _find_label(self, word: int) -> ChosenMoment | None:
+        """Finds the label that a word is of, put on the word's own moment; None without evidence.
+
+        It lasts while the word's moment does, or the word is all along; one with a box goes before others.
+        """
+        if self.evidence is None:
+            return None
+        needed, parts = self.evidence.moments[word], self.clip_parts()
+        labels = [
+            each
+            for each in self._list_moments(word)
+            if each.text and (needed is None or each.moment == needed or each.lasts(sum(parts[needed]) / 2))
+        ]
+        best = max(labels, key=lambda each: (each.box is not None, each.weight or 0.0), default=None)
+        return best if best is None or needed is None else best.model_copy(update={"moment": needed})
+
+    def _list_moments(self, word: int) -> list[ChosenMoment]:
+        parts = (part for part in self.extras if isinstance(part, MomentsExplanation) and part.words)
+        return [each for part in parts for each in (part.words or [])[word]]
+
     @property
     def drawn_words(self) -> list[int]:
         """The places of the words that are drawn: beside evidence those that have some, else all."""
@@ -253,20 +315,13 @@ class AttentionDocument(WordMaps):
     def list_chosen(self, word: int) -> list[ChosenMoment]:
         """Lists the moments that were chosen for a word, each once, rising.
 
-        Beside evidence those alone in which something was read, others being of the attention; and of a word
-        that needs another moment those alone that have a box, where it needs them more than evenly.
+        Beside evidence its label alone, others being of the attention.
         """
-        parts = (part for part in self.extras if isinstance(part, MomentsExplanation) and part.words)
-        chosen = {each.moment: each for part in parts for each in (part.words or [])[word]}
-        if self.evidence is None:
-            return [chosen[k] for k in sorted(chosen)]
-        needed, weights = self.evidence.moments[word], self.evidence.temporal[word] or []
-        return [
-            chosen[k]
-            for k in sorted(chosen)
-            if chosen[k].text
-            and (needed in (None, k) or (chosen[k].box is not None and weights[k] * len(weights) > 1))
-        ]
+        if self.evidence is not None:
+            label = self._find_label(word)
+            return [] if label is None else [label]
+        chosen = {each.moment: each for each in self._list_moments(word)}
+        return [chosen[k] for k in sorted(chosen)]
 
     def clip_parts(self) -> list[Weights]:
         """Returns the moments' parts; their times in documents that were kept before there were parts."""

@@ -141,7 +141,7 @@ def _job_ended(reader: Reader, root: Path, job: str) -> dict[str, Any]:
 
 
 def test_curl_posts_a_clip_and_reads_its_caption(served: Reader, root: Path) -> None:
-    accepted = json.loads(served.types(_command(root, "curl -F video=@clip.mp4")))
+    accepted = json.loads(served.types(_command(root, "curl -F video=@app/")))
     answer = _job_ended(served, root, accepted["id"])
     assert answer["state"] == "succeeded", answer
     assert answer["caption"]

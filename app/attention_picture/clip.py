@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from PIL import Image
 
 from app.attention_picture.poster import draw_poster
+from app.attention_picture.word_tiles import list_tile_moments
 from models.caption import AttentionDocument
 
 ClipKind: TypeAlias = Literal["mp4", "webp", "gif"]
@@ -67,6 +68,7 @@ def _write_mp4(pictures: Sequence[Image.Image], duration: int) -> bytes:
 def order_words(attention: AttentionDocument) -> list[str]:
     """Lists the drawn words by their moments, each once; those of one moment as the caption has them."""
     shown = attention.shown
-    moments = {word: shown.find_drawn_moment(word) for word in shown.drawn_words}
-    ordered = sorted((moment, word) for word, moment in moments.items() if moment is not None)
+    ordered = sorted(
+        (moment, word) for word in shown.drawn_words for moment in list_tile_moments(shown, word)[:1]
+    )
     return list(dict.fromkeys(shown.words[word] for _, word in ordered))

@@ -91,13 +91,15 @@ def _draw_moments(seen: PictureSource, chosen: Sequence[ChosenMoment], width: in
     size = max(1, int(frame.width * scale)), max(1, int(frame.height * scale))
     captions = [write_moment(each) for each in chosen]
     drawn = [seen.draw_moment(each.moment, None, size, each.box) for each in chosen]
+    times = [write_time(each, time) for each, (_, time) in zip(chosen, drawn, strict=True)]
     mean = _average_maps(seen.attention, chosen[-1].moment)
     if mean is not None:
         captions.append("Its words' places, their mean")
         drawn.append(seen.draw_moment(chosen[-1].moment, mean, size))
+        times.append(drawing.format_seconds(drawn[-1][1]))
     parts = [
         _draw_frame(picture, time, caption, column)
-        for (picture, time), caption in zip(drawn, captions, strict=True)
+        for (picture, _), time, caption in zip(drawn, times, captions, strict=True)
     ]
     canvas = drawing.make_block(width, max(part.height for part in parts))
     for number, part in enumerate(parts):
@@ -111,6 +113,12 @@ def write_moment(moment: ChosenMoment) -> str:
     return words if moment.weight is None else f"{words}  {moment.weight:.0%}"
 
 
+def write_time(moment: ChosenMoment, frame_time: float) -> str:
+    """Writes from when to when a moment lasts, or of one without an end the time of its frame, in seconds."""
+    times = (frame_time,) if moment.end is None else (moment.time, moment.end)
+    return " to ".join(map(drawing.format_seconds, times))
+
+
 def _draw_weights(attention: AttentionDocument, weights: Sequence[float], width: int) -> Image.Image:
     """Draws a line over the clip, the heaviest moment in ACCENT."""
     canvas = drawing.make_block(width, 16)
@@ -120,10 +128,10 @@ def _draw_weights(attention: AttentionDocument, weights: Sequence[float], width:
     return canvas
 
 
-def _draw_frame(picture: Image.Image, time: float, text: str, column: int) -> Image.Image:
+def _draw_frame(picture: Image.Image, time: str, text: str, column: int) -> Image.Image:
     """Draws one frame with its time and a sentence below it."""
     font = ImageFont.load_default(SMALL)
-    lines = [drawing.format_seconds(time), *drawing.wrap_text(text, font, column)]
+    lines = [time, *drawing.wrap_text(text, font, column)]
     canvas = drawing.make_block(column, picture.height + 8 + len(lines) * (SMALL + 6))
     canvas.paste(picture, (0, 0))
     pen = ImageDraw.Draw(canvas)

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 
-from app.attention_picture.word_tiles import find_frame, overlay_attention
+from app.attention_picture.word_tiles import PictureSource, list_tile_moments
 from models.caption import AttentionDocument
 
 SIZE = (1200, 630)
@@ -49,10 +49,9 @@ def _light(
     attention: AttentionDocument, word: int, frames: Sequence[Image.Image], times: Sequence[float]
 ) -> Image.Image:
     """Draws the frame of a word's heaviest moment with the word's places over it."""
-    moment = attention.find_drawn_moment(word) or 0
-    frame = frames[find_frame(attention, moment, times)].convert("RGB")
-    large = ImageOps.contain(frame, SIZE, Image.Resampling.LANCZOS)
-    return overlay_attention(attention, attention.find_places(word, moment), moment, large)
+    moment = next(iter(list_tile_moments(attention, word)), 0)
+    size = ImageOps.contain(frames[0], SIZE).size
+    return PictureSource(attention, frames, times).draw_word(word, moment, size)[0]
 
 
 def _fill(picture: Image.Image) -> Image.Image:

@@ -48,6 +48,12 @@ class PictureSource:
             ImageDraw.Draw(picture).rectangle(outline, outline=ACCENT, width=2)
         return picture, self.times[frame]
 
+    def draw_word(self, word: int, moment: int, size: tuple[int, int]) -> tuple[Image.Image, float]:
+        """Draws a moment of a word as ``draw_moment`` does, with its box or its weights over it."""
+        boxes = {each.moment: each.box for each in self.attention.list_chosen(word)}
+        weights = None if boxes.get(moment) else self.attention.find_places(word, moment)
+        return self.draw_moment(moment, weights, size, boxes.get(moment))
+
 
 @dataclass(frozen=True)
 class TileLayout:
@@ -90,7 +96,8 @@ def find_frame(attention: AttentionDocument, moment: int, frame_times: Sequence[
 
 def list_tile_moments(attention: AttentionDocument, word: int) -> list[int]:
     """Lists the moments of a word's tile: those that were chosen for it, or its heaviest."""
-    most = attention.find_drawn_moment(word)
+    place = attention.locate(word).moment
+    most = attention.find_drawn_moment(word) if place is None else place
     return [each.moment for each in attention.list_chosen(word)] or ([] if most is None else [most])
 
 
@@ -121,10 +128,8 @@ def _draw_frames(page: Image.Image, left: int, word: int, seen: PictureSource, t
     if not moments:
         pen.rectangle((x, y, x + tiles.tile[0] - 1, y + tiles.tile[1] - 1), fill=FAINT)
         drawing.draw_centred(pen, (centre, y + tiles.tile[1] / 2 - SMALL / 2), "no attention", SMALL, QUIET)
-    boxes = {each.moment: each.box for each in seen.attention.list_chosen(word)}
     for moment in moments:
-        weights = None if boxes.get(moment) else seen.attention.find_places(word, moment)
-        picture, time = seen.draw_moment(moment, weights, tiles.tile, boxes.get(moment))
+        picture, time = seen.draw_word(word, moment, tiles.tile)
         page.paste(picture, (x, y))
         y += tiles.tile[1]
         _draw_moments(pen, (left, y + 7), tiles.cell_width, seen.attention, word, moment)

@@ -90,17 +90,13 @@ class FilmDocument(Document):
 
 
 def _place_words(attention: AttentionDocument) -> list[PlacedWord]:
-    shown, parts = attention.shown, attention.clip_parts()
-    boxes = None if attention.evidence is None else attention.evidence.boxes
-    words = []
-    for number, word in enumerate(shown.words):
-        moment = shown.find_drawn_moment(number)
-        if moment is None or shown.is_spread(number) or not (shown.content is None or shown.content[number]):
-            words.append(PlacedWord(word=word))
-        else:
-            start, end = parts[moment]
-            words.append(PlacedWord(word=word, start=start, end=end, box=boxes and boxes[number]))
-    return words
+    content = attention.content or [True] * len(attention.words)
+    return [
+        PlacedWord(word=word, start=place.start, end=place.end, box=place.box)
+        if names and place.start is not None
+        else PlacedWord(word=word)
+        for word, place, names in zip(attention.words, attention.located, content, strict=True)
+    ]
 
 
 def film_of(job: Job, blobs: Blobs) -> FilmDocument:

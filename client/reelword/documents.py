@@ -281,6 +281,7 @@ class Word(Document):
     start: float | None = None  #: seconds at which its moment begins; None where no moment stands out
     end: float | None = None  #: seconds at which it ends
     box: tuple[float, float, float, float] | None = None  #: x0 y0 x1 y1 in [0, 1] of the picture
+    label: str | None = None  #: what was recognised then that the word is of
     evidence: list[float] | None = None  #: weights over ``Attention.times``, which sum to one
     labels: list[Label] = Field(default_factory=list)  #: what was recognised that the word is of
 
@@ -304,6 +305,8 @@ class Attention(Document):
     spatial: dict[str, Any] | None = None
     #: Parts of the kinds moments, weights, text and table, which explain the caption beside the maps.
     extras: list[dict[str, Any]] = Field(default_factory=list)
+    #: Of each word ``moment``, ``start``, ``end``, ``label`` and ``box``, as all of the service shows them.
+    located: list[dict[str, Any]] | None = None
     #: temporal, entropy, spread and spatial as above, and of each word ``moments`` and ``boxes``.
     evidence: dict[str, Any] | None = None
 
@@ -321,19 +324,25 @@ class Attention(Document):
         self, place: int, shown: Mapping[str, Any], labels: Sequence[list[dict[str, Any]] | None] | None
     ) -> Word:
         weights = _at(shown.get("temporal"), place)
-        moment = _at(shown.get("moments"), place)
-        if moment is None and weights and "moments" not in shown and not _at(self.spread, place):
-            moment = max(range(len(weights)), key=weights.__getitem__)
-        start, end = (None, None) if moment is None else self.times[moment]
+        located = _at(self.located, place) or self._locate(shown, place)
         return Word(
             text=self.words[place],
             content=weights is not None if self.content is None else self.content[place],
-            start=start,
-            end=end,
-            box=_at(shown.get("boxes"), place),
+            start=located["start"],
+            end=located["end"],
+            label=located["label"],
+            box=located["box"],
             evidence=weights,
             labels=[Label(**each) for each in _at(labels, place) or ()],
         )
+
+    def _locate(self, shown: Mapping[str, Any], place: int) -> dict[str, Any]:
+        """Locates a word of a service that does not tell it yet: labels do not count."""
+        weights, moment = _at(shown.get("temporal"), place), _at(shown.get("moments"), place)
+        if moment is None and weights and "moments" not in shown and not _at(self.spread, place):
+            moment = max(range(len(weights)), key=weights.__getitem__)
+        start, end = (None, None) if moment is None else self.times[moment]
+        return {"start": start, "end": end, "label": None, "box": _at(shown.get("boxes"), place)}
 
 
 def _at(values: Sequence[Any] | None, place: int) -> Any:

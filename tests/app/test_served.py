@@ -72,7 +72,7 @@ def test_each_answers_with_its_own_attention_and_a_picture(engine: Engine, video
     assert isinstance(answer, EngineAnswer)
     assert answer.attention is not None
     document = AttentionDocument.model_validate_json(answer.attention)
-    assert json.loads(answer.attention).keys() == AttentionDocument.model_fields.keys()
+    assert json.loads(answer.attention).keys() == {*AttentionDocument.model_fields, "located"}
     assert list_names(document) == OWN[name]
     assert len(document.times) in (4, 8)  # dualAFR's slots are of one frame each here, or of two
     frames = [Image.fromarray(pixels) for pixels in video.pixels]

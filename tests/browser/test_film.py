@@ -7,6 +7,8 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
+from models.caption import AttentionDocument
+from tests.app.test_word_places import SHOTS as PLACES
 from tests.app.workers import eventually
 from tests.browser.conftest import Visit
 from tests.browser.films import SAMPLE, SHOTS
@@ -153,10 +155,29 @@ LABELLED = {
 }  # fmt: skip
 
 
+def test_the_page_shows_a_words_moment_and_place_as_all_others_do(visit: Visit) -> None:
+    with visit() as visitor:
+        page = visitor.page
+        for text, (start, end, time, _, box) in PLACES.items():
+            lane = page.locator("#lane-rows .lane", has=page.get_by_text(text, exact=True))
+            name = f"{text}, from {start:.1f} s to {end:.1f} s"
+            expect(lane.locator(".lane-word")).to_have_attribute("aria-label", name)
+            expect(lane.locator(".lane-when")).to_have_text(f"{time:.1f} s")
+            assert (
+                lane.locator(".is-top").evaluate("cell => cell.style.getPropertyValue('--strength')")
+                == "1.00"
+            )
+            visitor.words.filter(has_text=text).click()
+            expect(page.locator("#chip")).to_contain_text(f"{time:.1f} s")
+            expect(page.locator("#chip")).to_contain_text("no one place" if box is None else text)
+            expect(page.locator("#heat")).to_be_visible(visible=box is not None)
+
+
 def test_a_label_gives_its_time_and_box_and_even_places_draw_no_heat(visit: Visit) -> None:
     with visit() as visitor:
         page = visitor.page
-        page.route("**/attention", lambda route: route.fulfill(json=LABELLED))
+        answer = AttentionDocument.model_validate(LABELLED).model_dump(mode="json")
+        page.route("**/attention", lambda route: route.fulfill(json=answer))
         visitor.send(SAMPLE)
         visitor.wait_for_caption()
         expect(page.locator(".lane-when").first).not_to_have_text("all along")

@@ -1,7 +1,7 @@
 // Gives the page one shape for what an answer says of its words, whichever explanation it carries:
-// {kind, words: [{text, isContent, strengths, moment, places, isPlaceless, label}], moments: [{start, end, middle, sought}], spatial}.
-// strengths: by moment, 0 for an even share of the word's weight or less, 1 for the heaviest. label: {moment, time, end, text, box}, what the
-// word was recognised by, where its moment is the label's.
+// {kind, words: [{text, isContent, strengths, moment, start, end, box, places, isPlaceless}], moments: [{start, end, middle, sought}], spatial}.
+// strengths: by moment, 0 for an even share of the word's weight or less, 1 for the heaviest. moment, start, end and box are the service's own
+// ("located"); box is a label's, which holds from start to end.
 
 const CLEARLY = 1.15; // even shares that a moment must have before a word is lit by it
 
@@ -12,25 +12,27 @@ export function readEvidence(document, sampled = []) {
     text,
     isContent: document.content?.[k] ?? true,
     strengths: strengthsOf(explained.temporal[k] || moments.map(() => 0)),
-    moment: explained.moments ? explained.moments[k] : momentOf(explained, k),
+    ...placeOf(document, k),
     places: explained.unplaced?.[k] ? null : explained.spatial?.weights[k] || null,
     isPlaceless: Boolean(explained.unplaced?.[k]),
   }));
-  if (document.evidence) words.forEach((word, k) => useLabel(word, labelOf(document, k), moments));
+  for (const [k, word] of words.entries()) {
+    if (word.box) word.isPlaceless = false;
+    if (document.evidence?.moments[k] === null && word.moment !== null) word.strengths = strengthsOfLabel(word, moments);
+  }
   return { kind: document.evidence ? "evidence" : "attention", words, moments, spatial: explained.spatial };
 }
 
-// What a word was recognised by; the moments of the other parts are the attention's.
-function labelOf({ extras = [] }, word) {
-  return extras.filter(({ kind, words }) => kind === "moments" && words).flatMap(({ words }) => words[word]).find(({ text }) => text);
+// Answers that were kept before services told it name a moment alone. The evidence's own boxes are drawn with those beside them, by weight.
+function placeOf({ located, evidence, times }, word) {
+  const { moment, start, end, box } = located?.[word] || { moment: evidence?.moments[word] ?? null };
+  const [first, last] = moment === null ? [] : times[moment];
+  return { moment, start: start ?? first, end: end ?? last, box: box && String(box) !== String(evidence?.boxes[word]) ? box : null };
 }
 
-// A word that is all along but for a label is of the label's time, and most of the label's own moment. Of one that has a moment the label
-// counts where it is of the same one, or has a box in another that the word needs more than evenly.
-function useLabel(word, label, moments) {
-  if (!label || !(word.moment === null || word.moment === label.moment || (label.box && word.strengths[label.moment] > 0))) return;
-  if (word.moment === null) word.strengths = moments.map(({ start, end }, k) => (k === label.moment ? 1 : start < (label.end ?? label.time) && end > label.time ? 0.4 : 0));
-  Object.assign(word, { label, moment: label.moment, isPlaceless: word.isPlaceless && !label.box });
+// A word that is all along but for a label is of the label's time, and most of the label's own moment.
+function strengthsOfLabel(word, moments) {
+  return moments.map(({ start, end }, k) => (k === word.moment ? 1 : start < word.end && end > word.start ? 0.4 : 0));
 }
 
 function strengthsOf(weights) {
@@ -38,19 +40,20 @@ function strengthsOf(weights) {
   return weights.map((weight) => (top > even * CLEARLY ? Math.max(0, (weight - even) / (top - even)) : 0));
 }
 
-// Each moment with the time of the sampled frame that shows it.
+// Each moment with the time of the sampled frame that shows it; of a shot whose one frame is elsewhere the middle.
 function momentsOf({ parts, times }, sampled) {
   return (parts || times).map(([start, end], k) => {
-    const middle = (times[k][0] + times[k][1]) / 2;
-    const frame = sampled.filter((time) => start <= time && time <= end).reduce((best, time) => (Math.abs(time - middle) < Math.abs(best - middle) ? time : best), Infinity);
-    return { start, end, middle: (start + end) / 2, sought: Number.isFinite(frame) ? frame : (start + end) / 2 };
+    const frame = sampled[frameOf(sampled, times[k])];
+    return { start, end, middle: (start + end) / 2, sought: frame >= Math.min(start, times[k][0]) && frame <= Math.max(end, times[k][1]) ? frame : (start + end) / 2 };
   });
 }
 
-// The heaviest moment; null where none stands out.
-function momentOf({ temporal, spread }, word) {
-  const weights = temporal[word];
-  return weights && weights.length > 1 && !spread?.[word] ? strongest(weights) : null;
+// The sampled frame nearest the middle of a moment, of those inside it where there are any.
+export function frameOf(sampled, [start, end]) {
+  const all = sampled.map((time, k) => ({ time, k }));
+  const inside = all.filter(({ time }) => (start <= time && time < end) || time === start);
+  const distance = ({ time }) => Math.abs(time - (start + end) / 2);
+  return (inside.length ? inside : all).reduce((best, one) => (distance(one) < distance(best) ? one : best), all[0] ?? { k: 0, time: 0 }).k;
 }
 
 export function strongest(weights) {
@@ -74,8 +77,8 @@ export function strengthAt({ strengths }, moments, seconds) {
 
 // Weights over places at a time, blended between its moments; with boxes, which differ from moment to moment, those of the nearer one.
 // Where a moment has none, those of the word's own moment.
-export function placesAt({ places, moment, label }, evidence, seconds) {
-  if (label?.box) return label.time <= seconds && seconds <= label.end ? { weights: [1], boxes: [label.box] } : null;
+export function placesAt({ places, moment, start, end, box }, evidence, seconds) {
+  if (box) return start <= seconds && seconds <= end ? { weights: [1], boxes: [box] } : null;
   if (!places || !evidence.spatial) return null;
   const [first, second, share] = blend(evidence.moments, seconds);
   const near = [share < 0.5 ? first : second, moment ?? -1, places.findIndex(Boolean)].find((k) => places[k]);

@@ -3,6 +3,7 @@
 import { clockFor, make, percent } from "../text.js";
 import { frameUrl } from "../jobs/server.js";
 import { markDifferences } from "./comparison.js";
+import { frameOf } from "./evidence.js";
 
 const MOST_ROWS = 8;
 
@@ -40,7 +41,7 @@ function shares({ over, choices, absent }, weights, text) {
 function momentButtons({ title }, chosen, text, clock, seek) {
   const item = make("li", `${title} for ${text}: `);
   chosen.forEach(({ moment, time, end, text: said }, k) => {
-    const when = end ? `${clock(time)} to ${clock(end)}` : clock(time);
+    const when = whenOf(clock, time, end);
     const button = make("button", said ? `${said} (${when})` : when, { type: "button", class: "inline" });
     button.onclick = () => seek(moment);
     item.append(k ? (k === chosen.length - 1 ? " and " : ", ") : "", button);
@@ -82,30 +83,25 @@ function momentFigures(job, chosen, times) {
   return all;
 }
 
-function momentFigure(job, times, { moment, time, title, box }, text) {
+// With the span that was chosen, or the time of the frame that is shown.
+function momentFigure(job, times, { moment, time, end, title, box }, text) {
   const clock = clockFor(job.media?.duration || 0);
   const figure = make("figure");
-  const image = make("img", undefined, { src: frameUrl(job.id, frameOf(job.sampled, times[moment])), alt: `The frame at ${clock(time)}`, loading: "lazy" });
-  const caption = make("figcaption", `${title || "Chosen"} (${clock(time)}): `);
+  const frame = frameOf(job.sampled, times[moment]);
+  const shown = job.sampled[frame] ?? time;
+  const image = make("img", undefined, { src: frameUrl(job.id, frame), alt: `The frame at ${clock(shown)}`, loading: "lazy" });
+  const caption = make("figcaption", `${title || "Chosen"} (${whenOf(clock, end ? time : shown, end)}): `);
   caption.append(...text);
   const picture = make("span", undefined, { class: "boxed" });
   picture.append(image);
   if (box) {
-    const frame = make("span", undefined, { class: "box" });
+    const outline = make("span", undefined, { class: "box" });
     const [left, top, right, bottom] = box.map((share) => 100 * share);
-    Object.assign(frame.style, { left: `${left}%`, top: `${top}%`, width: `${right - left}%`, height: `${bottom - top}%` });
-    picture.append(frame);
+    Object.assign(outline.style, { left: `${left}%`, top: `${top}%`, width: `${right - left}%`, height: `${bottom - top}%` });
+    picture.append(outline);
   }
   figure.append(picture, caption);
   return figure;
-}
-
-// The sampled frame nearest the middle of a moment, of those inside it where there are any.
-export function frameOf(sampled, [start, end]) {
-  const all = sampled.map((time, k) => ({ time, k }));
-  const inside = all.filter(({ time }) => (start <= time && time < end) || time === start);
-  const distance = ({ time }) => Math.abs(time - (start + end) / 2);
-  return (inside.length ? inside : all).reduce((best, one) => (distance(one) < distance(best) ? one : best), all[0] ?? { k: 0, time: 0 }).k;
 }
 
 function measured(text, share, aside) {
@@ -115,5 +111,6 @@ function measured(text, share, aside) {
   return line;
 }
 
+const whenOf = (clock, time, end) => (end ? `${clock(time)} to ${clock(end)}` : clock(time));
 const heading = (text) => make("h3", text);
 const paragraph = (text) => make("p", text, { class: "quiet" });

@@ -50,7 +50,7 @@ export class Lanes {
     const row = make("div", undefined, { class: "lane" });
     const name = make("button", word.text, { type: "button", class: "lane-word", tabindex: -1 });
     const when = word.moment === null ? "all along" : this.clock(moments[word.moment].sought);
-    name.setAttribute("aria-label", `${word.text}, ${word.moment === null ? "all along" : this.between(moments[word.moment])}`);
+    name.setAttribute("aria-label", `${word.text}, ${word.moment === null ? "all along" : this.between(word)}`);
     name.onclick = () => this.told.word(number, null);
     const track = make("div", undefined, { class: "track", "aria-hidden": "true" });
     track.append(...moments.map((moment, k) => {
