@@ -95,25 +95,31 @@ def test_an_example_prints_a_caption(api: LiveApi, folder: Path, number: int) ->
 PAGES = ("README.md", "docs/api.md", "docs/long-video.md")
 
 
-def curl_lines() -> list[str]:
-    """The manuals' single requests; those of webhooks go elsewhere, and have tests of their own."""
+def curl_commands() -> list[str]:
+    """The manuals' requests, one by one unless they pass on what came; webhooks have tests of their own."""
     texts = [(ROOT / page).read_text().partition("\n## Examples\n")[0] for page in PAGES]
     blocks = [block for text in texts for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)]
-    lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line.startswith("curl ") and "example.org/hook" not in line]
+    whole = [block for block in blocks if "=$(curl " in block]
+    lines = [line for block in blocks if block not in whole for line in block.splitlines()]
+    singles = [line.partition("  #")[0].strip() for line in lines]
+    return [
+        *whole,
+        *(line for line in singles if line.startswith("curl ") and "example.org/hook" not in line),
+    ]
 
 
 def test_each_request_of_the_manuals_is_one_that_the_service_takes(
     api: LiveApi, worker: ScriptedWorker, folder: Path
 ) -> None:
-    address, lines = f"http://127.0.0.1:{api.port}", curl_lines()
-    assert len(lines) > 12
+    address, commands = f"http://127.0.0.1:{api.port}", curl_commands()
+    assert len(commands) > 12
+    (folder / "app").symlink_to(ROOT / "app")  # whose clip README sends
     for name in ("a.mp4", "b.mp4", "film.mp4"):
         (folder / name).write_bytes(b"a video")
     with working(worker, "stats", "g2l"), Client(address) as client:
-        for line in lines:
-            job = client.batch([b"a video"]) if "/batches/<id>" in line else client.caption(b"a video")
-            command = line.replace("curl ", "curl -sS --fail-with-body ").replace("<id>", job.id)
+        for text in commands:
+            job = client.batch([b"a video"]) if "/batches/<id>" in text else client.caption(b"a video")
+            command = text.replace("curl ", "curl -sS --fail-with-body ").replace("<id>", job.id)
             for named in (ADDRESS, "https://reel.example"):
                 command = command.replace(named, address)
             run_example("sh", command.replace("$KEY", "none"), folder)
