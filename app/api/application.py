@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from app import __version__
-from app.api import problems, refusals
+from app.api import page, problems, refusals
 from app.api.dependencies import ApiDependencies, service_of
 from app.api.description import WORDS, describe_api
 from app.api.guards.access import CheckAccess, allow_origins
@@ -36,7 +36,6 @@ from app.api.routes import (
     files,
     job_list,
     jobs,
-    page,
     recaption,
     search,
     session,

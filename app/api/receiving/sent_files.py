@@ -71,7 +71,13 @@ class SentFiles:
     most_bytes: int  #: of one owner's files together
 
     def create(self, size: int, filename: str, owner: str | None) -> SentFile:
-        """Begins a file of so many bytes. Raises TooManyFiles, StorageFull."""
+        """Begins a file. Raises TooManyFiles, StorageFull.
+
+        Args:
+            size: bytes that are to come.
+            filename: as its sender calls it.
+            owner: the key's name; None where none is asked for.
+        """
         self.room.check(size)
         with self.room.turn():  # between counting files and making one no other process counts
             self._make_share(size, owner)
@@ -136,7 +142,13 @@ class SentFiles:
             return hashlib.file_digest(part, "sha256").hexdigest()
 
     def place(self, file: SentFile, blobs: Blobs, key: str) -> None:
-        """Makes a blob of a file that has come whole."""
+        """Makes a blob of a file.
+
+        Args:
+            file: one that has come whole.
+            blobs: where the blob is to lie.
+            key: the blob's name.
+        """
         blobs.put(self._part(file), key)
 
     def remove(self, file: SentFile) -> None:

@@ -61,9 +61,13 @@ class _OncePerVideo(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor, cache: Cache | None = None, **others: Any
     ) -> Any:
-        """Passes (B · rows, tokens, C) through the decoder, images once for each video.
+        """Passes tokens through the decoder, images once for each video.
 
-        cache: keys and values of each row; without one nothing is shared.
+        Args:
+            hidden_states: (B · rows, tokens, C).
+            attention_mask: as the decoder takes it.
+            cache: keys and values of each row; without one nothing is shared.
+            others: of the decoder.
         """
         each = len(hidden_states) // self._videos
         if each == 1 or hidden_states.shape[1] == 1 or cache is None:
