@@ -41,7 +41,7 @@ def draw_attention_picture(
         _draw_strip(frames, frame_times, width),
         *draw_explanation_panels(seen, width),
         *word_tiles.draw_word_rows(seen, tiles),
-        *([_draw_scale(width)] if attention.spatial is not None else []),
+        *([_draw_scale(width)] if _has_heat(attention) else []),
         drawing.draw_paragraph(_explain(attention), SMALL, QUIET, width),
     ]
     return drawing.stack_blocks(blocks, width)
@@ -110,9 +110,18 @@ def _draw_scale(width: int) -> Image.Image:
     return canvas
 
 
+def _has_heat(attention: AttentionDocument) -> bool:
+    return any(
+        word_tiles.find_heat(attention, word, moment) is not None
+        for word in attention.drawn_words
+        for moment in word_tiles.list_tile_moments(attention, word)
+    )
+
+
 def _explain(attention: AttentionDocument) -> str:
     places = {GridAttention: "; heat shows where in it", BoxAttention: "; lit boxes show which objects in it"}
-    where = "" if attention.spatial is None else places[type(attention.spatial)]
+    spatial = attention.spatial if _has_heat(attention) else None
+    where = "" if spatial is None else places[type(spatial)]
     many = any(attention.list_chosen(word) for word in range(len(attention.words)))
     which = "the frame of the moment that it needs most"
     if attention.evidence is None:

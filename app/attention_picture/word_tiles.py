@@ -50,9 +50,8 @@ class PictureSource:
 
     def draw_word(self, word: int, moment: int, size: tuple[int, int]) -> tuple[Image.Image, float]:
         """Draws a moment of a word as ``draw_moment`` does, with its box or its weights over it."""
-        boxes = {each.moment: each.box for each in self.attention.list_chosen(word)}
-        weights = None if boxes.get(moment) else self.attention.find_places(word, moment)
-        return self.draw_moment(moment, weights, size, boxes.get(moment))
+        box = _find_box(self.attention, word, moment)
+        return self.draw_moment(moment, find_heat(self.attention, word, moment), size, box)
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,15 @@ def list_tile_moments(attention: AttentionDocument, word: int) -> list[int]:
     place = attention.locate(word).moment
     most = attention.find_drawn_moment(word) if place is None else place
     return [each.moment for each in attention.list_chosen(word)] or ([] if most is None else [most])
+
+
+def _find_box(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
+    return {each.moment: each.box for each in attention.list_chosen(word)}.get(moment)
+
+
+def find_heat(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
+    """Finds the weights that are drawn over a word's moment: None where a box is, or they name no place."""
+    return None if _find_box(attention, word, moment) else attention.find_places(word, moment)
 
 
 def draw_word_rows(seen: PictureSource, tiles: TileLayout) -> list[Image.Image]:

@@ -292,8 +292,8 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
 document.addEventListener("paste", (event) => { if (!event.target.closest?.("input, textarea")) takeFrom(event.clipboardData); });
 listenToKeys(view, $("keys"), [[["c"], "The next captioner", () => comparison.next()]]);
 window.addEventListener("popstate", showAddressed);
-new MutationObserver(() => { $("films").hidden = !films.films.length; }).observe($("films-list"), { childList: true });
-$("films").hidden = !films.films.length;
+new MutationObserver(() => { $("films").hidden = !films.listed.length; }).observe($("films-list"), { childList: true });
+$("films").hidden = !films.listed.length;
 setInterval(lookAtOthers, OTHERS_MS);
 if (filmId()) showAddressed();
 examples.load().then(() => { if (!filmId() && !current) showAddressed(); }); // unless something was sent meanwhile

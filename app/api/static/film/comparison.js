@@ -62,7 +62,7 @@ export class Comparison {
     const button = make("button", undefined, { type: "button", class: "compare-open" });
     setCurrent(button, other === film);
     const text = make("span", undefined, { class: "compare-text" });
-    if (other.state !== "succeeded") text.append(make("span", stateOf(other), { class: "quiet" }));
+    if (other.state !== "succeeded") text.append(make("span", stateOf(other, other === film), { class: "quiet" }));
     else text.append(...(other === film || !film.caption ? [other.caption || "(no words)"] : markDifferences(other.caption || "", film.caption)));
     const about = [this.options.title(other.captioner), this.options.record(other.captioner)].filter(Boolean).join(": ");
     button.append(text, make("span", about, { class: "compare-name" }));
@@ -96,8 +96,9 @@ export class Comparison {
   }
 }
 
-function stateOf(film) {
-  if (["queued", "running"].includes(film.state)) return `${waiting(film)} …`;
+// How far the one on show is stands above.
+function stateOf(film, isShown) {
+  if (["queued", "running"].includes(film.state)) return isShown ? "not written yet …" : `${waiting(film)} …`;
   return film.problem ? explain(film.problem)[0] : endedAs(film.state);
 }
 

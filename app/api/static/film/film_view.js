@@ -49,7 +49,7 @@ export class FilmView {
     this.$("announced").textContent = "";
     this.$("cancel").hidden = Boolean(film.isLinked); // another's
     this.subtitle.clear();
-    this.lanes.show([0, film.duration || 1], [], null, film.duration || 1);
+    this.lanes.show([0, film.duration || 1], [], null, film.duration || 0);
     this.chapters.open(film.id || null);
     this.$("film").classList.toggle("is-waiting", UNDER_WAY.includes(film.state));
     this.player.open({ sources: film.local ? [film.local] : [], duration: film.duration || 0, begin: !this.calm && film.state !== "succeeded" });
@@ -81,6 +81,7 @@ export class FilmView {
     this.job = { ...this.job, ...news };
     if (job.state === "running") this.began ||= Date.now();
     if (job.media?.width) this.player.add(this.known(job));
+    this.stretch();
     if (job.segments) this.chapters.show(this.fromFirst(job.segments));
     if (job.text && !this.chapters.segments.length) this.subtitle.clear(job.text); // as far as it is written
     this.working(this.progressOf(this.job), job.state === "queued" ? 0 : job.progress);

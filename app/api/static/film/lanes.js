@@ -22,7 +22,7 @@ export class Lanes {
     this.clock = clockFor(Math.max(length, span[1]));
     Object.assign(this.place, { min: 0, max: Math.max(length, this.span[1]), step: "any" });
     this.first.textContent = this.clock(0);
-    this.last.textContent = this.clock(Math.max(length, this.span[1]));
+    this.last.textContent = length ? this.clock(Math.max(length, this.span[1])) : ""; // not known yet
     this.strip.previousElementSibling.textContent = this.isPart(length) ? this.clock(this.span[0]) : "";
     this.strip.nextElementSibling.textContent = this.isPart(length) ? this.clock(this.span[1]) : "";
     this.strip.replaceChildren(...frames.map((_, k) => this.thumbnail(frames, k)));

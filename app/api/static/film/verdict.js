@@ -3,7 +3,7 @@
 import { explain, make } from "../text.js";
 import { isGood, sendVerdict } from "../jobs/server.js";
 
-const SURE = [[0.66, "It is probably right"], [0.4, "It may be right"], [0.2, "It is a guess"], [0, "It is probably wrong in part"]];
+const SURE = [[0.66, "It is probably right"], [0.4, "It may be right"], [0.2, "It is a guess"], [0, "Probably not right in full"]];
 const NO_MEASURE = "It cannot tell how sure it is: judge it by eye, or ask other captioners.";
 const LOW = 0.5; // share of captioners that must say a word before it is not in doubt
 
@@ -59,7 +59,8 @@ export function doubted(others, content) {
 // Sentences about doubt, the words that other captioners do not say in bold.
 function doubt(confidence, others, alone) {
   const sure = confidence === null ? null : SURE.find(([least]) => confidence >= least)[1];
-  const first = sure ? `${sure}: of captions like this ${Math.round(10 * confidence)} in 10 are right.` : others ? "" : NO_MEASURE;
+  const tenths = Math.round(10 * confidence);
+  const first = sure ? `${sure}: of captions like this one, ${tenths} in 10 ${tenths === 1 ? "is" : "are"}.` : others ? "" : NO_MEASURE;
   if (!others) return [first];
   if (!alone.length) return [first, first ? " " : "", `The ${others === 1 ? "other captioner says" : `${others} other captioners say`} the same things.`];
   const parts = alone.flatMap(([word, count], k) => [k ? ", " : "", make("b", word), count ? ` (${count} of ${others} others say it)` : ""]);

@@ -42,7 +42,8 @@ export class Films {
     const isNew = STORED.some((name) => name in changes && changes[name] !== film[name]);
     Object.assign(film, changes);
     if (isNew) this.keep();
-    this.fill(film);
+    if (this.rows.has(film)) this.fill(film);
+    else this.draw();
     this.acts.changed(film);
   }
 
@@ -74,6 +75,11 @@ export class Films {
     this.draw();
   }
 
+  // All but those of an address of which nothing is known yet, or nothing at all.
+  get listed() {
+    return this.films.filter(({ isLinked, name }) => !isLinked || name !== undefined);
+  }
+
   get open() {
     return this.films.filter((film) => film.id && ["queued", "running"].includes(film.state));
   }
@@ -96,7 +102,7 @@ export class Films {
     const ids = new Set(this.films.map(({ id }) => id));
     const sought = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const isSought = (film) => this.sameFilm(film).concat(film).some(({ caption, name }) => hasWords(`${caption || ""} ${name || ""}`, sought));
-    const shown = this.films.filter((film) => (!film.root || !ids.has(film.root)) && (!sought.length || isSought(film))); // one row for all captions of a film
+    const shown = this.listed.filter((film) => (!film.root || !ids.has(film.root)) && (!sought.length || isSought(film))); // one row for all captions of a film
     for (const film of shown) if (!this.rows.has(film)) this.rows.set(film, row(film, this.acts));
     this.element.replaceChildren(...shown.map((film) => this.rows.get(film)));
     shown.forEach((film) => this.fill(film));

@@ -49,7 +49,7 @@ export class Options {
     const captioner = this.known.get(name);
     const marks = marksOf(captioner);
     const seconds = secondsOf(captioner);
-    return [marks && `right ${marks.right}, partly ${marks.partly} of ${marks.n} clips`, seconds && `${Math.max(1, Math.round(seconds))} s`].filter(Boolean).join(", ");
+    return [marks && `right ${marks.right}, partly ${marks.partly} of ${marks.n} clips`, seconds && `about ${Math.max(1, Math.round(seconds))} s a clip`].filter(Boolean).join(", ");
   }
 
   // The fields of the form that are not as they would be anyway; captioner: another than the chosen one.
