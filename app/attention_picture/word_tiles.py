@@ -49,7 +49,13 @@ class PictureSource:
         return picture, self.times[frame]
 
     def draw_word(self, word: int, moment: int, size: tuple[int, int]) -> tuple[Image.Image, float]:
-        """Draws a moment of a word as ``draw_moment`` does, with its box or its weights over it."""
+        """Draws a moment of a word as ``draw_moment`` does, with its box or its weights over it.
+
+        Args:
+            word: its place in the caption.
+            moment: its place in the attention's times.
+            size: (width, height) of the picture, in pixels.
+        """
         box = _find_box(self.attention, word, moment)
         return self.draw_moment(moment, find_heat(self.attention, word, moment), size, box)
 
@@ -105,7 +111,13 @@ def _find_box(attention: AttentionDocument, word: int, moment: int) -> Sequence[
 
 
 def find_heat(attention: AttentionDocument, word: int, moment: int) -> Sequence[float] | None:
-    """Finds the weights that are drawn over a word's moment: None where a box is, or they name no place."""
+    """Finds the weights that are drawn over a moment: None where a box is, or they name no place.
+
+    Args:
+        attention: of the caption.
+        word: its place in the caption.
+        moment: its place in the attention's times.
+    """
     return None if _find_box(attention, word, moment) else attention.find_places(word, moment)
 
 

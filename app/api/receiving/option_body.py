@@ -69,6 +69,9 @@ class FormFields:
     def open_part(self, part: FormPart) -> Sink:
         """Begins a part. Raises InvalidOption for one that comes again, UnknownField for another's."""
         unknown = None if part.name in self._known else self._refuse(part)
+        if part.name == "file" and part.filename is not None:
+            fault = "file: it is the id of a file that came in parts before; the video goes into video."
+            raise refusals.InvalidOption(fault, field="file")
         names = [*self._sinks, part.name]
         check_names(names, names)
         return self._sinks.setdefault(part.name, FieldSink(part.name, unknown))

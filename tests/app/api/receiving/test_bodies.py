@@ -57,12 +57,19 @@ def test_the_file_s_name_may_stand_in_a_header(api: LiveApi, jobs: Jobs, name: s
 
 @pytest.mark.parametrize("route", ["/caption", "/batches"])
 def test_a_field_of_another_name_is_refused_by_it_whatever_its_size(api: LiveApi, route: str) -> None:
-    video = api.client.post(route, files={"file": ("clip.mp4", b"x" * 5000)})
+    video = api.client.post(route, files={"clip": ("clip.mp4", b"x" * 5000)})
     problem = assert_problem(video, 422, "unknown_field")
-    assert problem["detail"] == "There is no field called file; the video goes into video."
+    assert problem["detail"] == "There is no field called clip; the video goes into video."
     assert problem["hint"].startswith("The fields are: video, ")
     text = api.client.post(route, files={"note": (None, b"x" * 5000), "video": ("a.mp4", b"x")})
     assert assert_problem(text, 422, "unknown_field")["detail"] == "There is no field called note."
+    assert (api.staged, api.uploads) == ([], [])
+
+
+def test_a_video_in_the_field_of_an_id_is_told_where_it_goes(api: LiveApi) -> None:
+    video = api.client.post("/caption", files={"file": ("clip.mp4", b"x" * 5000)})
+    problem = assert_problem(video, 422, "invalid_option")
+    assert problem["detail"].endswith("the video goes into video.")
     assert (api.staged, api.uploads) == ([], [])
 
 
