@@ -6,7 +6,7 @@ members are null, never missing.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, computed_field, field_validator
 
@@ -220,7 +220,13 @@ class WordPlace(Part):
     box: Weights | None = Field(None, description="Its place, where that is a box: x0 y0 x1 y1 in [0, 1].")
 
 
-class AttentionDocument(WordMaps):
+def _leave_out_of_required(schema: dict[str, Any]) -> None:
+    """Describes ``located`` as optional: answers that an earlier version has kept are without it."""
+    if "located" in schema.get("required", ()):
+        schema["required"].remove("located")
+
+
+class AttentionDocument(WordMaps, json_schema_extra=_leave_out_of_required):
     """Tells the moments and places of each word of a video's best caption.
 
     ``evidence`` is what each word needs; the maps beside it are where the captioner looked. A job has those

@@ -40,8 +40,9 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 def get_captions(
     job_id: JobId, kind: Kind, service: ServiceDep, caller: CallerDep, karaoke: Karaoke = False
 ) -> Response:
-    """Writes the captions of a film's segments as subtitles, table, JSON, chapters, or for annotation tools,
-    also while the job runs; of a job without segments one caption, which lasts as long as the video.
+    """Writes the captions of a film's segments: subtitles, table, JSON, chapters, files for annotation tools.
+
+    Also while the job runs; of a job without segments one caption, which lasts as long as the video.
     """
     job = find(service, job_id, caller)
     _check_is_captioned(job, service)

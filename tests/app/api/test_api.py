@@ -225,7 +225,7 @@ def test_a_job_that_cannot_be_kept_leaves_no_upload(api: LiveApi, server: redis.
     try:
         response = send(api)
     finally:
-        server.config_set("maxmemory", 0)
+        server.config_set("maxmemory", 2**30)
     assert_problem(response, 503, "not_on_disk")
     assert (api.staged, api.uploads) == ([], [])
 

@@ -127,4 +127,4 @@ def test_the_clients_options_are_the_forms() -> None:
     from app.api.receiving.fields import REQUEST_FIELDS
     from reelword.calls import Options
 
-    assert set(Options.__annotations__) == set(REQUEST_FIELDS) - {"url"}
+    assert set(Options.__annotations__) == set(REQUEST_FIELDS) - {"url", "file"}
