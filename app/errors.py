@@ -25,6 +25,15 @@ class ServiceError(ReelwordError):
         super().__init_subclass__(code=code)
         cls.status = cls.status if status is None else HTTPStatus(status)
 
+    @property
+    def remedy(self) -> str:
+        return for_commands(super().remedy)
+
+
+def for_commands(hint: str) -> str:
+    """Names commands in place of requests."""
+    return hint.replace("GET /models", "reelword models").replace("GET /docs", "docs/api.md")
+
 
 class JobError(ServiceError, code="job_error"):
     """Base of what goes wrong with jobs."""

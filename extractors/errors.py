@@ -59,7 +59,7 @@ class ReelwordError(Exception):
     @property
     def remedy(self) -> str:
         """Returns both hints, for a command's user, who is sender and operator."""
-        return for_commands(f"{self.hint} {self.operator_hint}".strip())
+        return f"{self.hint} {self.operator_hint}".strip()
 
     @property
     def advice(self) -> str:
@@ -69,11 +69,6 @@ class ReelwordError(Exception):
     def document(self) -> dict[str, str]:
         """Returns the error as JSON, fit for visitors: in a failed job, in a report of a command."""
         return {"code": self.code, "message": str(self), "hint": self.hint}
-
-
-def for_commands(hint: str) -> str:
-    """Names commands in place of requests."""
-    return hint.replace("GET /models", "reelword models").replace("GET /docs", "docs/api.md")
 
 
 ErrorT = TypeVar("ErrorT", bound=ReelwordError)

@@ -15,9 +15,9 @@ from uuid import uuid4
 
 import typer
 
-from app.errors import CaptionerUnknown, UsageError
+from app.errors import CaptionerUnknown, UsageError, for_commands
 from app.terminal import complain
-from extractors.errors import ReelwordError, for_commands
+from extractors.errors import ReelwordError
 
 if TYPE_CHECKING:
     import httpx

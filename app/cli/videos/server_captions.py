@@ -11,9 +11,10 @@ from typing import Any
 from app import terminal
 from app.cli.server import Server, ServiceRefused
 from app.cli.videos.caption_output import CaptionOutput, write_file
+from app.errors import for_commands
 from app.extract.inputs import InputVideo, choose_names
 from app.jobs.options import CaptionOptions
-from extractors.errors import ReelwordError, for_commands
+from extractors.errors import ReelwordError
 from extractors.files import write_path
 from extractors.media.errors import MissingFile
 
