@@ -31,6 +31,8 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
     """Describes the API as FastAPI does, with what no route returns by itself (problems, webhooks), with
     examples, and with how a key is sent, which may be left out where none is needed.
     """
+    if app.openapi_schema:  # FastAPI keeps it, with what is added below
+        return app.openapi_schema
     document = FastAPI.openapi(app)
     document["servers"] = WORDS["servers"]
     document["tags"] = [{"name": name, "description": text} for name, text in WORDS["tags"].items()]

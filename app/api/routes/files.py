@@ -136,6 +136,7 @@ async def append_to_file(
         raise refusals.NotMultipart(f"The content type is not {PART}.")
     file = await anyio.to_thread.run_sync(service.files.find, file_id, caller.only)
     with service.files.appending(file, offset) as part:
+        # not in_pieces, which drops what a broken body has left of its last piece
         async for piece in unstalled(request.stream(), STALL_SECONDS):
             await anyio.to_thread.run_sync(part.append, piece)
     return Response(status_code=204, headers=_progress(service.files, file))
