@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -17,7 +18,7 @@ import httpx
 import pytest
 
 from app.api.dependencies import Caller
-from app.api.receiving.batch_body import BATCH_NAMES, OVERHEAD, BatchTurns
+from app.api.receiving.batch_body import AT_ONCE, BATCH_NAMES, OVERHEAD
 from app.errors import WorkerLost
 from app.jobs.batches import MOST_ITEMS
 from app.jobs.job_store import Jobs
@@ -320,9 +321,10 @@ def test_parallel_requests_with_one_key_make_one_batch(api: LiveApi, jobs: Jobs)
 
 
 def test_a_few_batches_are_received_at_a_time(api: LiveApi) -> None:
-    turns: BatchTurns = api.service.batch_turns
-    with turns.take(), turns.take(), turns.take(), turns.take():
-        assert_problem(post(api, 1), 503, "too_many_batches")
+    for _ in range(AT_ONCE):
+        asyncio.run(api.service.batch_turns.acquire())
+    assert_problem(post(api, 1), 503, "too_many_batches")
+    api.service.batch_turns.release()
     assert post(api, 1).status_code == 202
 
 
@@ -347,7 +349,7 @@ def test_redis_that_takes_no_writes_leaves_nothing(
     api: LiveApi, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     if code == "not_on_disk":  # it was full only after the first files had become blobs
-        monkeypatch.setattr("app.api.accepting.batch_acceptance.hold_uploads", lambda *_: None)
+        monkeypatch.setattr("app.api.accepting.acceptance.hold_uploads", lambda *_: None)
     jobs.server.config_set("maxmemory", 1)
     try:
         response = post(api, 3)
