@@ -85,10 +85,7 @@ def type_of(code: str) -> str:
 def headers_of(error: ServiceError) -> dict[str, str]:
     """Lists the headers that go with an error's document."""
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    if isinstance(error, refusals.RequestError):
-        challenge = {} if error.challenge is None else {"WWW-Authenticate": error.challenge}
-        headers |= error.headers | challenge
-    return headers
+    return headers | dict(error.headers) if isinstance(error, refusals.RequestError) else headers
 
 
 def response(error: ServiceError, path: str) -> Response:

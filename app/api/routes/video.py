@@ -152,7 +152,8 @@ def requested_part(header: str | None, size: int) -> range | None:
             return None
         part = range(int(match[1]), min(int(match[2]) + 1, size) if match[2] else size)
     if part.start >= size:
-        raise refusals.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
+        headers = {"Content-Range": f"bytes */{size}"}
+        raise refusals.RangeNotSatisfied(f"The file has {size:,} bytes.", headers=headers)
     return part
 
 
