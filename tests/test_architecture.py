@@ -108,7 +108,7 @@ SERVICE_COMMANDS = (
 CAPTION_COMMANDS = (
     "app.cli.captioners, app.cli.installed_models, app.cli.models, "
     "app.cli.videos.caption, app.cli.videos.extract, app.cli.videos.local_captions, app.cli.videos.search, "
-    "app.cli.weight_files, app.cli.weights"
+    "app.cli.weights"
 )
 IMAGES = {
     "api": Image(
