@@ -71,7 +71,7 @@ class JobEvents:
 
     async def _missed(self, after: EventId) -> list[tuple[JobChange, range]] | None:
         """Reads the changes after an event with their segments' numbers; None where some are kept no more."""
-        changes = await self.reader.changes.since(self.job.id, after.change)
+        changes = await self.reader.since(self.job.id, after.change)
         rest = [(each, each.segments) for each in changes]
         if after.change == "0-0":
             return rest if changes and changes[0].is_first else None
@@ -83,12 +83,12 @@ class JobEvents:
 
     async def _present(self) -> list[ServerSentEvent]:
         """Makes the segments that are done, then the state or the end, as the job's record has them."""
-        job, self._at = await self.reader.changes.now(self.job.id)
+        job, self._at = await self.reader.now(self.job.id)
         self.job = job or self.job
         segments = await self._segments(self._at, range(ALL))
         if self.job.is_over:
             return [*segments, await self._end(self.job.state)]
-        return [*segments, await self._state(_standing(self.job, self._at))]
+        return [*segments, await self._state(_standing(self.job))]
 
     async def _news(self, followed: FollowedJob) -> list[ServerSentEvent]:
         """Makes what has happened since the last event, if anything."""
@@ -104,7 +104,7 @@ class JobEvents:
     async def _changes(self, followed: FollowedJob) -> list[JobChange]:
         at = entry_number(self._at)
         if at < followed.floor:
-            changes = await self.reader.changes.since(self.job.id, self._at)
+            changes = await self.reader.since(self.job.id, self._at)
         else:
             changes = list(followed.recent)
         return [change for change in changes if change.number > at]
@@ -114,7 +114,9 @@ class JobEvents:
             await self._read_job()
         segments = await self._segments(change.id, numbers)
         self._at = change.id
-        return [*segments, await (self._end(change.state) if change.is_end else self._state(change))]
+        standing = change.standing
+        end = self._end(standing.state) if change.is_end else self._state(standing)
+        return [*segments, await end]
 
     async def _segments(self, change_id: str, numbers: range) -> list[ServerSentEvent]:
         if not numbers:
@@ -125,19 +127,10 @@ class JobEvents:
             for number, line in zip(numbers, lines, strict=False)
         ]
 
-    async def _state(self, change: JobChange) -> ServerSentEvent:
-        if change.state == "queued":
+    async def _state(self, standing: StateEvent) -> ServerSentEvent:
+        if standing.state == "queued":
             return self._queued(await anyio.to_thread.run_sync(self.positions.of, self.job))
-        state = StateEvent(
-            id=self.job.id,
-            state=change.state,
-            stage=change.stage,
-            progress=change.progress,
-            attempt=change.attempt,
-            cancel_requested=change.is_cancel_requested,
-            text=change.text,
-        )
-        return _event("state", state, EventId(self._at))
+        return _event("state", standing, EventId(self._at))
 
     def _queued(self, position: QueuePosition) -> ServerSentEvent:
         self._told = position
@@ -146,9 +139,7 @@ class JobEvents:
             state="queued",
             progress=self.job.progress,
             attempt=self.job.attempt,
-            place=position.place,
-            estimated_seconds=position.estimated_seconds,
-            workers=position.workers,
+            **vars(position),
         )
         return _event("state", state, EventId(self._at))
 
@@ -166,19 +157,17 @@ class JobEvents:
 
     async def _read_job(self) -> None:
         """Reads the record as it is now; the last one is kept where it is gone."""
-        self.job = (await self.reader.changes.now(self.job.id))[0] or self.job
+        self.job = (await self.reader.now(self.job.id))[0] or self.job
 
 
-def _standing(job: Job, change_id: str) -> JobChange:
-    """Makes a change of how a job stands."""
-    return JobChange(
-        id=change_id,
+def _standing(job: Job) -> StateEvent:
+    return StateEvent(
+        id=job.id,
         state=job.state,
         stage=job.stage,
         progress=job.progress,
         attempt=job.attempt,
-        is_cancel_requested=job.cancel_requested,
-        segments=range(0),
+        cancel_requested=job.cancel_requested,
     )
 
 
