@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, Response
 
 from app.api import refusals
 from app.errors import ServiceError
-from app.operations.service_health import Trouble
 
 MEDIA_TYPE = "application/problem+json"
 #: For the ``headers`` of a response in OpenAPI.
@@ -20,16 +19,12 @@ RETRY_AFTER = {
 }
 
 
-class Cause(BaseModel):
+class Cause(BaseModel, from_attributes=True):
     """One thing that is wrong with the service, as ``/readyz`` lists them."""
 
     code: str = Field(description="Stable name; docs/operate.md lists all.")
     message: str
     hint: str = Field(description="What its operator can do, in a sentence.")
-
-    @classmethod
-    def of(cls, trouble: Trouble) -> Self:
-        return cls(code=trouble.code, message=trouble.message, hint=trouble.hint)
 
 
 class Mistake(BaseModel):
@@ -74,7 +69,7 @@ def describe(error: ServiceError, path: str) -> Problem:
         hint=error.hint,
         known=error.known,
         errors=[Mistake.of(each) for each in mistakes] or None,
-        causes=[Cause.of(trouble) for trouble in causes] or None,
+        causes=[Cause.model_validate(trouble) for trouble in causes] or None,
     )
 
 

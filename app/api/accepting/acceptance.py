@@ -74,7 +74,7 @@ class Acceptance:
 
         def place(key: str) -> None:
             if sent is not None:
-                files.place(sent, self.service.blobs, key)
+                self.service.blobs.put(files.path(sent), key)
             elif upload.file is not None:
                 self.service.blobs.adopt(upload.file, key)
 

@@ -88,7 +88,9 @@ def check_ready(service: ServiceDep) -> Ready:
     if health.blocking:
         log.warning("not ready", causes=[f"{trouble.code}: {trouble.advice}" for trouble in health.blocking])
         raise refusals.NotReady(causes=health.blocking)
-    return Ready(workers=health.ready, warnings=[problems.Cause.of(trouble) for trouble in health.warnings])
+    return Ready(
+        workers=health.ready, warnings=[problems.Cause.model_validate(each) for each in health.warnings]
+    )
 
 
 @router.get("/metrics", response_class=Response)

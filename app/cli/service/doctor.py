@@ -15,10 +15,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import redis
+import typer
 from rich.console import Console
 
 from app import __version__
 from app.access.keys import KeyStore
+from app.cli.model_options import AsJson, settings_with
 from app.errors import QueueUnavailable, RedisMissing
 from app.jobs.job import Keys
 from app.jobs.redis_client import connect, redis_url
@@ -56,6 +58,11 @@ class ShownSetting:
         """Returns the cells of its line; a value that differs from its default is marked."""
         value = self.value if self.value == self.default else f"{self.value} *"
         return self.name, value, self.default, self.about
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Prints what was found, and exits with 1 where something is wrong."""
+    raise typer.Exit(1 if examine(settings_with(), as_json=as_json) else 0)
 
 
 def examine(settings: Settings, *, as_json: bool = False) -> int:

@@ -24,6 +24,7 @@ from app.jobs.batches import MOST_ITEMS
 from app.jobs.job_store import Jobs
 from app.jobs.keeping.sweeper import Sweeper
 from app.settings import Settings
+from tests.app.job_counts import count_by_state
 from tests.app.live_api import LIMIT, LiveApi, assert_problem, key_of, live_api
 from tests.app.scripted_worker import ScriptedWorker
 from tests.app.workers import environment_of, eventually
@@ -55,7 +56,7 @@ def records(jobs: Jobs) -> list[Any]:
 
 def assert_nothing_is_left(api: LiveApi, jobs: Jobs) -> None:
     eventually(lambda: api.staged == [])  # the service's own sweeps stage a file of theirs for a moment
-    assert (api.uploads, records(jobs), jobs.index.counts()["queued"]) == ([], [], 0)
+    assert (api.uploads, records(jobs), count_by_state(jobs)["queued"]) == ([], [], 0)
     assert jobs.server.xlen(jobs.keys.stream("normal")) == 0
 
 
@@ -461,7 +462,7 @@ def test_an_api_that_is_killed_has_accepted_all_or_none(
     files = [("video", (f"clip{number}.mp4", b"video")) for number in range(5)]
     with pytest.raises(httpx.TransportError):
         deadly_api.client.post("/batches", files=files)
-    assert jobs.index.counts()["queued"] == jobs.server.xlen(jobs.keys.stream("normal")) == kept
+    assert count_by_state(jobs)["queued"] == jobs.server.xlen(jobs.keys.stream("normal")) == kept
     with live_api(large) as api:
         sweep(api, jobs, monkeypatch)
         assert len(api.uploads) == 5
