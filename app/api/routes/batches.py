@@ -31,10 +31,7 @@ router = APIRouter(prefix="/batches", tags=["batches"])
 
 
 def _body_schema() -> dict[str, Any]:
-    form, members = (
-        {name: schemas[name] for name in COMMON_FIELDS}
-        for schemas in (fields_schema(), fields_schema(is_json=True))
-    )
+    form, members = fields_schema(COMMON_FIELDS), fields_schema(COMMON_FIELDS, is_json=True)
     many = {"type": "array", "minItems": 1, "maxItems": MOST_ITEMS}
     videos = {**many, "items": {"type": "string", "format": "binary"}, "description": "The files."}
     urls = {**many, "items": fields_schema()["url"], "description": "Where videos are fetched from."}

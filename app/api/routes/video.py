@@ -96,7 +96,7 @@ def get_video(
         raise refusals.VideoNotKept(_why_there_is_none(job))
     try:
         size = service.blobs.size(job.upload)
-        kind = media_type(service.blobs.read_part(job.upload, 0, HEAD_BYTES))
+        kind = media_type(next(service.blobs.pieces(job.upload, 0, HEAD_BYTES), b""))
     except BlobMissingError as error:
         raise refusals.VideoNotKept(_why_there_is_none(job)) from error
     tag = f'"{job.id}"'
