@@ -24,7 +24,7 @@ from app.fetching.addresses import AllowedHosts
 from app.jobs.batches import HELD_SECONDS, JobBatch, hold_uploads
 from app.jobs.blobs import BlobMissingError
 from app.jobs.idempotency import Reservation, fingerprint_of
-from app.jobs.job import Job, Priority, Submission
+from app.jobs.job import Job
 from app.jobs.job_store import NewJob
 from app.jobs.options import CaptionOptions
 
@@ -167,8 +167,18 @@ class Acceptance:
         return batch
 
     def _check(self, request: CaptionRequest) -> None:
-        check_submission(self.service, request.submission)
-        check_priority(self.caller, request.priority)
+        """Raises UrlNotSupported, UrlNotAllowed, WebhooksOff; KeyScopeTooSmall where the caller's key may not
+        send jobs that go before others'.
+        """
+        settings, key, url = self.service.settings, self.caller.key, request.submission.source_url
+        if url is not None and settings.urls == "off":
+            raise refusals.UrlNotSupported("The request has a url.")
+        if url is not None and AllowedHosts(settings.url_hosts).refuses_literally(url):
+            raise UrlNotAllowed("The address lies in a network that videos are not fetched from.")
+        if request.submission.webhook is not None and self.service.webhooks.sender is None:
+            raise refusals.WebhooksOff("The request has a webhook.")
+        if request.priority == "high" and key is not None and not (key.high or self.caller.is_admin):
+            raise refusals.KeyScopeTooSmall(f"The key {key.name} may not send jobs with priority=high.")
 
     def _new_job(
         self, request: CaptionRequest, filename: str, options: CaptionOptions, **terms: str | None
@@ -248,23 +258,6 @@ def check_room(service: ApiDependencies, caller: Caller, announced: int, most: i
     if service.waiting() >= service.settings.max_backlog:
         raise refusals.BacklogFull(f"{service.settings.max_backlog} jobs are waiting already.")
     service.jobs.check_concurrency(caller.owner, caller.limits)
-
-
-def check_priority(caller: Caller, priority: Priority) -> None:
-    """Raises KeyScopeTooSmall where the caller's key may not send jobs that go before others'."""
-    if priority == "high" and caller.key is not None and not (caller.key.high or caller.is_admin):
-        raise refusals.KeyScopeTooSmall(f"The key {caller.key.name} may not send jobs with priority=high.")
-
-
-def check_submission(service: ApiDependencies, submission: Submission) -> None:
-    """Checks a job's fields beside its options. Raises UrlNotSupported, UrlNotAllowed, WebhooksOff."""
-    if submission.source_url is not None:
-        if service.settings.urls == "off":
-            raise refusals.UrlNotSupported("The request has a url.")
-        if AllowedHosts(service.settings.url_hosts).refuses_literally(submission.source_url):
-            raise UrlNotAllowed("The address lies in a network that videos are not fetched from.")
-    if submission.webhook is not None and service.webhooks.sender is None:
-        raise refusals.WebhooksOff("The request has a webhook.")
 
 
 def choose_captioner(service: ApiDependencies, options: CaptionOptions) -> CaptionOptions:

@@ -100,7 +100,7 @@ async def receive_body(
     query: QueryParams,
     file: Path,
     max_video_bytes: int,
-    room: Room | None = None,
+    room: Room,
     stall_seconds: float = STALL_SECONDS,
 ) -> Upload:
     """Reads a whole body; its video, if it has one, is in ``file`` and flushed to disk when this returns.
@@ -109,7 +109,7 @@ async def receive_body(
         body: the request's bytes as they arrive.
         query: of the address: fields, where the body is the video alone.
         file: takes the video; it is removed where the body is refused.
-        room: of the disk, and what must stay free of it; by default nothing.
+        room: of the disk, and what must stay free of it.
         stall_seconds: how long the client may send next to nothing.
 
     Raises:
@@ -140,7 +140,7 @@ async def _receive_form(
     headers: Mapping[str, str],
     file: Path,
     max_video_bytes: int,
-    room: Room | None,
+    room: Room,
 ) -> Upload:
     boundary = boundary_of(headers.get("content-type"))
     async with opened(file, headers, max_video_bytes, room, FORM_OVERHEAD) as video:

@@ -96,21 +96,20 @@ def _displayable_letter(letter: str) -> str:
 
 @asynccontextmanager
 async def opened(
-    file: Path, headers: Mapping[str, str], most: int, room: Room | None = None, overhead: int = 0
+    file: Path, headers: Mapping[str, str], most: int, room: Room, overhead: int = 0
 ) -> AsyncIterator[VideoSink]:
     """Opens a file for a video, which is on the disk at the end; it is gone where anything goes wrong.
 
     Args:
         headers: the request's, which may announce how much comes.
         most: bytes of the video.
-        room: of the disk; by default there is enough.
         overhead: bytes that the body may have beside the video.
 
     Raises:
         UploadTooLarge: a longer body is announced, of which nothing is read then.
         StorageFull: there is no room for it.
     """
-    announced, room = announced_bytes(headers), room or Room(file.parent, min_free=0)
+    announced = announced_bytes(headers)
     if announced > most + overhead:
         raise too_large(most)
     try:

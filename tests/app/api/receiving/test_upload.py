@@ -18,7 +18,7 @@ from app.api import refusals
 from app.api.receiving import upload
 from app.api.receiving.bodies import receive_body
 from app.api.receiving.fields import FIELD_LIMIT
-from app.api.receiving.upload import FORM_OVERHEAD, Upload
+from app.api.receiving.upload import FORM_OVERHEAD, Room, Upload
 from app.jobs.options import FORM_FIELDS
 
 BOUNDARY = "limit-of-a-part"
@@ -44,7 +44,8 @@ async def in_pieces(body: bytes, size: int) -> AsyncIterator[bytes]:
 async def receive(
     body: AsyncIterator[bytes], headers: Mapping[str, str], file: Path, limit: int, **more: float
 ) -> Upload:
-    return await receive_body(body, headers, QueryParams(), file, limit, **more)  # type: ignore[arg-type]
+    room = Room(file.parent, min_free=0)
+    return await receive_body(body, headers, QueryParams(), file, limit, room, **more)
 
 
 def read(file: Path, body: bytes, *, size: int = 4096, headers: Mapping[str, str] = HEADERS) -> Upload:
