@@ -192,9 +192,8 @@ def ensure_groups(server: redis.Redis, keys: Keys) -> None:
                 raise
 
 
-def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
+def waiting(server: redis.Redis, keys: Keys) -> int:
     """Counts the jobs that no worker has: new ones and those handed back. Raises QueueUnavailable."""
-    keys = keys or Keys()
     total = 0
     for priority in PRIORITIES:
         stream = keys.stream(priority)
