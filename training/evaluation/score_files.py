@@ -127,7 +127,7 @@ def score_files(
     )
     diversity = measure_diversity(report.captions.hypotheses, known_captions)
     left_out = len(people.keys() - written.keys())
-    return FileScores(report, diversity, left_out, compared, score_dense(report.captions))
+    return FileScores(report, diversity, left_out, compared, score_dense(written, people))
 
 
 def _compare(first: ScoreReport, second: ScoreReport) -> list[Comparison]:

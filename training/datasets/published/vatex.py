@@ -48,7 +48,9 @@ ENGLISH = TypeAdapter[Sequence[_VatexVideo]](Sequence[_VatexVideo])
 CHINESE = TypeAdapter[Sequence[_VatexVideo]](Sequence[_ChineseVideo])
 
 
-def read(root: Path, protocol: PaperProtocol, form: TypeAdapter[Sequence[_VatexVideo]] = ENGLISH) -> CaptionSet:
+def read(
+    root: Path, protocol: PaperProtocol, form: TypeAdapter[Sequence[_VatexVideo]] = ENGLISH
+) -> CaptionSet:
     """Reads the captions of a language in a folder.
 
     Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged, PackageMissing.
