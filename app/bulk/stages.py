@@ -1,14 +1,12 @@
 """Decodes and captions rows: the two kinds of actors that Ray Data runs, many decoders for an engine.
 
 A video that cannot be captioned continues as a row with its code. What passes between the two are frames as
-bytes; the captioning side gives them to the engine together. An engine that dies of a video is started anew
-by Ray, with the same videos: EngineAttempts remembers which had been begun, and which of them is given up.
+bytes; the captioning side gives them to a worker's engine process together, and outlives one that dies.
 """
 
 import os
 import pickle
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +23,7 @@ from app.fetching.fetch import FetchLimits
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, ignore_progress, load_engine, media_answer
 from app.settings import Settings
+from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.files import sha256_of, write_path
@@ -91,33 +90,16 @@ class DecodeVideo:
         return [] if is_recorded else [decoded_row]
 
 
-class EngineAttempts:
-    """Counts, as one actor for all engines, how often the captioning of a video was begun and not ended."""
-
-    def __init__(self) -> None:
-        self._begun: Counter[str] = Counter()
-
-    def counts(self, videos: Sequence[str]) -> list[int]:
-        return [self._begun[video] for video in videos]
-
-    def begin(self, videos: Sequence[str]) -> None:
-        self._begun.update(videos)
-
-    def end(self, videos: Sequence[str]) -> None:
-        for video in videos:
-            del self._begun[video]
-
-
 class CaptionVideos:
-    """Captions several videos a call with one engine, which is loaded once.
+    """Captions several videos a call with one engine, a process of its own that is started anew when it dies.
 
     settings: of the engine; how often a video is tried of which it dies, as a job is. options: who writes has
-    been chosen in them. attempts: of all engines.
+    been chosen in them.
     """
 
-    def __init__(self, settings: Settings, options: CaptionOptions, attempts: EngineAttempts) -> None:
-        self._engine, self._options, self._attempts = load_engine(settings), options, attempts
-        self._most = settings.attempts
+    def __init__(self, settings: Settings, options: CaptionOptions) -> None:
+        self._engine, self._options, self._most = EngineProcess(settings), options, settings.attempts
+        self._engine.begin()
 
     def __call__(self, batch: Batch) -> pa.Table:
         """Returns a row of SCHEMA for each video."""
@@ -127,32 +109,26 @@ class CaptionVideos:
         return pa.Table.from_pylist([_finish(row, answers.get(id(row))) for row in rows], schema=SCHEMA)
 
     def _caption(self, rows: Sequence[Row]) -> list[Found]:
-        """Captions all together, or one by one where an engine died of them or refused them."""
-        names = [f"{row['file']} {row['sha256']}" for row in rows]
-        counts = self._attempts.counts(names) if rows else []
-        if rows and not any(counts):
-            self._attempts.begin(names)
-            outcomes = self._try_caption(rows)
-            self._attempts.end(names)
-            if not isinstance(outcomes, EngineFault):
-                return outcomes
-        return [self._caption_alone(*each) for each in zip(rows, names, counts, strict=True)]
-
-    def _caption_alone(self, row: Row, name: str, count: int) -> Found:
-        if count >= self._most:
-            return EngineCrashed(f"The engine ended {self._most} times while it captioned this video.")
-        self._attempts.begin([name])
-        outcome = self._try_caption([row])
-        self._attempts.end([name])
-        return outcome if isinstance(outcome, EngineFault) else outcome[0]
-
-    def _try_caption(self, rows: Sequence[Row]) -> list[Found] | EngineFault:
-        videos = [pickle.loads(row["frames"]) for row in rows]
+        """Captions all together, or one by one where the engine died of them or met an error."""
         try:
-            return self._engine.describe_and_caption(videos, [self._options] * len(videos), ignore_progress)
-        except Exception as error:
-            log.exception("the engine met an error", files=[row["file"] for row in rows])
-            return EngineFault(f"The engine met an error ({type(error).__name__}).")
+            return self._run(rows) if rows else []
+        except (EngineDied, EngineRaised):
+            return [self._caption_alone(row) for row in rows]
+
+    def _caption_alone(self, row: Row) -> Found:
+        for _ in range(1, self._most):  # it was tried with the others
+            try:
+                return self._run([row])[0]
+            except EngineDied as death:
+                log.warning("the engine ended", file=row["file"], how=str(death))
+            except EngineRaised as error:
+                return EngineFault(f"The engine met an error ({str(error).partition(':')[0]}).")
+        return EngineCrashed(f"The engine ended {self._most} times while it captioned this video.")
+
+    def _run(self, rows: Sequence[Row]) -> list[Found]:
+        self._engine.start()
+        videos = [pickle.loads(row["frames"]) for row in rows]
+        return self._engine.run(videos, [self._options] * len(videos), ignore_progress)
 
 
 def _finish(row: Mapping[str, Any], outcome: Found | None) -> Row:
