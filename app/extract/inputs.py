@@ -25,6 +25,9 @@ class InputVideo:
     name: str
     address: str = ""  #: where it is fetched from
 
+    def __str__(self) -> str:
+        return self.place
+
     @property
     def place(self) -> str:
         """Returns what its user called it."""
@@ -88,6 +91,14 @@ def _below(folder: Path, out: Path | None) -> Iterator[InputVideo]:
             file = inner / name
             if name[0] != "." and file.suffix.lower() in VIDEO_SUFFIXES:
                 yield InputVideo(file, file.relative_to(folder).with_suffix("").as_posix())
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder where it is not there. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {folder} cannot be made: {error.strerror}.") from error
 
 
 def name_apart(inputs: Sequence[InputVideo], owner: Callable[[InputVideo], str | None]) -> list[InputVideo]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.errors import UsageError
 from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
-
-if TYPE_CHECKING:
-    from app.settings import Settings
 
 Videos = Annotated[
     list[str],
@@ -57,9 +54,10 @@ def caption(
             "A running service captions addresses, and none is asked: start one with make serve, or name one "
             "with --server."
         )
-    if is_by_segments:
-        raise typer.Exit(1 if _caption_by_segments(videos, options, cut, output, settings) else 0)
-    raise typer.Exit(1 if _caption_whole(videos, options, cut, output, settings) else 0)
+    from app.cli.videos.local_captions import caption_films, caption_whole
+
+    work = caption_films if is_by_segments else caption_whole
+    raise typer.Exit(1 if work(videos, options, cut, output, settings) else 0)
 
 
 def _find(files: list[str], output: CaptionOutput) -> list[InputVideo]:
@@ -72,24 +70,3 @@ def _find(files: list[str], output: CaptionOutput) -> list[InputVideo]:
 
         videos += find_inputs(addresses, Path())
     return videos
-
-
-def _caption_whole(
-    videos: list[InputVideo], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
-) -> int:
-    from app.cli.videos.local_captions import caption_files
-    from app.segments.loading import segment_options
-
-    is_followed = cut.segments is None and not output.as_json and output.attention is None
-    segments = segment_options("auto", cut.shortest, cut.longest) if is_followed else None
-    return caption_files(videos, options, settings, output, segments)
-
-
-def _caption_by_segments(
-    videos: list[InputVideo], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
-) -> int:
-    from app.cli.videos.local_captions import caption_films
-    from app.segments.loading import load_film_captioner, segment_options
-
-    segments = segment_options(cut.segments or "auto", cut.shortest, cut.longest)
-    return caption_films(videos, load_film_captioner(settings, options, segments), output)
