@@ -58,8 +58,11 @@ def caption_whole(
         if output.attention is not None:
             write_attention(outcome, output.attention / name)
         prefix = "" if len(videos) == 1 else f"{video}: "
-        bar.print(*_format_lines(outcome, prefix, as_json=output.as_json))
-        if not output.as_json:
+        if output.as_json:
+            bar.print(terminal.printable_json(to_document(video.file, outcome).model_dump_json()))
+        else:
+            captions = outcome.answer.captions or []
+            bar.print(*(terminal.printable(f"{prefix}{each.text}") for each in captions))
             _warn(video, outcome.answer.warnings)
         if outcome.error is not None:
             raise outcome.error
@@ -97,22 +100,21 @@ def write_attention(outcome: Outcome, path: Path) -> None:
     write_file(path.with_name(f"{path.name}.png"), picture.getvalue())
 
 
-def to_document(outcome: Outcome) -> FileDocument:
+def to_document(file: Path, outcome: Outcome) -> FileDocument:
     """Builds the members of a job's document, and the file."""
-    answer = outcome.answer
+    answer, error = outcome.answer, outcome.error
     timings = {} if answer.timings is None else answer.timings.model_dump(exclude_unset=True)
-    is_done = outcome.error is None
     return FileDocument.model_validate(
         {
             # bytes of a name that are no UTF-8 cannot stand in JSON: they are escaped
-            "file": write_path(outcome.file),
-            "state": outcome.state,
-            "progress": 1.0 if is_done else 0.0,
+            "file": write_path(file),
+            "state": "succeeded" if error is None else "failed",
+            "progress": 1.0 if error is None else 0.0,
             "attempt": 1,
-            "filename": terminal.printable(outcome.file.name),
+            "filename": terminal.printable(file.name),
             **dict(answer),
             "timings": {**timings, "total": round(sum(timings.values()), 4)},
-            "error": None if outcome.error is None else outcome.error.document(),
+            "error": None if error is None else error.document(),
         }
     )
 
@@ -127,12 +129,6 @@ def _only(settings: Settings, choice: CaptionerChoice) -> Settings:
     if choice.captioner in COMBINATIONS:
         return settings
     return settings.model_copy(update={"captioners": (choice.captioner,), "captioner": choice.captioner})
-
-
-def _format_lines(outcome: Outcome, prefix: str, *, as_json: bool) -> list[str]:
-    if as_json:
-        return [terminal.printable_json(to_document(outcome).model_dump_json())]
-    return [terminal.printable(f"{prefix}{each.text}") for each in outcome.answer.captions or []]
 
 
 def _warn(video: InputVideo, warnings: Sequence[Note]) -> None:

@@ -209,7 +209,7 @@ def test_an_ensemble_refuses_it_by_name(engine: Engine, members: str) -> None:
 def test_the_command_line_names_it_too(settings: Settings, engine: Engine, tmp_path: Path) -> None:
     clip = write_video(tmp_path / "clip.mp4", frames=20)
     outcomes = list(caption_videos([clip], fusion("stats,tiny-git"), settings, engine))
-    assert [outcome.state for outcome in outcomes] == ["succeeded"]
+    assert [outcome.error for outcome in outcomes] == [None]
     settings = settings.model_copy(update={"captioners": ("stats", "g2l", "tiny-git")})
     with pytest.raises(UsageError, match=r"tiny-git is a pretrained captioner .* Choose members"):
         caption_whole(
