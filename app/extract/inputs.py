@@ -114,15 +114,13 @@ def name_apart(inputs: Sequence[InputVideo], owner: Callable[[InputVideo], str |
     return [renamed[each] for each in inputs]
 
 
-def choose_names(videos: Sequence[InputVideo]) -> list[str]:
-    """Chooses a name for each video's pictures: its own, or name-2 … where that is taken, in any case."""
-    taken: set[str] = set()
-    names = []
+def choose_names(videos: Sequence[InputVideo]) -> list[InputVideo]:
+    """Names videos for their pictures: as they are, or name-2 … where that is taken, in any case."""
+    named: dict[str, InputVideo] = {}
     for video in videos:
         name, number = video.name, 1
-        while name.lower() in taken:
+        while name.lower() in named:
             number += 1
             name = f"{video.name}-{number}"
-        taken.add(name.lower())
-        names.append(name)
-    return names
+        named[name.lower()] = replace(video, name=name)
+    return list(named.values())

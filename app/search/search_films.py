@@ -25,6 +25,8 @@ from extractors.files import atomic_write
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 
+OF_JOBS = {"job", "picture"}  #: members that moments of films do not have
+
 
 @dataclass(frozen=True)
 class SearchRequest:
@@ -105,7 +107,7 @@ def show_jobs(request: SearchRequest, settings: Settings) -> None:
 def show(found: Sequence[Found], request: SearchRequest) -> None:
     """Prints the moments, and writes their pictures. Raises UsageError where the file cannot be written."""
     if request.as_json:
-        print(printable_json(json.dumps([_document(each) for each in found])))
+        print(printable_json(json.dumps([each.document().model_dump(exclude=OF_JOBS) for each in found])))
     elif not found:
         complain("No moment fits these words.")
     else:
@@ -117,18 +119,6 @@ def show(found: Sequence[Found], request: SearchRequest) -> None:
 def _format_cells(found: Found) -> tuple[str, ...]:
     moment = found.moment
     return clock(moment.start), clock(moment.end), f"{found.fit:.2f}", moment.source, moment.caption
-
-
-def _document(found: Found) -> dict[str, object]:
-    moment = found.moment
-    return {
-        "source": moment.source,
-        "start": moment.start,
-        "end": moment.end,
-        "representative": moment.time,
-        "caption": moment.caption,
-        "fit": round(found.fit, 4),
-    }
 
 
 def _write_sheet(found: Sequence[Found], words: str, path: Path) -> None:

@@ -16,7 +16,7 @@ from app.cli.videos.caption_output import CaptionOutput, FilmCut, write_file
 from app.documents.exports import FORMATS
 from app.documents.job import FileDocument, Note
 from app.errors import UsageError
-from app.extract.inputs import InputVideo, choose_names, make_folder
+from app.extract.inputs import InputVideo, make_folder
 from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
 from app.pipeline.engine import Engine
@@ -50,13 +50,12 @@ def caption_whole(
     segments = cut.read() if cut.segments is None and output.prints_lines and not output.attention else None
     engine, options = _load_engine(options, output, settings)
     outcomes = caption_videos([video.file for video in videos], options, settings, engine)
-    names = iter(choose_names(videos))
 
     def caption(video: InputVideo, bar: terminal.FileProgress) -> None:
         bar.say("Captioning")
-        outcome, name = next(outcomes), next(names)
+        outcome = next(outcomes)
         if output.attention is not None:
-            write_attention(outcome, output.attention / name)
+            write_attention(outcome, output.attention / video.name)
         prefix = "" if len(videos) == 1 else f"{video}: "
         if output.as_json:
             bar.print(terminal.printable_json(to_document(video.file, outcome).model_dump_json()))
@@ -157,17 +156,16 @@ def caption_films(
     if output.form is not None and output.out is None and len(films) > 1:
         raise UsageError("Several films make several files: name a folder for them with --out.")
     captioner = captioner or load_film_captioner(settings, options, cut.read())
-    names = iter(choose_names(films))
 
     def caption(film: InputVideo, bar: terminal.FileProgress) -> None:
         bar.say("Captioning")
-        name, prefix = next(names), "" if len(films) == 1 else f"{film}: "
+        prefix = "" if len(films) == 1 else f"{film}: "
         document = follow_film(
             film.file, captioner, prefix, bar.print if output.prints_lines else _say_nothing
         )
         if output.form is not None:
             with_words = document.with_words(each.attention for each in document.segments)
-            output.write_film(name, FORMATS[output.form].write(with_words).encode())
+            output.write_film(film.name, FORMATS[output.form].write(with_words).encode())
         elif output.as_json:
             bar.print(terminal.printable_json(document.on_players_clock().model_dump_json()))
         _warn(film, document.warnings)

@@ -11,7 +11,7 @@ from app import terminal
 from app.cli.server import Server, ServiceRefused
 from app.cli.videos.caption_output import CaptionOutput, write_file
 from app.errors import for_commands
-from app.extract.inputs import InputVideo, choose_names
+from app.extract.inputs import InputVideo
 from app.jobs.options import CaptionOptions
 from extractors.errors import ReelwordError
 from extractors.files import write_path
@@ -36,15 +36,14 @@ def caption_by_server(
         UsageError: the output cannot be written.
         ServiceUnreachable, ServiceRefused: the service answers for none of them.
     """
-    names = iter(choose_names(videos))
     with closing(_run(server, videos, _make_form(options))) as documents:
 
         def show(video: InputVideo, bar: terminal.FileProgress) -> terminal.FailedFile | None:
             bar.say("Captioning")
-            document, name = next(documents), next(names)
+            document = next(documents)
             fault = document["error"]
             if document["state"] == "succeeded":
-                _write(server, document, name, output)
+                _write(server, document, video.name, output)
                 if output.as_json and options.segments not in (None, "none"):
                     film = server.get(f"/jobs/{document['id']}/captions.json").json()
                     document = {**film, "state": document["state"], "error": None}
