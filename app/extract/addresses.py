@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 
 from app.errors import UsageError
 from app.extract.inputs import InputVideo, find_videos
-from extractors.media.containers.container import VIDEO_SUFFIXES
 
 if TYPE_CHECKING:
     from app.fetching.fetch import FetchLimits
@@ -119,6 +118,7 @@ def _read_list(path: Path) -> list[str]:
 
 def _list_remote(source: str) -> list[str]:
     from app.extract.storage import open_location
+    from extractors.media.containers.container import VIDEO_SUFFIXES
 
     place = open_location(source)
     try:

@@ -47,7 +47,11 @@ def caption_by_server(
                 if output.as_json and options.segments not in (None, "none"):
                     film = server.get(f"/jobs/{document['id']}/captions.json").json()
                     document = {**film, "state": document["state"], "error": None}
-            _print(bar, video, document, output, is_alone=len(videos) == 1)
+            if output.form is None or output.out is not None:
+                bar.print(*_make_lines(video, document, output, "" if len(videos) == 1 else f"{video}: "))
+            if not output.as_json:
+                for warning in document["warnings"]:
+                    terminal.complain(f"{video}: {warning['message']} [{warning['code']}]")
             if fault is None:
                 return None
             advice = f"{fault['message']} {for_commands(fault['hint'])}"
@@ -96,21 +100,6 @@ def _submit(server: Server, video: InputVideo, form: dict[str, str]) -> str | Do
     except OSError as failure:
         error = MissingFile(f"{video.file.name} cannot be read: {failure.strerror}.").document()
     return {"state": "failed", "error": error, "captions": None, "segments": None, "warnings": []}
-
-
-def _print(
-    bar: terminal.FileProgress,
-    video: InputVideo,
-    document: Document,
-    output: CaptionOutput,
-    *,
-    is_alone: bool,
-) -> None:
-    if output.form is None or output.out is not None:
-        bar.print(*_make_lines(video, document, output, "" if is_alone else f"{video}: "))
-    if not output.as_json:
-        for warning in document["warnings"]:
-            terminal.complain(f"{video}: {warning['message']} [{warning['code']}]")
 
 
 def _make_lines(video: InputVideo, document: Document, output: CaptionOutput, prefix: str) -> list[str]:
