@@ -9,6 +9,12 @@ import typer
 from app.cli.model_options import AsJson
 from app.cli.training import shared_options as shared
 
+MENDABLE: shared.Mendable = {
+    "": ("DataSetError",),
+    "--device": ("DeviceUnavailable",),
+    "--clip": ("PretrainedError", "ImportError"),
+}
+
 
 def score(
     captions: Annotated[
@@ -45,7 +51,7 @@ def score(
     from extractors.engines.engine_choice import open_device
     from training.evaluation.score_files import ClipSource, score_files
 
-    with shared.name_option(_mendable()):
+    with shared.name_option(MENDABLE):
         source = None
         if clip is not None and videos is not None:
             source = ClipSource(clip, videos, frames, open_device(device))
@@ -54,11 +60,3 @@ def score(
         typer.echo(json.dumps(result.to_json()))
     else:
         result.print()
-
-
-def _mendable() -> shared.Mendable:
-    from extractors.engines.engine_choice import DeviceUnavailable
-    from models.pretrained.errors import PretrainedError
-    from training.datasets.errors import DataSetError
-
-    return {"": (DataSetError,), "--device": (DeviceUnavailable,), "--clip": (PretrainedError, ImportError)}
