@@ -1,16 +1,39 @@
-"""Declares ``reelword weights``; app/cli/weight_files.py does it."""
+"""``reelword weights``: lists, fetches, takes in and checks the networks' published weights.
 
+Exit codes: 0 all well, 1 something failed, 2 wrong usage. What draws and downloads is imported when needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.model_options import AsJson, settings_with
+from app.terminal import complain, print_table, say
 from extractors.media.errors import MissingFile
+from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
+from extractors.pretrained.manifest import Source, WeightsEntry, find_entry, read_manifest
+from extractors.pretrained.weights_folder import COMMAND, HUB, FileCheck, FoundWeights, WeightsFolder
+
+if TYPE_CHECKING:
+    from extractors.pretrained.download import Downloader
+    from models.pretrained.installed import ModelFacts
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
 ]
+#: How the table says where a file comes from.
+SOURCES: Mapping[Source, str] = {
+    "package": "package",
+    "url": "URL",
+    "file": "you bring it",
+    "repository": "repository",
+}
 
 weights = typer.Typer(no_args_is_help=True)
 
@@ -18,17 +41,30 @@ weights = typer.Typer(no_args_is_help=True)
 @weights.command("list")
 def list_weights(as_json: AsJson = False) -> None:
     """List the weights of weights/manifest.toml: their source, licence, and whether they are here."""
-    from app.cli.weight_files import print_weights
-
-    print_weights(settings_with(), as_json=as_json)
+    folder, rows = _open(), []
+    for entry in read_manifest(folder.manifest):
+        file = folder.locate(entry)  # verify checks what is in it
+        rows.append({**entry.model_dump(mode="json"), "file": None if file is None else str(file)})
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        print_table(
+            ("name", "of", "source", "size", "here", "licence"), [_format_row(entry) for entry in rows]
+        )
 
 
 @weights.command()
 def get(names: Names) -> None:
     """Download weights into the data folder; what broke off goes on where it stopped."""
-    from app.cli.weight_files import get_weights
+    from extractors.pretrained.download import fetch_weights
 
-    raise typer.Exit(get_weights(names, settings_with()))
+    offline = settings_with().offline
+
+    def bring(entry: WeightsEntry, folder: WeightsFolder) -> FoundWeights:
+        with _show_bar(entry) as downloader:
+            return fetch_weights(entry, folder, downloader, _make_check(entry), offline=offline)
+
+    _do_each(names, _open(), bring)
 
 
 @weights.command()
@@ -42,18 +78,12 @@ def add(
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="Whose weights it is.")],
 ) -> None:
     """Copy a file of weights into the data folder, once the network can be built from it."""
-    from extractors.pretrained.weights_folder import HUB
-
     if name.startswith(HUB):
-        from app.cli.weight_files import add_encoder
-
-        add_encoder(str(file), name, settings_with())
+        _add_encoder(str(file), name)
         return
     if not file.is_file():
         raise MissingFile(f"There is no file {file}.")
-    from app.cli.weight_files import add_weights
-
-    raise typer.Exit(add_weights(file, name, settings_with()))
+    _do_each([name], _open(), lambda entry, folder: folder.add(file, entry, _make_check(entry)))
 
 
 @weights.command()
@@ -61,6 +91,133 @@ def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
 ) -> None:
     """Check every byte of the weights that are here, or of those that are named."""
-    from app.cli.weight_files import verify_weights
 
-    raise typer.Exit(verify_weights(names or [], settings_with()))
+    def check(entry: WeightsEntry, folder: WeightsFolder) -> FoundWeights:
+        file = folder.locate(entry)
+        if file is None:
+            raise WeightsMissing(folder.describe_remedy(entry))
+        return folder.check(entry, file)
+
+    here = _open()
+    names = names or [entry.name for entry in read_manifest(here.manifest) if here.locate(entry) is not None]
+    if not names:
+        print("There are no weights here: reelword weights list shows what can be had.")
+    _do_each(names, here, check)
+
+
+def _open() -> WeightsFolder:
+    """Opens the folder, with a manifest that can be read."""
+    settings = settings_with()
+    folder = WeightsFolder(settings.data, settings.manifest)
+    try:
+        read_manifest(folder.manifest)
+    except ManifestDamaged as error:
+        complain(error.advice)
+        raise SystemExit(2) from error
+    return folder
+
+
+def _add_encoder(source: str, name: str) -> None:
+    """Brings an encoder ``hub:NAME`` here from a folder or a hub. Raises PretrainedError, WeightsError.
+
+    Args:
+        source: the folder, or ``OWNER/NAME[@REVISION]``.
+        name: what its extractor is called.
+    """
+    from app.cli.captioners import describe
+    from models.pretrained.installed import InstalledCaptioners
+
+    settings = settings_with()
+    encoders = InstalledCaptioners(settings.data / "weights" / "hub")
+    card = encoders.add(source, _try_encoder, name=name.removeprefix(HUB), offline=settings.offline)
+    say(f"{name}: {describe(card)}")
+
+
+def _try_encoder(folder: Path) -> ModelFacts:
+    """Reads what a folder holds, and looks at a frame with it."""
+    from extractors.catalog.hub_encoders import read_encoder
+    from extractors.extractor import ExtractorOptions
+    from models.pretrained.folder import count_parameters, make_facts, weight_files
+    from models.pretrained.load import GREY
+
+    encoder = read_encoder(folder.name, folder)
+    encoder.make(folder.name, ExtractorOptions(engine="torch")).extract([GREY])
+    return make_facts(folder, "encoder", encoder.kind, sum(map(count_parameters, weight_files(folder))))
+
+
+def _make_check(entry: WeightsEntry) -> FileCheck:
+    """Builds the network, for which torch is loaded; most commands do without."""
+
+    def probe(file: Path) -> None:
+        from extractors.pretrained.load import check_loads
+
+        check_loads(entry, file)
+
+    return probe
+
+
+def _do_each(
+    names: Sequence[str], folder: WeightsFolder, work: Callable[[WeightsEntry, WeightsFolder], FoundWeights]
+) -> None:
+    """Does it for each name; a failure costs that one alone, and is listed at the end. Raises Exit."""
+    try:
+        entries = [find_entry(name, folder.manifest) for name in names]
+    except UnknownWeights as unknown:
+        complain(str(unknown))
+        raise typer.Exit(2) from unknown
+    failed: list[tuple[str, WeightsError]] = []
+    for entry in entries:
+        try:
+            say(_format_found(work(entry, folder)))
+        except WeightsError as error:
+            failed.append((entry.name, error))
+    for name, failure in failed:
+        # some sentences name the very command; what the hint adds would be less
+        hint = "" if COMMAND in str(failure) else f" {failure.remedy}"
+        complain(f"{name}: {failure}{hint} [{failure.code}]")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _format_found(weights: FoundWeights) -> str:
+    """Writes one line: where the file is and how far it can be trusted."""
+    trust = f"sha256 {weights.sha256[:12]}…"
+    if weights.pinned and weights.entry.sha256 is not None:
+        trust = f"sha256 {weights.sha256}, of which {weights.entry.sha256} is published; pinned here"
+    elif weights.pinned:
+        trust = f"sha256 {weights.sha256}, published nowhere; pinned here as seen first"
+    return f"{weights.entry.name}: {weights.file} ({trust})"
+
+
+@contextmanager
+def _show_bar(entry: WeightsEntry) -> Iterator[Downloader]:
+    """Makes a downloader that shows how far it is, on standard error, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    from extractors.pretrained.download import Downloader
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task(entry.name, total=entry.bytes)
+        yield Downloader(
+            progress=lambda done, total: progress.update(task, completed=done, total=total or entry.bytes)
+        )
+
+
+def _format_row(row: dict[str, Any]) -> tuple[str, ...]:
+    """Licences in a word or two; the rest of what is said of them is in the manifest and in the JSON."""
+    source = SOURCES[row["source"]]
+    size = "?" if row["bytes"] is None else f"{row['bytes'] / 1e6:.0f} MB"
+    here = "yes" if row["file"] else "no"
+    serves = "" if row["network"] == row["name"] else row["network"]
+    return row["name"], serves, source, size, here, row["licence"].partition(" (")[0]

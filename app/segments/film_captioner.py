@@ -34,7 +34,8 @@ TIME_DIGITS = 6
 class FilmCaptioner:
     """Captions films in one way, and keeps what is known of each."""
 
-    engine: SegmentEngine  #: writes captions
+    #: Loads what writes captions; called once, when a segment is to be captioned: done films need none.
+    load_engine: Callable[[], SegmentEngine]
     settings: Settings
     options: CaptionOptions
     segments: SegmentOptions  #: how films are cut
@@ -61,6 +62,10 @@ class FilmCaptioner:
             assert journal.end is not None
             segments = join_alike(journal.segments, self.space)
             return FilmDocument(file=write_path(film), segments=segments, **dict(journal.end))
+
+    @cached_property
+    def engine(self) -> SegmentEngine:
+        return self.load_engine()
 
     @cached_property
     def space(self) -> SemanticSpace | None:

@@ -3,19 +3,17 @@
 Models are loaded when the first film needs them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 
 from app.errors import CaptionerUnknown, JobFailure, UsageError, sentence
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, Report
 from app.pipeline.installed_captioners import captioner_choices, captioner_infos, pretrained_infos
 from app.pipeline.semantic_space import load_semantic_space
 from app.segments.film_captioner import FilmCaptioner
 from app.settings import Settings
-from extractors.features import Frames
 from extractors.files import sha256_of
 from extractors.shots.segment import SegmentOptions
 from models.captioners.registry import UnknownStreamSet
@@ -49,29 +47,6 @@ def segment_options(text: str, shortest: float = 2.0, longest: float = 20.0) -> 
         raise UsageError(sentence(str(error))) from error
 
 
-class LazyEngine:
-    """Loads an engine when it is first asked: done films need none. Raises EngineStartFailed, UsageError."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    @property
-    def info(self) -> EngineInfo:
-        """Returns what the engine can do."""
-        return self._engine.info
-
-    def describe_and_caption(
-        self, videos: Sequence[Frames], options: Sequence[CaptionOptions], report: Report
-    ) -> list[EngineAnswer | JobFailure]:
-        """Captions as ``Engine`` does."""
-        return self._engine.describe_and_caption(videos, options, report)
-
-    @cached_property
-    def _engine(self) -> Engine:
-        with told_as_usage():
-            return Engine(self._settings)
-
-
 def load_film_captioner(
     settings: Settings, options: CaptionOptions, segments: SegmentOptions, engine: Engine | None = None
 ) -> FilmCaptioner:
@@ -82,13 +57,18 @@ def load_film_captioner(
         engine: one that is loaded already.
     """
     return FilmCaptioner(
-        engine=engine or LazyEngine(settings),
+        load_engine=partial(_load_engine, settings) if engine is None else lambda: engine,
         settings=settings,
         options=options,
         segments=segments,
         weights=_what_decides(settings, options),
         load_space=partial(load_semantic_space, settings),
     )
+
+
+def _load_engine(settings: Settings) -> Engine:
+    with told_as_usage():
+        return Engine(settings)
 
 
 def _what_decides(settings: Settings, options: CaptionOptions) -> list[str]:

@@ -76,7 +76,9 @@ def _captioner(data: Path, captions: bool, shortest: float) -> FilmCaptioner:
         from app.pipeline.semantic_space import load_semantic_space
 
         engine, load_space = Engine(settings), lambda: load_semantic_space(settings)
-    return FilmCaptioner(engine, settings, options, segments, ["default"], load_space, summary=captions)
+    return FilmCaptioner(
+        lambda: engine, settings, options, segments, ["default"], load_space, summary=captions
+    )
 
 
 if __name__ == "__main__":
