@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from app.errors import JobFailure
 from extractors.errors import ReelwordError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 PROGRAM = "reelword"  #: what the program is called; in a checkout python -m app starts it, too
+FileT = TypeVar("FileT")
 UNLIMITED = 10_000  #: columns, to measure what a text would take
 
 
@@ -73,7 +75,7 @@ def complain(line: str) -> None:
 class FailedFile:
     """Holds a file with the sentence and the code of what went wrong."""
 
-    file: Path | str  #: or its address
+    file: str  #: or its address
     advice: str
     code: str
 
@@ -81,22 +83,9 @@ class FailedFile:
         return f"{self.file}: {self.advice} [{self.code}]"
 
     @classmethod
-    def by(cls, file: Path | str, error: ReelwordError) -> FailedFile:
+    def by(cls, file: str, error: ReelwordError) -> FailedFile:
         """Makes it of an error."""
         return cls(file, error.advice, error.code)
-
-
-def list_failures(failures: Sequence[FailedFile], count: int, kind: str = "file") -> None:
-    """Prints which failed to standard error, after everything else.
-
-    Args:
-        count: of all.
-        kind: what they are called, one of them.
-    """
-    if failures:
-        complain(f"{len(failures)} of {count} {kind if count == 1 else f'{kind}s'} failed:")
-    for each in failures:
-        complain(f"  {each}")
 
 
 def say(line: str) -> None:
@@ -196,13 +185,12 @@ class FileProgress:
         """Changes the words before the bar."""
         self._progress.update(self._task, description=text)
 
-    def print(self, lines: Sequence[str]) -> None:
-        """Prints the lines of one more file."""
+    def advance(self) -> None:
+        """Counts one more file."""
         self._progress.advance(self._task)
-        self.print_more(lines)
 
-    def print_more(self, lines: Sequence[str]) -> None:
-        """Prints further lines of the last file."""
+    def print(self, *lines: str) -> None:
+        """Prints lines above the bar."""
         self._progress.stop()
         for line in lines:
             print(line, flush=True)
@@ -235,3 +223,34 @@ def show_progress(files: int) -> Iterator[FileProgress]:
     )
     with shown:
         yield FileProgress(shown, files)
+
+
+def work_through(
+    files: Sequence[FileT], work: Callable[[FileT, FileProgress], FailedFile | None], kind: str = "file"
+) -> int:
+    """Works on files one after the other behind a bar, and returns how many failed.
+
+    Those are printed to standard error, after everything else.
+
+    Args:
+        files: ``str`` of one is what its user called it.
+        work: works on one and prints what came of it; returns why it failed, or raises that as an error of
+            the video or the job. Any other error ends the command.
+        kind: what the files are called, one of them.
+    """
+    failures = []
+    with show_progress(len(files)) as bar:
+        for file in files:
+            try:
+                failure = work(file, bar)
+            except ReelwordError as error:
+                if not (error.about_media or isinstance(error, JobFailure)):
+                    raise
+                failure = FailedFile.by(str(file), error)
+            bar.advance()
+            failures += [] if failure is None else [failure]
+    if failures:
+        complain(f"{len(failures)} of {len(files)} {kind if len(files) == 1 else f'{kind}s'} failed:")
+    for each in failures:
+        complain(f"  {each}")
+    return len(failures)

@@ -288,3 +288,11 @@ def test_what_is_no_named_error_never_leaves_its_own_caller() -> None:
     """Signals between two functions or two processes; whoever gets one turns it into a named error."""
     signals = {kind.__name__ for kind in _errors() if not issubclass(kind, ReelwordError)}
     assert signals == SIGNALS
+
+
+def test_options_that_mend_errors_name_errors_that_there_are() -> None:
+    from app.cli.training import evaluate, score, train
+
+    names = {kind.__name__ for kind in _errors()} | {"FileNotFoundError", "ImportError"}
+    for table in (train.MENDABLE, evaluate.MENDABLE, score.MENDABLE):
+        assert {name for errors in table.values() for name in errors} <= names

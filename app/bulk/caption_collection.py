@@ -12,12 +12,11 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from app.bulk.rows import DoneVideos, drop_doubles, find_done
-from app.bulk.stages import CaptionVideos, DecodeVideo, EngineAttempts, describe_engine
+from app.bulk.stages import CaptionVideos, DecodeVideo, describe_engine
 from app.errors import UsageError
 from app.extract.storage import Location, open_location
 from app.jobs.options import CaptionOptions
@@ -28,7 +27,6 @@ from extractors.child_process import ROOT
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
 import ray
 import ray.data
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 VIDEOS_A_PART = 16  #: rows of a parquet file, and what a killed run has to do again
 PROGRESS_LOGGER = "ray.data._internal.progress"  #: warns that there are no bars, which is chosen here
@@ -76,8 +74,7 @@ def caption_collection(
     finished = find_done(folder, run)
     if folder.is_local:
         folder.files.create_dir(folder.path)
-    attempts = RemoteAttempts()  # lives as long as this handle: what Ray Data is given does not count
-    _pipeline(videos, options, settings, fleet, info, run, finished, attempts).write_parquet(
+    _pipeline(videos, options, settings, fleet, info, run, finished).write_parquet(
         folder.path, filesystem=folder.files, mode=ray.data.SaveMode.APPEND, min_rows_per_file=1
     )
     drop_doubles(folder, run)
@@ -123,7 +120,6 @@ def _pipeline(
     info: EngineInfo,
     run: str,
     done: DoneVideos,
-    attempts: "RemoteAttempts",
 ) -> ray.data.Dataset:
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
@@ -133,13 +129,13 @@ def _pipeline(
     rows = ray.data.from_items([{"path": os.fsencode(video)} for video in videos], override_num_blocks=blocks)
     decoded = rows.flat_map(
         DecodeVideo,
-        fn_constructor_args=(settings, info.request_for(options.choice), options, run, done),
+        fn_constructor_args=(settings, info, options, run, done),
         compute=ray.data.ActorPoolStrategy(size=decoders),
         num_cpus=0.5,
     )
     return decoded.map_batches(
         CaptionVideos,
-        fn_constructor_args=(settings, options, attempts),
+        fn_constructor_args=(settings, options),
         compute=ray.data.ActorPoolStrategy(size=engines),
         batch_size=fleet.batch,
         batch_format="numpy",
@@ -165,22 +161,3 @@ def _read_codes(out: Location, run: str) -> tuple[int, tuple[tuple[str, str], ..
     failed: Any = rows.to_table(columns=["file", "code"], filter=mine & has_code).to_pylist()
     captioned = int(rows.count_rows(filter=mine & ~has_code))
     return captioned, tuple(sorted((row["file"], row["code"]) for row in failed))
-
-
-class RemoteAttempts(EngineAttempts):
-    """Asks the one EngineAttempts of a run, which lives on the driver's machine, from any other."""
-
-    def __init__(self) -> None:
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-        actor: Any = ray.remote(EngineAttempts)
-        placed = actor.options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
-        self._actor = placed.remote()
-
-    def counts(self, videos: Sequence[str]) -> list[int]:
-        return cast(list[int], ray.get(self._actor.counts.remote(list(videos))))
-
-    def begin(self, videos: Sequence[str]) -> None:
-        ray.get(self._actor.begin.remote(list(videos)))
-
-    def end(self, videos: Sequence[str]) -> None:
-        ray.get(self._actor.end.remote(list(videos)))

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import structlog
 from numpy.typing import NDArray
 
-from app.documents.job import Answer
 from app.extract.storage import Location
-from extractors.errors import ReelwordError
+from app.pipeline.caption_files import Outcome
 from extractors.files import atomic_write
 
 KEY = np.dtype("S16")
@@ -77,40 +76,31 @@ def _is_among(keys: NDArray[np.bytes_], key: bytes) -> bool:
     return place < len(keys) and bool(keys[place] == np.array(key, KEY))
 
 
-def caption_row(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
-    """Makes the row of a captioned video; ``known`` has ``file``, ``sha256``, ``run`` and ``stamp``."""
-    captions = answer.captions or []
-    model = answer.model
+def outcome_row(facts: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    """Makes the row of a video.
+
+    Args:
+        facts: ``file``, ``sha256``, ``run`` and ``stamp``.
+        outcome: its caption, or why it has none.
+    """
+    row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
+    row.update({name: facts[name] for name in KEYS.names})
+    answer = outcome.answer
+    media = {} if answer.media is None else answer.media.model_dump()
+    row.update({name: media.get(name) for name in ("duration", "width", "height", "frames", "codec")})
+    row["sampled"] = answer.sampled or []
+    row["warnings"] = [warning.code for warning in answer.warnings]
+    if outcome.error is not None:
+        return {**row, **outcome.error.document()}
+    captions, model = answer.captions or [], answer.model
     return {
-        **_row_of(known, answer),
+        **row,
         "caption": answer.caption,
         "score": captions[0].score if captions else None,
         "captions": "[" + ",".join(each.model_dump_json() for each in captions) + "]",
         "captioner": None if model is None else model.captioner,
         "weights_sha256": None if model is None else model.weights_sha256,
     }
-
-
-def failure_row(known: Mapping[str, Any], answer: Answer, error: ReelwordError) -> dict[str, Any]:
-    """Makes the row of a video that has no caption.
-
-    Args:
-        known: ``file``, ``sha256``, ``run`` and ``stamp``.
-        answer: what is known all the same.
-        error: why there is none.
-    """
-    return {**_row_of(known, answer), **error.document()}
-
-
-def _row_of(known: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
-    media = answer.media
-    facts = {} if media is None else media.model_dump()
-    row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
-    row.update({name: known[name] for name in KEYS.names})
-    row.update({name: facts.get(name) for name in ("duration", "width", "height", "frames", "codec")})
-    row["sampled"] = answer.sampled or []
-    row["warnings"] = [warning.code for warning in answer.warnings]
-    return row
 
 
 def find_done(out: Location, run: str) -> DoneVideos:

@@ -19,42 +19,35 @@ from models.stream_set import DEMO, StreamSet
 
 
 def describe_models(settings: Settings) -> list[dict[str, Any]]:
-    """Describes the captioners that are installed."""
-    weights = settings.weights
-    files = list_checkpoints(weights)
-    infos = {name: info for name, path in files.items() if (info := _read_info(name, path))}
-    alone = list(infos.values())
-    joint = installed.combination_infos(alone, find_embedding(weights))
-    pretrained = {
-        card.name: (card, installed.pretrained_info(card))
-        for card in installed.pretrained_captioners(settings).list()
-    }
-    chosen = installed.default_here([*alone, *(info for _, info in pretrained.values())], settings)
-    models = [_describe_captioner(name, path, infos.get(name)) for name, path in files.items()]
+    """Describes the captioners that are installed; ``error`` says what is wrong with one that is damaged."""
+    models: list[dict[str, Any]] = []
+    alone: list[CaptionerInfo] = []
+    for name, path in list_checkpoints(settings.weights).items():
+        file_facts = {"file": str(path), "bytes": path.stat().st_size}
+        try:
+            alone.append(installed.captioner_info(name, path))
+        except CheckpointError:
+            models.append({"name": name, **file_facts, "error": _explain_damage(path)})
+        else:
+            streams = read_card(path).training.get("streams", DEMO.name)
+            models.append({**_describe_info(alone[-1]), **file_facts, "streams": streams})
+    joint = installed.combination_infos(alone, find_embedding(settings.weights))
+    cards = installed.pretrained_captioners(settings).list()
+    pretrained = [installed.pretrained_info(card) for card in cards]
+    chosen = installed.default_here([*alone, *pretrained], settings)
     models += [_describe_info(info) for info in joint]
-    models += [{**_describe_info(info), "bytes": card.size} for card, info in pretrained.values()]
+    models += [
+        {**_describe_info(info), "bytes": card.size} for card, info in zip(cards, pretrained, strict=True)
+    ]
     return [{**each, "default": each["name"] == chosen} for each in models]
 
 
-def _describe_captioner(name: str, path: Path, info: CaptionerInfo | None) -> dict[str, Any]:
-    """Describes a captioner by its checkpoint; ``error`` says what is wrong where ``info`` was not read."""
-    file_facts = {"file": str(path), "bytes": path.stat().st_size}
-    if info is not None:
-        streams = read_card(path).training.get("streams", DEMO.name)
-        return {**_describe_info(info), **file_facts, "streams": streams}
+def _explain_damage(path: Path) -> str:
     try:
         read_card(path)
-        error = f"{path} is damaged; fetch it again."
     except CheckpointError as damage:
-        error = str(damage)
-    return {"name": name, **file_facts, "error": error}
-
-
-def _read_info(name: str, path: Path) -> CaptionerInfo | None:
-    try:
-        return installed.captioner_info(name, path)
-    except CheckpointError:
-        return None
+        return str(damage)
+    return f"{path} is damaged; fetch it again."
 
 
 def _describe_info(info: CaptionerInfo) -> dict[str, Any]:

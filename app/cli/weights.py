@@ -1,6 +1,6 @@
-"""``reelword weights``: the networks' published weights, listed, fetched, taken in and checked.
+"""``reelword weights``: lists, fetches, takes in and checks the networks' published weights.
 
-Each command prints what it did. Exit codes: 0 all well, 1 something failed, 2 wrong usage.
+Exit codes: 0 all well, 1 something failed, 2 wrong usage. What draws and downloads is imported when needed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.model_options import AsJson, settings_with
-from app.terminal import complain, print_table, printable
+from app.terminal import complain, print_table, say
 from extractors.media.errors import MissingFile
 from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
 from extractors.pretrained.manifest import Source, WeightsEntry, find_entry, read_manifest
 from extractors.pretrained.weights_folder import COMMAND, HUB, FileCheck, FoundWeights, WeightsFolder
 
 if TYPE_CHECKING:
-    from app.settings import Settings
     from extractors.pretrained.download import Downloader
     from models.pretrained.installed import ModelFacts
 
@@ -42,9 +41,9 @@ weights = typer.Typer(no_args_is_help=True)
 @weights.command("list")
 def list_weights(as_json: AsJson = False) -> None:
     """List the weights of weights/manifest.toml: their source, licence, and whether they are here."""
-    folder, rows = _open(settings_with()), []
-    for entry in _read_manifest(folder):
-        file = folder.locate(entry)  # verify checks it
+    folder, rows = _open(), []
+    for entry in read_manifest(folder.manifest):
+        file = folder.locate(entry)  # verify checks what is in it
         rows.append({**entry.model_dump(mode="json"), "file": None if file is None else str(file)})
     if as_json:
         print(json.dumps(rows))
@@ -59,13 +58,13 @@ def get(names: Names) -> None:
     """Download weights into the data folder; what broke off goes on where it stopped."""
     from extractors.pretrained.download import fetch_weights
 
-    settings = settings_with()
+    offline = settings_with().offline
 
-    def bring(known: WeightsEntry, folder: WeightsFolder) -> FoundWeights:
-        with _show_bar(known) as downloader:
-            return fetch_weights(known, folder, downloader, _make_check(known), offline=settings.offline)
+    def bring(entry: WeightsEntry, folder: WeightsFolder) -> FoundWeights:
+        with _show_bar(entry) as downloader:
+            return fetch_weights(entry, folder, downloader, _make_check(entry), offline=offline)
 
-    _do_each(names, settings, bring)
+    _do_each(names, _open(), bring)
 
 
 @weights.command()
@@ -80,11 +79,11 @@ def add(
 ) -> None:
     """Copy a file of weights into the data folder, once the network can be built from it."""
     if name.startswith(HUB):
-        _add_encoder(str(file), name, settings_with())
+        _add_encoder(str(file), name)
         return
     if not file.is_file():
         raise MissingFile(f"There is no file {file}.")
-    _do_each([name], settings_with(), lambda known, folder: folder.add(file, known, _make_check(known)))
+    _do_each([name], _open(), lambda entry, folder: folder.add(file, entry, _make_check(entry)))
 
 
 @weights.command()
@@ -99,15 +98,26 @@ def verify(
             raise WeightsMissing(folder.describe_remedy(entry))
         return folder.check(entry, file)
 
-    settings = settings_with()
-    here = _open(settings)
-    names = names or [entry.name for entry in _read_manifest(here) if here.locate(entry) is not None]
+    here = _open()
+    names = names or [entry.name for entry in read_manifest(here.manifest) if here.locate(entry) is not None]
     if not names:
         print("There are no weights here: reelword weights list shows what can be had.")
-    _do_each(names, settings, check)
+    _do_each(names, here, check)
 
 
-def _add_encoder(source: str, name: str, settings: Settings) -> None:
+def _open() -> WeightsFolder:
+    """Opens the folder, with a manifest that can be read."""
+    settings = settings_with()
+    folder = WeightsFolder(settings.data, settings.manifest)
+    try:
+        read_manifest(folder.manifest)
+    except ManifestDamaged as error:
+        complain(error.advice)
+        raise SystemExit(2) from error
+    return folder
+
+
+def _add_encoder(source: str, name: str) -> None:
     """Brings an encoder ``hub:NAME`` here from a folder or a hub. Raises PretrainedError, WeightsError.
 
     Args:
@@ -117,9 +127,10 @@ def _add_encoder(source: str, name: str, settings: Settings) -> None:
     from app.cli.captioners import describe
     from models.pretrained.installed import InstalledCaptioners
 
+    settings = settings_with()
     encoders = InstalledCaptioners(settings.data / "weights" / "hub")
     card = encoders.add(source, _try_encoder, name=name.removeprefix(HUB), offline=settings.offline)
-    print(printable(f"{name}: {describe(card)}"))
+    say(f"{name}: {describe(card)}")
 
 
 def _try_encoder(folder: Path) -> ModelFacts:
@@ -134,35 +145,21 @@ def _try_encoder(folder: Path) -> ModelFacts:
     return make_facts(folder, "encoder", encoder.kind, sum(map(count_parameters, weight_files(folder))))
 
 
-def _open(settings: Settings) -> WeightsFolder:
-    return WeightsFolder(settings.data, settings.manifest)
-
-
-def _read_manifest(folder: WeightsFolder) -> tuple[WeightsEntry, ...]:
-    try:
-        return read_manifest(folder.manifest)
-    except ManifestDamaged as error:
-        complain(error.advice)
-        raise SystemExit(2) from error
-
-
-def _make_check(known: WeightsEntry) -> FileCheck:
+def _make_check(entry: WeightsEntry) -> FileCheck:
     """Builds the network, for which torch is loaded; most commands do without."""
 
     def probe(file: Path) -> None:
         from extractors.pretrained.load import check_loads
 
-        check_loads(known, file)
+        check_loads(entry, file)
 
     return probe
 
 
 def _do_each(
-    names: Sequence[str], settings: Settings, work: Callable[[WeightsEntry, WeightsFolder], FoundWeights]
+    names: Sequence[str], folder: WeightsFolder, work: Callable[[WeightsEntry, WeightsFolder], FoundWeights]
 ) -> None:
     """Does it for each name; a failure costs that one alone, and is listed at the end. Raises Exit."""
-    folder = _open(settings)
-    _read_manifest(folder)
     try:
         entries = [find_entry(name, folder.manifest) for name in names]
     except UnknownWeights as unknown:
@@ -171,7 +168,7 @@ def _do_each(
     failed: list[tuple[str, WeightsError]] = []
     for entry in entries:
         try:
-            print(printable(_format_found(work(entry, folder))), flush=True)
+            say(_format_found(work(entry, folder)))
         except WeightsError as error:
             failed.append((entry.name, error))
     for name, failure in failed:
@@ -217,10 +214,10 @@ def _show_bar(entry: WeightsEntry) -> Iterator[Downloader]:
         )
 
 
-def _format_row(known: dict[str, Any]) -> tuple[str, ...]:
+def _format_row(row: dict[str, Any]) -> tuple[str, ...]:
     """Licences in a word or two; the rest of what is said of them is in the manifest and in the JSON."""
-    source = SOURCES[known["source"]]
-    size = "?" if known["bytes"] is None else f"{known['bytes'] / 1e6:.0f} MB"
-    here = "yes" if known["file"] else "no"
-    serves = "" if known["network"] == known["name"] else known["network"]
-    return known["name"], serves, source, size, here, known["licence"].partition(" (")[0]
+    source = SOURCES[row["source"]]
+    size = "?" if row["bytes"] is None else f"{row['bytes'] / 1e6:.0f} MB"
+    here = "yes" if row["file"] else "no"
+    serves = "" if row["network"] == row["name"] else row["network"]
+    return row["name"], serves, source, size, here, row["licence"].partition(" (")[0]

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import filterfalse
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
-
-import anyio
 
 from app.errors import UsageError
 from app.extract.inputs import InputVideo, find_videos
-from app.fetching.fetch import FetchLimits, fetch
-from extractors.media.containers.container import VIDEO_SUFFIXES
+
+if TYPE_CHECKING:
+    from app.fetching.fetch import FetchLimits
 
 LIST_SUFFIXES = (".txt", ".lst", ".list")
 WEB = ("http://", "https://")
 LONGEST_NAME = 200  #: bytes of a name, and of each folder before it, in names of features
 
 
-def find_inputs(sources: Sequence[str], out: Path) -> list[InputVideo]:
+def find_inputs(sources: Sequence[str], out: Path | None) -> list[InputVideo]:
     """Finds videos at paths, as ``find_videos`` does, and of addresses and lists, as ``list_videos`` does.
 
     Features of an address are called as it ends, or as it goes on below the address that was given.
@@ -65,7 +65,7 @@ def list_videos(source: str) -> list[str]:
 
 
 @contextmanager
-def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
+def local_copy(video: str, limits: "FetchLimits") -> Iterator[Path]:
     """Gives the path of a video on this machine's disk; one from elsewhere is copied and removed again.
 
     Raises UsageError and leaves of JobFailure where it cannot be read, or is larger than may be.
@@ -77,6 +77,10 @@ def local_copy(video: str, limits: FetchLimits) -> Iterator[Path]:
         suffix = PurePosixPath(urlsplit(video).path).suffix[:16]
         path = Path(folder) / f"video{suffix}"  # the video's own name may be too long for a file
         if video.startswith(WEB):
+            import anyio  # these take long to import
+
+            from app.fetching.fetch import fetch
+
             anyio.run(fetch, video, path, limits)
         else:
             from app.extract.storage import open_location  # whose packages not everyone has
@@ -114,6 +118,7 @@ def _read_list(path: Path) -> list[str]:
 
 def _list_remote(source: str) -> list[str]:
     from app.extract.storage import open_location
+    from extractors.media.containers.container import VIDEO_SUFFIXES
 
     place = open_location(source)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app.errors import UsageError, sentence
 from app.extract.addresses import find_inputs
-from app.extract.inputs import InputVideo, name_apart
+from app.extract.inputs import InputVideo, make_folder, name_apart
 from app.extract.plan import ExtractionOutcome, ExtractionPlan, choose_format
 from app.extract.pool import extract_in_processes
 from app.terminal import complain, printable, show_progress
@@ -40,7 +40,8 @@ def extract_files(sources: Sequence[str], plan: ExtractionPlan, jobs: int) -> in
         bar.say(f"Extracting {', '.join(plan.extractors)}")
         for outcome in extract_in_processes(plan, videos, jobs):
             outcomes.append(outcome)
-            bar.print([printable(f"{outcome.file}: {line}") for line in outcome.predictions])
+            bar.advance()
+            bar.print(*(printable(f"{outcome.file}: {line}") for line in outcome.predictions))
     if plan.form == "hdf5":
         for name in plan.extractors:
             link(plan.folder(name))
@@ -82,11 +83,8 @@ def _complete(plan: ExtractionPlan) -> ExtractionPlan:
         needed = [of for name in plan.extractors for of in list_inputs(name)]
     except UnknownExtractor as error:
         raise UsageError(sentence(str(error))) from error
-    try:
-        choose_format(plan.form)
-        plan.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"The folder {plan.out} cannot be made: {error.strerror}.") from error
+    choose_format(plan.form)
+    make_folder(plan.out)
     return replace(plan, extractors=tuple(dict.fromkeys([*needed, *plan.extractors])))
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Self
@@ -100,14 +101,9 @@ class VideoExtraction:
             return ExtractionOutcome.failed(video.place, missing)
         except ReelwordError as error:
             return ExtractionOutcome.failed(video.place, error)
-        kept: dict[str, SavedFeatures] = {}
-        reasons: dict[str, str] = {}
-        for name in self._tags:
-            reusable = self._reusable_features(name, video, source)
-            if isinstance(reusable, SavedFeatures):
-                kept[name] = reusable
-            elif reusable is not None:
-                reasons[name] = reusable
+        there = {name: self._reusable_features(name, video, source) for name in self._tags}
+        kept = {name: each for name, each in there.items() if isinstance(each, SavedFeatures)}
+        reasons = {name: each for name, each in there.items() if isinstance(each, str)}
         return _Todo(video, path, copied, source, kept, reasons)
 
     def _reusable_features(
@@ -177,7 +173,6 @@ class VideoExtraction:
         return ExtractionOutcome(
             todo.video.place,
             written=tuple(built),
-            kept=tuple(todo.kept),
             renewed=tuple(f"{name}: {reason}" for name, reason in todo.reasons.items()),
             predictions=tuple(reported) if self._plan.predictions else (),
         )
@@ -196,36 +191,30 @@ class VideoExtraction:
 
     def _load_extractor(self, name: str) -> AnyExtractor:
         """Loads an extractor; one of single frames looks at those that a stream set spreads over the time."""
-        streams = self._plan.streams
-        extractor = self._create(name, self._plan.windows_of(name))
-        if streams is None or streams.spread is None or not getattr(extractor, "any_frames", False):
-            return extractor
-        return self._create(name, WindowOptions(extraction_total=streams.spread))
-
-    def _create(self, name: str, windows: WindowOptions) -> AnyExtractor:
         plan = self._plan
-        return create(
+        load = partial(
+            create,
             name,
             choose_device(plan.device),
             precision=plan.precision,
             threads=plan.settings.rows_side_by_side,
             cache=plan.settings.cache_folder,
             weights=plan.weights,
-            windows=windows,
         )
+        if plan.streams is None:
+            return load(windows=plan.windows)
+        extractor = load(windows=plan.streams.extractors.get(name, WindowOptions()))
+        if plan.streams.spread is None or not getattr(extractor, "any_frames", False):
+            return extractor
+        return load(windows=WindowOptions(extraction_total=plan.streams.spread))
 
 
 def make_tags(extractors: Mapping[str, AnyExtractor]) -> dict[str, FeatureSpec]:
     """Makes the name tag of each extractor, with those of the extractors whose streams it takes."""
     tags: dict[str, FeatureSpec] = {}
-    for name, extractor in extractors.items():
-        inputs = {}
-        for stream in getattr(extractor, "needs_streams", ()):
-            other = find_extractor_of(stream, extractors)
-            if other is not None:
-                inputs[other] = FeatureSpec(
-                    other, extractors[other].spec, find_windows(extractors[other])
-                ).spec_hash
+    for name, extractor in extractors.items():  # each stands behind those whose streams it takes
+        others = (find_extractor_of(each, extractors) for each in getattr(extractor, "needs_streams", ()))
+        inputs = {other: tags[other].spec_hash for other in others if other is not None}
         tags[name] = FeatureSpec(name, extractor.spec, find_windows(extractor), inputs)
     return tags
 

@@ -25,6 +25,9 @@ class InputVideo:
     name: str
     address: str = ""  #: where it is fetched from
 
+    def __str__(self) -> str:
+        return self.place
+
     @property
     def place(self) -> str:
         """Returns what its user called it."""
@@ -90,6 +93,14 @@ def _below(folder: Path, out: Path | None) -> Iterator[InputVideo]:
                 yield InputVideo(file, file.relative_to(folder).with_suffix("").as_posix())
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder where it is not there. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {folder} cannot be made: {error.strerror}.") from error
+
+
 def name_apart(inputs: Sequence[InputVideo], owner: Callable[[InputVideo], str | None]) -> list[InputVideo]:
     """Renames inputs whose names are not theirs alone. owner: "own", "other", or None for no features."""
     shared = Counter(each.key for each in inputs)
@@ -103,15 +114,13 @@ def name_apart(inputs: Sequence[InputVideo], owner: Callable[[InputVideo], str |
     return [renamed[each] for each in inputs]
 
 
-def choose_names(videos: Sequence[InputVideo]) -> list[str]:
-    """Chooses a name for each video's pictures: its own, or name-2 … where that is taken, in any case."""
-    taken: set[str] = set()
-    names = []
+def choose_names(videos: Sequence[InputVideo]) -> list[InputVideo]:
+    """Names videos for their pictures: as they are, or name-2 … where that is taken, in any case."""
+    named: dict[str, InputVideo] = {}
     for video in videos:
         name, number = video.name, 1
-        while name.lower() in taken:
+        while name.lower() in named:
             number += 1
             name = f"{video.name}-{number}"
-        taken.add(name.lower())
-        names.append(name)
-    return names
+        named[name.lower()] = replace(video, name=name)
+    return list(named.values())

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 from app.settings import Settings
 from app.terminal import FailedFile
@@ -16,7 +16,6 @@ from extractors.windows import WindowOptions
 from models.stream_set import StreamSet
 
 FormName = Literal["safetensors", "npy", "hdf5"]
-FORMS: tuple[FormName, ...] = get_args(FormName)
 
 
 class ExtractError(ReelwordError, code="extract_error"):
@@ -62,12 +61,6 @@ class ExtractionPlan:
     #: Whose extractors they are, each with the set's windows in the place of ``windows``.
     streams: StreamSet | None = None
 
-    def windows_of(self, extractor: str) -> WindowOptions:
-        """Says how an extractor cuts videos, as far as the plan does."""
-        if self.streams is None:
-            return self.windows
-        return self.streams.extractors.get(extractor, WindowOptions())
-
     @property
     def limits(self) -> Limits:
         return Limits(seconds=self.settings.decode_seconds, memory=self.settings.decode_memory)
@@ -83,7 +76,6 @@ class ExtractionOutcome:
 
     file: str  #: or its address
     written: tuple[str, ...] = ()  #: extractors whose features were written
-    kept: tuple[str, ...] = ()  #: extractors whose features were there already
     renewed: tuple[str, ...] = ()  #: a sentence for each whose features were there and were made anew
     predictions: tuple[str, ...] = ()  #: a line for each classifier
     error: FailedFile | None = None  #: why it has none

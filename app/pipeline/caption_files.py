@@ -1,39 +1,78 @@
-"""Captions video files in this process: decodes, computes features, writes captions."""
+"""Captions video files: reads each, then has several captioned together, here or by an engine elsewhere."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.documents.job import Answer
 from app.errors import JobFailure
-from app.jobs.job import State
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer, ignore_progress, media_answer
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, ignore_progress, media_answer
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
+from extractors.features import Footage
 from extractors.media.errors import MediaError
-from extractors.media.request import Decoded, Limits
+from extractors.media.request import Limits
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Holds what became of one file."""
+    """Holds what became of one file so far: it has been read, captioned, or has failed."""
 
-    file: Path
     answer: Answer  #: as far as it came
-    attention: str | None  #: the document as JSON
-    frames: NDArray[np.uint8] | None  #: (T, H, W, 3), those that were used
-    error: ReelwordError | None  #: why it failed
+    footage: Footage | None = None  #: what the captioner looks at
+    error: ReelwordError | None = None  #: why it failed
+    attention: str | None = None  #: the document as JSON
 
     @property
-    def state(self) -> State:
-        return "succeeded" if self.error is None else "failed"
+    def frames(self) -> NDArray[np.uint8] | None:
+        """Returns the frames that were used (T, H, W, 3); None where none was read."""
+        return None if self.footage is None else self.footage.shown_frames.pixels
+
+    def joined_with(self, answer: EngineAnswer | JobFailure) -> Self:
+        """Adds what the engine answers."""
+        if isinstance(answer, JobFailure):
+            return replace(self, error=answer)
+        return replace(self, answer=self.answer.joined_with(answer.answer), attention=answer.attention)
+
+
+#: Captions the frames of several videos together.
+CaptionFrames: TypeAlias = Callable[[Sequence[Footage]], Sequence[EngineAnswer | JobFailure]]
+
+
+class VideoReader:
+    """Reads of files what a captioner looks at.
+
+    settings: limits of decoding. info: of the engine. options: who writes has been chosen in them.
+    """
+
+    def __init__(self, settings: Settings, info: EngineInfo, options: CaptionOptions) -> None:
+        self.decoder = Decoder(settings.decoder)
+        self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
+        self._request, self._options = info.request_for(options.choice), options
+
+    def read(self, file: Path) -> Outcome:
+        """Reads a file; one that cannot be read has its error in what is returned."""
+        began = time.perf_counter()
+        try:
+            decoded = self.decoder.decode(file, self._request, self._limits)
+        except MediaError as error:
+            return Outcome(Answer(), error=error)
+        return Outcome(media_answer(decoded, time.perf_counter() - began, self._options), decoded.footage)
+
+
+def caption_together(outcomes: Sequence[Outcome], caption: CaptionFrames) -> list[Outcome]:
+    """Has those that were read captioned in one call; those that have failed stay as they are."""
+    videos = [each.footage for each in outcomes if each.error is None and each.footage is not None]
+    answers = iter(caption(videos) if videos else ())
+    return [each if each.error is not None else each.joined_with(next(answers)) for each in outcomes]
 
 
 def caption_videos(
@@ -55,35 +94,12 @@ def caption_videos(
     """
     engine = engine or Engine(settings)
     options = engine.info.resolve(options)
-    limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
-    with Decoder(settings.decoder) as decoder:
+    reader = VideoReader(settings, engine.info, options)
+
+    def caption(videos: Sequence[Footage]) -> Sequence[EngineAnswer | JobFailure]:
+        return engine.describe_and_caption(videos, [options] * len(videos), ignore_progress)
+
+    with reader.decoder:
         for first in range(0, len(files), settings.batch_jobs):
             batch = files[first : first + settings.batch_jobs]
-            yield from _caption_batch(batch, options, engine, decoder, limits)
-
-
-def _caption_batch(
-    files: Sequence[Path], options: CaptionOptions, engine: Engine, decoder: Decoder, limits: Limits
-) -> list[Outcome]:
-    read: dict[Path, tuple[Decoded, Answer]] = {}
-    outcomes: dict[Path, Outcome] = {}
-    for file in files:
-        began = time.perf_counter()
-        try:
-            decoded = decoder.decode(file, engine.info.request_for(options.choice), limits)
-        except MediaError as error:
-            outcomes[file] = Outcome(file, Answer(), None, None, error)
-        else:
-            read[file] = decoded, media_answer(decoded, time.perf_counter() - began, options)
-    videos = [decoded.footage for decoded, _ in read.values()]
-    answers = engine.describe_and_caption(videos, [options] * len(videos), ignore_progress) if videos else []
-    for (file, (decoded, media)), answer in zip(read.items(), answers, strict=True):
-        outcomes[file] = _outcome(file, decoded, media, answer)
-    return [outcomes[file] for file in files]
-
-
-def _outcome(file: Path, decoded: Decoded, media: Answer, answer: EngineAnswer | JobFailure) -> Outcome:
-    pixels = decoded.footage.shown_frames.pixels
-    if isinstance(answer, JobFailure):
-        return Outcome(file, media, None, pixels, answer)
-    return Outcome(file, media.joined_with(answer.answer), answer.attention, pixels, None)
+            yield from caption_together([reader.read(file) for file in batch], caption)

@@ -266,26 +266,24 @@ def load_pretrained(
         settings: which are chosen, and in what precision they are loaded.
         cards: of all that are installed.
     """
-    names = settings.captioners
-    chosen = [card for card in cards if not names or card.name in names]
-    captioners = {card.name: _load_one(card, settings, device) for card in chosen}
-    return {name: captioner for name, captioner in captioners.items() if captioner is not None}
+    captioners = {}
+    folder = installed.pretrained_captioners(settings)
+    for card in cards:
+        if settings.captioners and card.name not in settings.captioners:
+            continue
+        log.info("captioner is loaded", captioner=card.name, megabytes=round(card.facts.memory / 1e6))
+        try:
+            with name_missing_packages():  # of transformers, which takes seconds to import
+                from models.pretrained.folder import read_pretrained_info
+                from models.pretrained.load import load_pretrained_captioner
+                from models.pretrained.opening import LoadSettings
 
-
-def _load_one(card: PretrainedCard, settings: Settings, device: str) -> "AnyPretrainedCaptioner | None":
-    """Imports transformers, which takes seconds."""
-    log.info("captioner is loaded", captioner=card.name, megabytes=round(card.facts.memory / 1e6))
-    try:
-        with name_missing_packages():
-            from models.pretrained.folder import read_pretrained_info
-            from models.pretrained.load import load_pretrained_captioner
-            from models.pretrained.opening import LoadSettings
-
-        info = read_pretrained_info(installed.pretrained_captioners(settings).path(card.name), card.name)
-        return load_pretrained_captioner(info, LoadSettings(device=device, precision=settings.precision))
-    except (PretrainedError, PackageMissing) as error:
-        log.error("captioner left out", captioner=card.name, why=error.advice)
-        return None
+            info = read_pretrained_info(folder.path(card.name), card.name)
+            how = LoadSettings(device=device, precision=settings.precision)
+            captioners[card.name] = load_pretrained_captioner(info, how)
+        except (PretrainedError, PackageMissing) as error:
+            log.error("captioner left out", captioner=card.name, why=error.advice)
+    return captioners
 
 
 def stream_sets_for(checkpoints: Mapping[str, Checkpoint], streams: str | None) -> dict[str, StreamSet]:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from app.documents.search import FoundMoment
 from app.segments.neighbours import SemanticSpace
 from models.content_words import FUNCTION_WORDS, words_of
 
@@ -35,6 +36,20 @@ class Found:
 
     moment: Moment
     fit: float  #: larger is better; of different searches it cannot be compared
+
+    def document(self, root: str = "") -> FoundMoment:
+        """Returns its JSON; ``root``: path that the address of its picture begins with."""
+        moment = self.moment
+        return FoundMoment(
+            job=moment.job or "",
+            source=moment.source,
+            start=moment.start,
+            end=moment.end,
+            representative=moment.time,
+            caption=moment.caption,
+            fit=round(self.fit, 4),
+            picture=root + (moment.address or ""),
+        )
 
 
 def rank(words: str, moments: Sequence[Moment], space: SemanticSpace | None, count: int) -> list[Found]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from app.errors import JobFailure, UsageError
-from app.extract.inputs import find_videos
+from app.errors import UsageError
+from app.extract.inputs import InputVideo, find_videos
 from app.jobs.options import CaptionOptions
 from app.pipeline.semantic_space import load_semantic_space
 from app.search.contact_sheet import contact_sheet
@@ -19,12 +19,13 @@ from app.segments.film_captioner import FilmCaptioner
 from app.segments.loading import load_film_captioner, segment_options
 from app.segments.summary import INSTANT
 from app.settings import Settings
-from app.terminal import FailedFile, clock, complain, print_table, printable, printable_json, show_progress
+from app.terminal import FileProgress, clock, complain, print_table, printable, printable_json, work_through
 from extractors.decoder.decoder import Decoder
 from extractors.files import atomic_write
-from extractors.media.errors import MediaError
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
+
+OF_JOBS = {"job", "picture"}  #: members that moments of films do not have
 
 
 @dataclass(frozen=True)
@@ -60,21 +61,16 @@ def search_films(
         settings, CaptionOptions(attention=False), segment_options(request.segments)
     )
     moments: list[Moment] = []
-    failed: list[FailedFile] = []
     complain("Searching in this process: films that are new are captioned first.")
     with Decoder() as decoder:
-        with show_progress(len(films)) as bar:
-            for film in films:
-                bar.say(f"Captioning {printable(film.file.name)}")
-                try:
-                    moments += _moments_of_film(film.file, str(film.file), captioner, decoder)
-                except (MediaError, JobFailure) as error:
-                    failed.append(FailedFile.by(film.file, error))
-                bar.print([])
+
+        def look(film: InputVideo, bar: FileProgress) -> None:
+            bar.say(f"Captioning {printable(film.file.name)}")
+            moments.extend(_moments_of_film(film.file, str(film), captioner, decoder))
+
+        failed = work_through(films, look, "film")
         show(rank(request.words, moments, captioner.space, request.count), request)
-    for failure in failed:
-        complain(str(failure))
-    return len(failed)
+    return failed
 
 
 def _moments_of_film(film: Path, name: str, captioner: FilmCaptioner, decoder: Decoder) -> Iterator[Moment]:
@@ -111,7 +107,7 @@ def show_jobs(request: SearchRequest, settings: Settings) -> None:
 def show(found: Sequence[Found], request: SearchRequest) -> None:
     """Prints the moments, and writes their pictures. Raises UsageError where the file cannot be written."""
     if request.as_json:
-        print(printable_json(json.dumps([_document(each) for each in found])))
+        print(printable_json(json.dumps([each.document().model_dump(exclude=OF_JOBS) for each in found])))
     elif not found:
         complain("No moment fits these words.")
     else:
@@ -123,18 +119,6 @@ def show(found: Sequence[Found], request: SearchRequest) -> None:
 def _format_cells(found: Found) -> tuple[str, ...]:
     moment = found.moment
     return clock(moment.start), clock(moment.end), f"{found.fit:.2f}", moment.source, moment.caption
-
-
-def _document(found: Found) -> dict[str, object]:
-    moment = found.moment
-    return {
-        "source": moment.source,
-        "start": moment.start,
-        "end": moment.end,
-        "representative": moment.time,
-        "caption": moment.caption,
-        "fit": round(found.fit, 4),
-    }
 
 
 def _write_sheet(found: Sequence[Found], words: str, path: Path) -> None:

@@ -34,7 +34,7 @@ TIME_DIGITS = 6
 class FilmCaptioner:
     """Captions films in one way, and keeps what is known of each."""
 
-    #: Loads what writes captions; called once, when a film is not done: done films need none.
+    #: Loads what writes captions; called once, when a segment is to be captioned: done films need none.
     load_engine: Callable[[], SegmentEngine]
     settings: Settings
     options: CaptionOptions
@@ -65,7 +65,6 @@ class FilmCaptioner:
 
     @cached_property
     def engine(self) -> SegmentEngine:
-        """Returns what writes captions. Raises EngineStartFailed, UsageError."""
         return self.load_engine()
 
     @cached_property

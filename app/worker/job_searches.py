@@ -14,7 +14,6 @@ from app.documents.search import FoundMoment, FoundMoments
 from app.jobs.blobs import Blobs
 from app.jobs.job_store import Jobs
 from app.search.jobs import moments_of_jobs, search_jobs
-from app.search.moments import Found
 from app.search.searches import Search, Searches
 from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
 from extractors.features import Frames
@@ -85,18 +84,4 @@ class JobSearches:
         except (EngineDied, EngineRaised) as error:
             log.warning("a search compares words alone", reason=str(error))
             ranked = search_jobs(search.words, moments, None, search.count)
-        return [_describe(each, search.root) for each in ranked]
-
-
-def _describe(ranked: Found, root: str) -> FoundMoment:
-    moment = ranked.moment
-    return FoundMoment(
-        job=moment.job or "",
-        source=moment.source,
-        start=moment.start,
-        end=moment.end,
-        representative=moment.time,
-        caption=moment.caption,
-        fit=round(ranked.fit, 4),
-        picture=root + (moment.address or ""),
-    )
+        return [each.document(search.root) for each in ranked]

@@ -93,7 +93,7 @@ def add_clips(
         bar.say("Captioning")
         for file in files:
             _add_clip(session, file, names, settings, engine)
-            bar.print([])
+            bar.advance()
 
 
 def _chosen(engine: Engine, captioners: str | None) -> list[str]:

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from training.evaluation.report import Evaluation, EvaluationSource
 
 
+MENDABLE: shared.Mendable = {
+    "": ("UnknownCaptioner", "WrongSearch"),
+    "--device": ("DeviceUnavailable",),
+    "--members": ("WrongMembers", "VocabulariesDiffer"),
+    "--streams": ("UnknownStreamSet", "StreamMismatch"),
+    "--features": ("FeatureMapDamaged", "FeaturesDoNotFit", "UnknownStream", "ImportError"),
+    "--data": ("DataSetError",),
+}
+
+
 @dataclass(frozen=True)
 class EvaluatedItems:
     """Names what is captioned: pictures, clips, or a set."""
@@ -139,7 +149,7 @@ def evaluate(
     from training.evaluation.evaluated_captioner import load_evaluated_captioner
     from training.evaluation.report import evaluate_captioner
 
-    with shared.name_option(_mendable()):
+    with shared.name_option(MENDABLE):
         names = None if members is None else members.split(",")
         source, opened = items.open(), open_device(device)
         stills = source.images is not None
@@ -148,24 +158,3 @@ def evaluate(
         )
         result = evaluate_captioner(entry, source, entry.choose_search(search), output.shuffled)
     output.give(captioner, result)
-
-
-def _mendable() -> shared.Mendable:
-    from extractors.engines.engine_choice import DeviceUnavailable
-    from models.captioners.registry import UnknownCaptioner, UnknownStreamSet
-    from models.combining.caption_writers import VocabulariesDiffer
-    from models.combining.members import WrongMembers
-    from models.feature_sources.stream_checks import StreamMismatch
-    from models.stream_set import UnknownStream
-    from training.datasets.errors import DataSetError
-    from training.evaluation.evaluated_captioner import WrongSearch
-    from training.saved_features.feature_map import FeatureMapDamaged, FeaturesDoNotFit
-
-    return {
-        "": (UnknownCaptioner, WrongSearch),
-        "--device": (DeviceUnavailable,),
-        "--members": (WrongMembers, VocabulariesDiffer),
-        "--streams": (UnknownStreamSet, StreamMismatch),
-        "--features": (FeatureMapDamaged, FeaturesDoNotFit, UnknownStream, ImportError),
-        "--data": (DataSetError,),
-    }

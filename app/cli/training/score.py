@@ -9,6 +9,12 @@ import typer
 from app.cli.model_options import AsJson
 from app.cli.training import shared_options as shared
 
+MENDABLE: shared.Mendable = {
+    "": ("DataSetError",),
+    "--device": ("DeviceUnavailable",),
+    "--clip": ("PretrainedError", "ImportError"),
+}
+
 
 def score(
     captions: Annotated[
@@ -17,6 +23,9 @@ def score(
     references: Annotated[
         Path, typer.Option(help="What people wrote of the items: a file, or a captioned set's folder.")
     ],
+    data_set: Annotated[
+        str | None, typer.Option(help="Which set that folder holds; default: what its files are of.")
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(help="Another file of captions, compared by a paired bootstrap.")
     ] = None,
@@ -42,20 +51,12 @@ def score(
     from extractors.engines.engine_choice import open_device
     from training.evaluation.score_files import ClipSource, score_files
 
-    with shared.name_option(_mendable()):
+    with shared.name_option(MENDABLE):
         source = None
         if clip is not None and videos is not None:
             source = ClipSource(clip, videos, frames, open_device(device))
-        result = score_files(captions, references, against, training, source)
+        result = score_files(captions, references, against, training, source, data_set)
     if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:
         result.print()
-
-
-def _mendable() -> shared.Mendable:
-    from extractors.engines.engine_choice import DeviceUnavailable
-    from models.pretrained.errors import PretrainedError
-    from training.datasets.errors import DataSetError
-
-    return {"": (DataSetError,), "--device": (DeviceUnavailable,), "--clip": (PretrainedError, ImportError)}

@@ -14,8 +14,9 @@ from training.recipes.train_options import PrecisionName
 if TYPE_CHECKING:
     from training.saved_features.feature_folder import FeatureFolder
 
-#: Option → the errors that it can mend; "" where the error names what is to be changed.
-Mendable = Mapping[str, tuple[type[Exception], ...]]
+#: Option → names of the errors that it can mend, since their modules take seconds to import; "" where the
+#: error names what is to be changed.
+Mendable = Mapping[str, tuple[str, ...]]
 DataSetName = Annotated[
     str | None,
     typer.Option(help="The captioned set that lies in --data: msvd, msrvtt: see docs/data.md."),
@@ -91,8 +92,11 @@ def name_option(mendable: Mendable) -> Iterator[None]:
     """Turns an error into one that names the option which can mend it. Raises BadParameter."""
     try:
         yield
-    except tuple(kind for kinds in mendable.values() for kind in kinds) as error:
-        option = next(option for option, kinds in mendable.items() if isinstance(error, kinds))
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        option = next((option for option, names in mendable.items() if kinds.intersection(names)), None)
+        if option is None:
+            raise
         text = str(error)
         if isinstance(error, ReelwordError) and text.endswith("."):  # a sentence, with another to follow
             text = error.advice

@@ -13,7 +13,7 @@ from app.cli.model_options import FieldsOf
 from app.cli.training import shared_options as shared
 from app.cores import choose_threads
 from app.terminal import complain
-from training.recipes.train_options import NeedsVideo, StartMissing, TrainOptions, UnreadOption
+from training.recipes.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from training.batches.video_batches import Notify
@@ -53,6 +53,18 @@ RecipeName = Annotated[
 ]
 
 
+MENDABLE: shared.Mendable = {
+    "": ("UnreadOption", "StartMissing", "NotShared", "NeedsDataSet"),
+    "--out": ("RunDiffers",),
+    "--device": ("DeviceUnavailable",),
+    "--recipe": ("UnknownRecipe", "NoReward", "RecipeFileDamaged"),
+    "--track": ("TrackerMissing",),
+    "--set": ("NoSuchField", "FieldRefused"),
+    "--streams": ("UnknownStream", "UnknownStreamSet", "StreamsDoNotFit", "NeedsVideo"),
+    "--features": ("FeatureMapDamaged", "FeaturesDoNotFit", "NoFeatures", "ImportError"),
+    "--start": ("UnknownCaptioner", "StreamMismatch", "CheckpointError", "WeightsError"),
+    "--data": ("FileNotFoundError", "CorpusError", "DataSetError"),
+}
 #: From a run's folder, its seed and further changes (FIELD=VALUE) to its best checkpoint.
 TrainRun: TypeAlias = Callable[[Path, int | None, Sequence[str]], Path]
 
@@ -91,8 +103,12 @@ def open_training(
     from training.runs.stopping import Stopped
     from training.sessions import session_choice
 
+    mendable = {
+        "--teacher" if option == "--start" and options.teachers else option: names
+        for option, names in MENDABLE.items()
+    }
     try:
-        with shared.name_option(_mendable(options)), join_processes(run.device) as (processes, device):
+        with shared.name_option(mendable), join_processes(run.device) as (processes, device):
             settings = RunSettings(
                 out=Path("runs"),
                 cache=run.cache,
@@ -158,42 +174,6 @@ def _name_run(captioner: str, recipe: str | None, seed: int | None, options: Tra
 
 def _say_nothing(_: str) -> None:
     """Stands in the place of what the first process says for all."""
-
-
-def _mendable(options: TrainOptions) -> shared.Mendable:
-    from extractors.engines.engine_choice import DeviceUnavailable
-    from extractors.pretrained.errors import WeightsError
-    from models.captioners.registry import UnknownCaptioner, UnknownStreamSet
-    from models.checkpoint import CheckpointError
-    from models.feature_sources.stream_checks import StreamMismatch
-    from models.stream_choice import StreamsDoNotFit
-    from models.stream_set import UnknownStream
-    from training.batches.archives import CorpusError
-    from training.batches.video_batches import NoFeatures
-    from training.datasets.errors import DataSetError
-    from training.optimization.processes import NotShared
-    from training.optimization.rewards import NoReward
-    from training.recipes.changes import FieldRefused, NoSuchField, RecipeFileDamaged
-    from training.recipes.demo_recipes import UnknownRecipe
-    from training.runs.run_record import RunDiffers
-    from training.runs.tracking import TrackerMissing
-    from training.saved_features.feature_map import FeatureMapDamaged, FeaturesDoNotFit
-    from training.sessions.session_choice import NeedsDataSet
-
-    return {
-        "": (UnreadOption, StartMissing, NotShared, NeedsDataSet),
-        "--out": (RunDiffers,),
-        "--device": (DeviceUnavailable,),
-        "--recipe": (UnknownRecipe, NoReward, RecipeFileDamaged),
-        "--track": (TrackerMissing,),
-        "--set": (NoSuchField, FieldRefused),
-        "--streams": (UnknownStream, UnknownStreamSet, StreamsDoNotFit, NeedsVideo),
-        "--features": (FeatureMapDamaged, FeaturesDoNotFit, NoFeatures, ImportError),
-        "--teacher" if options.teachers else "--start": (
-            UnknownCaptioner, StreamMismatch, CheckpointError, WeightsError,
-        ),
-        "--data": (FileNotFoundError, CorpusError, DataSetError),
-    }  # fmt: skip
 
 
 train = make_train()

@@ -1,9 +1,6 @@
 """Declares ``reelword caption``: options, and who captions, a running server or this process."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,17 +8,15 @@ from app.cli.model_options import FieldsOf, Streams, change_options, settings_wi
 from app.cli.server import ServerChoice
 from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.errors import UsageError
-from app.extract.inputs import InputVideo, find_videos
+from app.extract.addresses import find_inputs
+from app.extract.inputs import choose_names
 from app.jobs.options import CaptionOptions
-
-if TYPE_CHECKING:
-    from app.settings import Settings
 
 Videos = Annotated[
     list[str],
     typer.Argument(
         metavar="VIDEO…",
-        help="Video files, folders of them, and addresses, which a service fetches.",
+        help="Video files, folders, lists (.txt) of them, and addresses, which a service fetches.",
         show_default=False,
     ),
 ]
@@ -42,7 +37,8 @@ def caption(
     is_by_segments = cut.segments not in (None, "none") or output.form is not None
     if is_by_segments and output.attention is not None:
         raise UsageError("--attention draws whole videos: leave out --segments and --format.")
-    videos = _find(files, output)  # what is missing is said before models load
+    # what is missing is said before models load
+    videos = choose_names(find_inputs(files, output.attention or output.out))
     options = options.model_copy(update={"attention": output.has_words})
     settings = settings_with(streams=streams)
     server = service.find(settings, ["--streams"] * (streams is not None) + cut.here_alone)
@@ -57,39 +53,7 @@ def caption(
             "A running service captions addresses, and none is asked: start one with make serve, or name one "
             "with --server."
         )
-    if is_by_segments:
-        raise typer.Exit(1 if _caption_by_segments(videos, options, cut, output, settings) else 0)
-    raise typer.Exit(1 if _caption_whole(videos, options, cut, output, settings) else 0)
+    from app.cli.videos.local_captions import caption_films, caption_whole
 
-
-def _find(files: list[str], output: CaptionOutput) -> list[InputVideo]:
-    """Finds what is at paths, and at addresses."""
-    addresses = [each for each in files if "://" in each]
-    paths = [Path(each) for each in files if each not in addresses]
-    videos = find_videos(paths, output.attention or output.out) if paths else []
-    if addresses:
-        from app.extract.addresses import find_inputs  # which loads what fetches
-
-        videos += find_inputs(addresses, Path())
-    return videos
-
-
-def _caption_whole(
-    videos: list[InputVideo], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
-) -> int:
-    from app.cli.videos.local_captions import caption_files
-    from app.segments.loading import segment_options
-
-    is_followed = cut.segments is None and not output.as_json and output.attention is None
-    segments = segment_options("auto", cut.shortest, cut.longest) if is_followed else None
-    return caption_files(videos, options, settings, output, segments)
-
-
-def _caption_by_segments(
-    videos: list[InputVideo], options: CaptionOptions, cut: FilmCut, output: CaptionOutput, settings: Settings
-) -> int:
-    from app.cli.videos.local_captions import caption_films
-    from app.segments.loading import load_film_captioner, segment_options
-
-    segments = segment_options(cut.segments or "auto", cut.shortest, cut.longest)
-    return caption_films(videos, load_film_captioner(settings, options, segments), output)
+    work = caption_films if is_by_segments else caption_whole
+    raise typer.Exit(1 if work(videos, options, cut, output, settings) else 0)

@@ -1,12 +1,16 @@
 """Declares how films are cut for ``caption``, and what it prints and writes."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.errors import UsageError
+
+if TYPE_CHECKING:
+    from extractors.shots.segment import SegmentOptions
 
 #: As app/documents/exports.py writes them; those that end with json tell words with their moments.
 FORMS = ("vtt", "srt", "csv", "json", "coco.json", "fiftyone.json", "labelstudio.json", "chapters.xml")
@@ -24,6 +28,12 @@ class FilmCut:
     ] = None
     shortest: Annotated[float, typer.Option(help="Seconds of a segment, at least.")] = 2.0
     longest: Annotated[float, typer.Option(help="Seconds after which a shot is cut.")] = 20.0
+
+    def read(self) -> "SegmentOptions":
+        """Returns how films are cut here, by default those that are long. Raises UsageError."""
+        from app.segments.loading import segment_options
+
+        return segment_options(self.segments or "auto", self.shortest, self.longest)
 
     @property
     def here_alone(self) -> list[str]:
@@ -65,6 +75,13 @@ class CaptionOutput:
     def has_words(self) -> bool:
         """Returns whether words are written with their moments."""
         return self.attention is not None or (self.form or "").endswith("json")
+
+    def write_film(self, name: str, content: bytes) -> None:
+        """Writes a film's document, to standard output where there is no folder. Raises UsageError."""
+        if self.out is None:
+            sys.stdout.write(content.decode())
+        else:
+            write_file(self.out / f"{name}.{self.form}", content)
 
 
 def write_file(target: Path, content: bytes) -> None:

@@ -1,7 +1,7 @@
 """Declares the options of ``reelword extract``; app/extract/ does it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -67,7 +67,7 @@ def extract(
 
     find_inputs(videos, out)  # what is missing is said before networks load
     from app.extract.extract_files import extract_files
-    from app.extract.plan import ExtractionPlan, ExtractorsMissing
+    from app.extract.plan import ExtractionPlan
     from extractors.windows import WindowOptions
 
     configured = settings_with()
@@ -90,10 +90,9 @@ def extract(
         failed = extract_files(videos, plan, jobs)
     except ValueError as error:  # windows that cannot be
         raise UsageError(sentence(str(error))) from error
-    except ExtractorsMissing as error:
-        _end(str(error), 1)
-    except KeyboardInterrupt:
-        _end("Stopped; the same command goes on from here.", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        complain("Stopped; the same command goes on from here.")
+        raise typer.Exit(INTERRUPTED) from error
     raise typer.Exit(1 if failed else 0)
 
 
@@ -111,8 +110,3 @@ def _find_stream_set(name: str | None, extractor: str | None, windows: "WindowOp
         return find_stream_set(name)
     except UnknownStreamSet as error:
         raise UsageError(f"--streams: {error}.") from error
-
-
-def _end(sentence: str, code: int) -> NoReturn:
-    complain(sentence)
-    raise typer.Exit(code)

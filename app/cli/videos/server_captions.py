@@ -1,10 +1,9 @@
 """Captions files by a running service, and prints what came of each as captioning here does."""
 
 import json
-import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Any
 
@@ -12,7 +11,7 @@ from app import terminal
 from app.cli.server import Server, ServiceRefused
 from app.cli.videos.caption_output import CaptionOutput, write_file
 from app.errors import for_commands
-from app.extract.inputs import InputVideo, choose_names
+from app.extract.inputs import InputVideo
 from app.jobs.options import CaptionOptions
 from extractors.errors import ReelwordError
 from extractors.files import write_path
@@ -37,23 +36,28 @@ def caption_by_server(
         UsageError: the output cannot be written.
         ServiceUnreachable, ServiceRefused: the service answers for none of them.
     """
-    failures: list[terminal.FailedFile] = []
-    form = _make_form(options)
-    with terminal.show_progress(len(videos)) as bar:
-        bar.say("Captioning")
-        names = choose_names(videos)
-        for video, name, document in zip(videos, names, _run(server, videos, form), strict=True):
-            if (error := document["error"]) is not None:
-                advice = f"{error['message']} {for_commands(error['hint'])}"
-                failures.append(terminal.FailedFile(video.place, advice, error["code"]))
-            if output.as_json and options.segments not in (None, "none") and error is None:
-                film = server.get(f"/jobs/{document['id']}/captions.json").json()
-                document = {**film, "state": document["state"], "error": None}
-            _print(bar, video, document, output, is_alone=len(videos) == 1)
+    with closing(_run(server, videos, _make_form(options))) as documents:
+
+        def show(video: InputVideo, bar: terminal.FileProgress) -> terminal.FailedFile | None:
+            bar.say("Captioning")
+            document = next(documents)
+            fault = document["error"]
             if document["state"] == "succeeded":
-                _write(server, document, name, output)
-    terminal.list_failures(failures, len(videos))
-    return len(failures)
+                _write(server, document, video.name, output)
+                if output.as_json and options.segments not in (None, "none"):
+                    film = server.get(f"/jobs/{document['id']}/captions.json").json()
+                    document = {**film, "state": document["state"], "error": None}
+            if output.form is None or output.out is not None:
+                bar.print(*_make_lines(video, document, output, "" if len(videos) == 1 else f"{video}: "))
+            if not output.as_json:
+                for warning in document["warnings"]:
+                    terminal.complain(f"{video}: {warning['message']} [{warning['code']}]")
+            if fault is None:
+                return None
+            advice = f"{fault['message']} {for_commands(fault['hint'])}"
+            return terminal.FailedFile(video.place, advice, fault["code"])
+
+        return terminal.work_through(videos, show)
 
 
 def _make_form(options: CaptionOptions) -> dict[str, str]:
@@ -67,7 +71,7 @@ def _make_form(options: CaptionOptions) -> dict[str, str]:
     }
 
 
-def _run(server: Server, videos: Sequence[InputVideo], form: dict[str, str]) -> Iterator[Document]:
+def _run(server: Server, videos: Sequence[InputVideo], form: dict[str, str]) -> Generator[Document]:
     """Yields the jobs' documents in order; cancels what waits where the command is stopped."""
     left, jobs = iter(videos), deque[str | Document]()
     try:
@@ -98,21 +102,6 @@ def _submit(server: Server, video: InputVideo, form: dict[str, str]) -> str | Do
     return {"state": "failed", "error": error, "captions": None, "segments": None, "warnings": []}
 
 
-def _print(
-    bar: terminal.FileProgress,
-    video: InputVideo,
-    document: Document,
-    output: CaptionOutput,
-    *,
-    is_alone: bool,
-) -> None:
-    lines = _make_lines(video, document, output, "" if is_alone else f"{video.place}: ")
-    bar.print([] if output.form is not None and output.out is None else lines)
-    if not output.as_json:
-        for warning in document["warnings"]:
-            terminal.complain(f"{video.place}: {warning['message']} [{warning['code']}]")
-
-
 def _make_lines(video: InputVideo, document: Document, output: CaptionOutput, prefix: str) -> list[str]:
     if output.as_json:
         path = video.address or write_path(video.file)
@@ -133,8 +122,4 @@ def _write(server: Server, document: Document, name: str, output: CaptionOutput)
             route = "attention" if suffix == "json" else "attention.png"
             write_file(output.attention / f"{name}.{suffix}", server.get(f"{job}/{route}").content)
     if output.form is not None:
-        text = server.get(f"{job}/captions.{output.form}").content
-        if output.out is None:
-            sys.stdout.write(text.decode())
-        else:
-            write_file(output.out / f"{name}.{output.form}", text)
+        output.write_film(name, server.get(f"{job}/captions.{output.form}").content)

@@ -15,7 +15,7 @@ SECONDS = 1500  #: a busy machine takes long to start some thirty processes
 
 def test_each_video_has_one_row_whatever_is_killed(root: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "benchmarks.cluster_kill", "--videos", "24", "--nodes", "2"],
+        [sys.executable, "-m", "benchmarks.cluster_kill", "--videos", "40", "--nodes", "2"],
         cwd=root,
         capture_output=True,
         text=True,

@@ -15,44 +15,51 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.bulk import stages
-from app.bulk.rows import KEY, SCHEMA, DoneVideos, caption_row, find_done, video_key
-from app.bulk.stages import Batch, CaptionVideos, DecodeVideo, EngineAttempts
+from app.bulk.rows import KEY, SCHEMA, DoneVideos, find_done, outcome_row, video_key
+from app.bulk.stages import Batch, CaptionVideos, DecodeVideo
 from app.documents.job import Answer
 from app.errors import UploadMissing
 from app.extract.storage import open_location
 from app.jobs.options import CaptionOptions
-from app.pipeline.engine_protocol import EngineAnswer
+from app.pipeline.caption_files import Outcome
+from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
 from app.settings import Settings
+from app.worker.engine.process import EngineDied, EngineRaised
 from extractors.media.request import DecodeRequest
 from tests.media import write_video
 
+INFO = EngineInfo("cpu", (), DecodeRequest())
 NOTHING = DoneVideos(np.empty(0, KEY))
 
 
-class Died(BaseException):
-    """Ends the process of an engine, in its place."""
-
-
 class ScriptedEngine:
-    """Captions words as they are, raises an error at "odd" and dies at "deadly"."""
+    """Captions words as they are, meets an error at "odd" and dies at "deadly", as EngineProcess tells it."""
 
-    def __init__(self) -> None:
+    def __init__(self, _: Settings) -> None:
         self.seen: Counter[str] = Counter()
+        self.is_alive = False
 
-    def describe_and_caption(self, videos: Sequence[str], *_: object) -> list[EngineAnswer]:
+    def begin(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.is_alive = True
+
+    def run(self, videos: Sequence[str], *_: object) -> list[EngineAnswer]:
+        assert self.is_alive
         self.seen.update(videos)
-        if "deadly" in videos:
-            raise Died
+        self.is_alive = "deadly" not in videos
+        if not self.is_alive:
+            raise EngineDied("signal 9, SIGKILL")
         if "odd" in videos:
-            raise RuntimeError("the shapes do not fit")
+            raise EngineRaised("RuntimeError: the shapes do not fit")
         return [EngineAnswer(Answer(caption=video, captions=[]), None) for video in videos]
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> ScriptedEngine:
-    made = ScriptedEngine()
-    monkeypatch.setattr("app.bulk.stages.load_engine", lambda settings: made)
-    return made
+def captioning(monkeypatch: pytest.MonkeyPatch) -> CaptionVideos:
+    monkeypatch.setattr(stages, "EngineProcess", ScriptedEngine)
+    return CaptionVideos(Settings(), CaptionOptions())
 
 
 def batch(*videos: str) -> Batch:
@@ -62,64 +69,63 @@ def batch(*videos: str) -> Batch:
             "sha256": video,
             "run": "this",
             "stamp": None,
-            "answer": "{}",
-            "frames": b"" if video == "broken" else pickle.dumps(video),
-            "failure": pickle.dumps(UploadMissing("It is not there.")) if video == "broken" else b"",
+            "outcome": pickle.dumps(
+                Outcome(Answer(), error=UploadMissing("It is not there."))
+                if video == "broken"
+                else Outcome(Answer(), video)  # type: ignore[arg-type]
+            ),
         }
         for video in videos
     ]
     return {name: np.array([row[name] for row in rows], object) for name in rows[0]}
 
 
-def run_until_it_lives(attempts: EngineAttempts, videos: Batch) -> tuple[int, dict[str, Any]]:
-    """What Ray does: a new actor and the same batch for each one that dies."""
-    for died in range(10):
-        try:
-            rows = CaptionVideos(Settings(), CaptionOptions(), attempts)(videos).to_pylist()
-        except Died:
-            continue
-        return died, {row["sha256"]: row["caption"] or row["code"] for row in rows}
-    raise AssertionError("it dies for ever")
+def outcomes(captioning: CaptionVideos, *videos: str) -> dict[str, Any]:
+    """Each video's caption, or its code."""
+    rows = captioning(batch(*videos)).to_pylist()
+    return {row["sha256"]: row["caption"] or row["code"] for row in rows}
 
 
 def test_a_video_that_kills_the_engine_is_given_up_and_the_others_are_captioned(
-    engine: ScriptedEngine,
+    captioning: CaptionVideos,
 ) -> None:
-    attempts = EngineAttempts()
-    died, told = run_until_it_lives(attempts, batch("a", "deadly", "broken", "b"))
-    assert died == 3
+    told = outcomes(captioning, "a", "deadly", "broken", "b")
     assert told == {"a": "a", "deadly": "engine_crashed", "broken": "upload_missing", "b": "b"}
-    assert engine.seen["deadly"] == 3
-    assert run_until_it_lives(attempts, batch("a", "b")) == (0, {"a": "a", "b": "b"})
+    assert captioning._engine.seen["deadly"] == 3  # type: ignore[attr-defined]
+    assert outcomes(captioning, "a", "b", "broken") == {"a": "a", "b": "b", "broken": "upload_missing"}
+    assert outcomes(captioning, "broken") == {"broken": "upload_missing"}
 
 
-def test_an_error_of_the_engine_is_one_videos_alone(engine: ScriptedEngine) -> None:
-    told = run_until_it_lives(EngineAttempts(), batch("a", "odd", "b"))
-    assert told == (0, {"a": "a", "odd": "engine_error", "b": "b"})
+def test_an_error_of_the_engine_is_one_videos_alone(captioning: CaptionVideos) -> None:
+    rows = captioning(batch("a", "odd", "b")).to_pylist()
+    assert [row["caption"] or row["code"] for row in rows] == ["a", "engine_error", "b"]
+    assert rows[1]["message"] == "The engine met an error (RuntimeError)."
 
 
 def test_a_name_that_is_no_utf8_is_written_as_text_and_its_file_is_read(tmp_path: Path) -> None:
     file = os.fsencode(tmp_path) + b"/caf\xe9.mp4"
     write_video(tmp_path / "a.mp4").rename(os.fsdecode(file))
-    decode = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", NOTHING)
-    with decode._decoder:
+    decode = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", NOTHING)
+    with decode.reader.decoder:
         (row,) = decode({"path": file})
     assert row["file"] == f"{tmp_path}/caf\\xe9.mp4"
-    assert row["frames"]
+    assert pickle.loads(row["outcome"]).frames is not None
     assert pa.array([row["file"]]).to_pylist() == [row["file"]]
     done = DoneVideos(np.array([video_key(row["file"], row["sha256"])], KEY))
-    assert DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", done)({"path": file}) == []
+    assert DecodeVideo(Settings(), INFO, CaptionOptions(), "this", done)({"path": file}) == []
 
 
 def test_what_has_its_row_is_not_read_again_unless_size_or_time_are_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_video(tmp_path / "a.mp4")
-    first = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", NOTHING)
-    with first._decoder:
+    first = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", NOTHING)
+    with first.reader.decoder:
         (row,) = first({"path": os.fsencode(file)})
-    pq.write_table(pa.Table.from_pylist([caption_row(row, Answer())], schema=SCHEMA), tmp_path / "a.parquet")
-    older = pa.Table.from_pylist([caption_row(row | {"file": "/b.mp4"}, Answer())], schema=SCHEMA)
+    pq.write_table(
+        pa.Table.from_pylist([outcome_row(row, Outcome(Answer()))], schema=SCHEMA), tmp_path / "a.parquet"
+    )
+    older = pa.Table.from_pylist([outcome_row(row | {"file": "/b.mp4"}, Outcome(Answer()))], schema=SCHEMA)
     pq.write_table(older.drop_columns("stamp"), tmp_path / "b.parquet")  # of a version without stamps
     done = find_done(open_location(str(tmp_path)), "this")
     assert len(done) == 2
@@ -132,7 +138,7 @@ def test_what_has_its_row_is_not_read_again_unless_size_or_time_are_others(
         return str(row["sha256"])
 
     monkeypatch.setattr(stages, "sha256_of", digest)
-    again = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", done)
+    again = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", done)
     assert again({"path": os.fsencode(file)}) == []
     assert digests == []
     os.utime(file, ns=(0, 1))  # touched: its bytes are looked at, and are the same
@@ -142,13 +148,13 @@ def test_what_has_its_row_is_not_read_again_unless_size_or_time_are_others(
 
 def test_a_file_that_cannot_be_read_has_one_row_and_a_new_one_once_it_can(tmp_path: Path) -> None:
     row = {"path": os.fsencode(tmp_path / "a.mp4")}
-    (first,) = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", NOTHING)(row)
-    assert pickle.loads(first["failure"]).code == "upload_missing"
+    (first,) = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", NOTHING)(row)
+    assert pickle.loads(first["outcome"]).error.code == "upload_missing"
     told = DoneVideos(np.array([video_key(first["file"], "")], KEY))
-    decode = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", told)
+    decode = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", told)
     assert decode(row) == []
     write_video(tmp_path / "a.mp4")
-    with decode._decoder:
+    with decode.reader.decoder:
         (second,) = decode(row)
     assert second["sha256"]
-    assert second["frames"]
+    assert pickle.loads(second["outcome"]).frames is not None

@@ -379,7 +379,7 @@ def test_without_a_captioner_it_says_so(shell: Shell, clips: list[Path], tmp_pat
 def test_names_of_pictures_never_collide() -> None:
     files = [Path(name) for name in ("a/clip.mp4", "b/clip.avi", "clip-2.mp4", "CLIP.mov", "other.mp4")]
     videos = [InputVideo(file, file.stem) for file in files]
-    assert choose_names(videos) == ["clip", "clip-2", "clip-2-2", "CLIP-3", "other"]
+    assert [video.name for video in choose_names(videos)] == ["clip", "clip-2", "clip-2-2", "CLIP-3", "other"]
 
 
 # ---- the rest ----

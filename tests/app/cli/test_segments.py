@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
-from app.cli.videos.caption_output import CaptionOutput
+from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.cli.videos.local_captions import caption_films
 from app.documents.exports import FORMATS
 from app.documents.segments import FilmDocument
@@ -36,7 +36,9 @@ def films(tmp_path: Path) -> Path:
 
 
 def run(tmp_path: Path, paths: list[Path], output: CaptionOutput) -> int:
-    return caption_films(find_videos(paths, output.out), colour_captioner(tmp_path), output)
+    captioner = colour_captioner(tmp_path)
+    films = find_videos(paths, output.out)
+    return caption_films(films, captioner.options, FilmCut(), output, captioner.settings, captioner)
 
 
 def test_each_segment_is_a_line_and_the_summary_comes_last(

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from app.cli.captioners import try_captioner
-from app.cli.videos.caption_output import CaptionOutput
-from app.cli.videos.local_captions import caption_files
+from app.cli.videos.caption_output import CaptionOutput, FilmCut
+from app.cli.videos.local_captions import caption_whole
 from app.errors import EngineStartFailed, InvalidMembers, JobFailure, PromptNotTaken, UsageError
 from app.extract.inputs import InputVideo
 from app.jobs.captioner_choice import CaptionerChoices
@@ -209,11 +209,15 @@ def test_an_ensemble_refuses_it_by_name(engine: Engine, members: str) -> None:
 def test_the_command_line_names_it_too(settings: Settings, engine: Engine, tmp_path: Path) -> None:
     clip = write_video(tmp_path / "clip.mp4", frames=20)
     outcomes = list(caption_videos([clip], fusion("stats,tiny-git"), settings, engine))
-    assert [outcome.state for outcome in outcomes] == ["succeeded"]
+    assert [outcome.error for outcome in outcomes] == [None]
     settings = settings.model_copy(update={"captioners": ("stats", "g2l", "tiny-git")})
     with pytest.raises(UsageError, match=r"tiny-git is a pretrained captioner .* Choose members"):
-        caption_files(
-            [InputVideo(clip, "clip")], fusion("stats,tiny-git", "ensemble"), settings, CaptionOutput()
+        caption_whole(
+            [InputVideo(clip, "clip")],
+            fusion("stats,tiny-git", "ensemble"),
+            FilmCut("none"),
+            CaptionOutput(),
+            settings,
         )
 
 
@@ -249,4 +253,4 @@ def test_the_command_line_refuses_a_prompt_before_any_model_is_loaded(
     clip = tmp_path / "clip.mp4"
     clip.touch()
     with pytest.raises(UsageError, match="tiny-git takes no prompt"):
-        caption_files([InputVideo(clip, "clip")], options, settings, CaptionOutput())
+        caption_whole([InputVideo(clip, "clip")], options, FilmCut("none"), CaptionOutput(), settings)

@@ -64,9 +64,8 @@ def caption_of(frames: Frames) -> str:
 
 def colour_captioner(folder: Path, engine: ColourEngine | None = None, **changes: object) -> FilmCaptioner:
     """A captioner of films by their colours, with its journals below the folder."""
-    loaded = engine or ColourEngine()
     given = {
-        "load_engine": lambda: loaded,
+        "load_engine": lambda: engine or ColourEngine(),
         "settings": Settings(data=folder / "data"),
         "options": CaptionOptions(),
         "segments": SegmentOptions("shots"),
