@@ -1,6 +1,6 @@
 """``reelword captioners``: pretrained captioners, brought from a hub or a folder, listed, removed, published.
 
-A repository has a checkpoint of ours as ``reelword.safetensors``, or an adapter's files, and README.md beside.
+A repository has a checkpoint as ``reelword.safetensors``, or an adapter's files, and README.md beside it.
 """
 
 import json
