@@ -35,6 +35,7 @@ GROUPS: Mapping[str, str] = {
     "pyarrow": "bulk",
     "pycocoevalcap": "train",
     "ray": "bulk",
+    "rjieba": "train",
     "timm": "extractors",
     "tokenizers": "pretrained",
     "torchvision": "extractors",

@@ -5,14 +5,29 @@ else, and made of plain numbers, so that the API's image carries this one file w
 members are null, never missing.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, computed_field, field_validator
 
 Weights = list[float]
+#: Chinese characters, as a range of a regular expression.
+HAN = "\u3400-\u4dbf\u4e00-\u9fff"
+_TWO_HAN = re.compile(f"[{HAN}]{{2}}")
 #: [word][moment][place]; null for a word, and for a moment of one, that has none.
 PlaceWeights = list[list[Weights | None] | None]
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Joins words to a sentence: ``man 's`` is written ``man's``, and Chinese without spaces."""
+    return "".join(words[:1]) + "".join(space_between(*pair) + pair[1] for pair in pairwise(words))
+
+
+def space_between(word: str, following: str) -> str:
+    """Returns what stands between two words of a sentence: a space, or nothing."""
+    return "" if following.startswith("'") or _TWO_HAN.match(word[-1:] + following[:1]) else " "
 
 
 class Part(BaseModel, frozen=True):

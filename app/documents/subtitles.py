@@ -14,6 +14,7 @@ from webvtt import Caption, WebVTT
 from webvtt.models import Timestamp
 
 from app.documents.segments import FilmDocument, SegmentDocument
+from models.caption import space_between
 
 SHORTEST = 0.001  #: seconds of a cue: one that ends as it begins is not shown
 LOOK_ALIKES = str.maketrans({"<": "‹", ">": "›", "{": "(", "}": ")"})
@@ -71,13 +72,14 @@ def _cues(segments: Sequence[SegmentDocument], texts: Sequence[str]) -> list[Cap
 
 def _timed(segment: SegmentDocument) -> str:
     """Puts before each word that names a moment when that begins, within the cue and never falling."""
-    reached, words = segment.start, []
+    reached, line, before = segment.start, "", None
     for each in segment.words or ():
         text = _escaped(one_line(each.word))
         if each.start is not None and reached + SHORTEST <= each.start < segment.end:
             reached, text = each.start, f"<{Timestamp.from_seconds(each.start)}>{text}"
-        words.append(text)
-    return " ".join(words).replace(" '", "'")
+        line += text if before is None else space_between(before, each.word) + text
+        before = each.word
+    return line
 
 
 def one_line(text: str) -> str:

@@ -25,8 +25,7 @@ from extractors.media.bars import without_bars
 from extractors.media.request import DecodeRequest
 from extractors.video_features.packed_streams import count_bytes, pack_streams, unpack_streams
 from extractors.windows import Sampling
-from models.caption import Caption, ScoredCaption
-from models.decoding.written_captions import join
+from models.caption import Caption, ScoredCaption, join_words
 from models.feature_sources.feature_source import extract_together
 from models.pretrained.errors import OptionRefused
 from models.video_category import add_category
@@ -171,7 +170,7 @@ def _tell_words(report: Report) -> Callable[[Sequence[str]], None]:
         now = time.monotonic()
         if words and now - last >= TELL_SECONDS:
             last = now
-            report("caption", 0.0, join(words))
+            report("caption", 0.0, join_words(words))
 
     return tell
 

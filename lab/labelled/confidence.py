@@ -19,9 +19,10 @@ import typer
 from torch import Tensor
 
 from lab.judging.session import JudgingSession, Mark
+from models.caption import join_words
 from models.captioner import Captioner
 from models.checkpoint import load_checkpoint, save_checkpoint
-from models.decoding.written_captions import DecodedBatch, join
+from models.decoding.written_captions import DecodedBatch
 from models.labels.labelled_captioner import LabelledCaptioner
 from training.evaluation.captioning import decode_video, read_clip_list
 from training.evaluation.evaluated_captioner import EvaluatedCaptioner, load_evaluated_captioner
@@ -119,7 +120,7 @@ def _read_evidence(
         features = entry.feature_source.extract([decode_video(clip, entry.feature_source.request)])
         lead = captioner.inputs[0].name
         best = [DecodedBatch.by(probe, features, lead, entry.search).hypotheses[0][0] for probe in probes]
-        text = join(captioner.vocabulary.decode(best[0].tokens))
+        text = join_words(captioner.vocabulary.decode(best[0].tokens))
         yield (clip.id, text), tuple(float(torch.tensor(each.confidence or 0.0).logit()) for each in best)
 
 

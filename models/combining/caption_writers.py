@@ -13,7 +13,15 @@ import torch
 
 from extractors.errors import ReelwordError
 from extractors.features import Features, Frames, StreamSpec
-from models.caption import Caption, ExplanationPart, TableColumn, TableExplanation, TableRow, TextExplanation
+from models.caption import (
+    Caption,
+    ExplanationPart,
+    TableColumn,
+    TableExplanation,
+    TableRow,
+    TextExplanation,
+    join_words,
+)
 from models.captioners.semantic_embedding import SemanticEmbedding
 from models.checkpoint import Card, Checkpoint
 from models.combining.ensemble import Ensemble, EnsembleMemory
@@ -27,7 +35,7 @@ from models.combining.reranking import (
     rank_candidates,
 )
 from models.decoding.decode import DecodingOptions
-from models.decoding.written_captions import DecodedBatch, join
+from models.decoding.written_captions import DecodedBatch
 from models.feature_sources.stream_checks import StreamMismatch, check_streams, lead_stream
 
 if TYPE_CHECKING:
@@ -245,7 +253,7 @@ def _describe_candidate(candidate: Candidate) -> TableRow:
     return {
         "captioner": candidate.captioner,
         "beam": candidate.beam,
-        "text": join(candidate.words) if candidate.text is None else candidate.text,
+        "text": join_words(candidate.words) if candidate.text is None else candidate.text,
         "score": round(candidate.hypothesis.score, 5),
         "relevance": round(candidate.relevance, 5),
         "likelihood": round(candidate.likelihood, 5),

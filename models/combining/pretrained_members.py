@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from extractors.features import Frames
-from models.caption import Caption
+from models.caption import Caption, join_words
 from models.combining.reranking import Candidate
 from models.decoding.decode import DecodingOptions, Hypothesis
-from models.decoding.written_captions import join
 from models.vocabulary import split_words
 
 if TYPE_CHECKING:  # transformers takes seconds to import, and many have no such captioner
@@ -80,7 +79,7 @@ class PretrainedOutput:
         """Writes a caption as this captioner would; one that is a pretrained captioner's stays as it is."""
         if candidate.text is not None:
             return candidate.text
-        text, own_text = join(candidate.words), self.written[video][0].caption.text
+        text, own_text = join_words(candidate.words), self.written[video][0].caption.text
         if own_text[:1].isupper():
             text = text[:1].upper() + text[1:]
         return f"{text}." if own_text.endswith(".") else text

@@ -10,7 +10,15 @@ import torch
 
 from extractors.features import Features, Stream
 from extractors.preprocessing.images import STEPS
-from models.caption import AttentionDocument, BoxAttention, Caption, Evidence, GridAttention, ScoredWord
+from models.caption import (
+    AttentionDocument,
+    BoxAttention,
+    Caption,
+    Evidence,
+    GridAttention,
+    ScoredWord,
+    join_words,
+)
 from models.captioner import Array, Captioner, CaptionSteps, as_numpy
 from models.decoding.decode import DecodingOptions, Hypothesis, decode
 from models.evidence.evidence import find_evidence
@@ -72,7 +80,7 @@ class DecodedBatch:
         ]
         sure = hypothesis.confidence
         return Caption(
-            text=join(words),
+            text=join_words(words),
             score=round(hypothesis.score, 5),
             words=scored,
             confidence=None if sure is None else round(sure, 3),
@@ -122,12 +130,7 @@ class DecodedBatch:
         alone = self.options.changed(num_captions=1, attention=False)
         with torch.inference_mode():
             ((best, *_),) = decode(self.captioner, memory.select(row), alone)
-        return join(self.captioner.vocabulary.decode(best.tokens))
-
-
-def join(words: Sequence[str]) -> str:
-    """Joins words to a sentence: ``man 's`` is written ``man's``."""
-    return " ".join(words).replace(" '", "'")
+        return join_words(self.captioner.vocabulary.decode(best.tokens))
 
 
 def _regions(steps: StepAttention, lead: Stream) -> int:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from extractors.features import StreamSpec
 from extractors.files import atomic_write
-from models.caption import BoxAttention, GridAttention
+from models.caption import BoxAttention, GridAttention, join_words
 from models.captioners.registry import UnknownCaptioner
 from models.captioners.stats.network import STaTS
 from models.checkpoint import (
@@ -27,7 +27,6 @@ from models.checkpoint import (
 )
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions
-from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch
 from tests.models.tiny import BOXES, GRID, SPEC, stats_config, tiny_stats, videos
 
@@ -222,4 +221,6 @@ def test_boxes_lead_where_they_are_the_first_stream(tmp_path: Path) -> None:
 
 
 def test_words_join_as_they_are_written() -> None:
-    assert join(["a", "man", "'s", "dog"]) == "a man's dog"
+    assert join_words(["a", "man", "'s", "dog"]) == "a man's dog"
+    assert join_words(["一个", "男人", "穿", "3d", "眼镜", "和", "t恤"]) == "一个男人穿 3d 眼镜和 t恤"
+    assert join_words([]) == ""

@@ -14,7 +14,7 @@ from extractors.features import Features
 from models.captioner import Captioner
 from models.inputs import PLAIN_LAYOUT, Batch, BatchLayout, InputStream, collate_inputs, count_regions
 from models.video_category import add_category
-from models.vocabulary import pad_captions, split_words
+from models.vocabulary import pad_captions
 from training.batches.loading import find_device
 from training.batches.training_batch import TrainingBatch, TrainingBatches
 from training.batches.video_features import FeatureStore, describe_failures
@@ -43,7 +43,7 @@ class CaptionedVideo:
     @classmethod
     def from_video(cls, video: VideoItem, features: FeatureStore) -> Self:
         """Splits the video's captions into words."""
-        captions = tuple(tuple(split_words(caption, fold_accents=True)) for caption in video.captions)
+        captions = tuple(tuple(video.split_caption(caption)) for caption in video.captions)
         return cls(video, features, captions)
 
     @property

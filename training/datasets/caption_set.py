@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from models.chinese import is_chinese, split_chinese
 from models.vocabulary import split_words
 from training.datasets.errors import IdsCollide, NothingToUse, UnknownSplit
 
@@ -34,6 +35,7 @@ class VideoItem:
     end: float | None = None  #: seconds at which it ends
     category: int | None = None  #: of the set's kinds of videos, where it has such
     duration: float | None = None  #: seconds, where the annotations say how long a whole file is
+    is_chinese: bool = False  #: whether its set's captions are
 
     @property
     def seconds(self) -> float | None:
@@ -45,6 +47,10 @@ class VideoItem:
     @property
     def usable(self) -> bool:
         return self.path is not None and bool(self.captions)
+
+    def split_caption(self, caption: str) -> list[str]:
+        """Splits a caption in the language of its set into words. Raises PackageMissing."""
+        return split_chinese(caption) if self.is_chinese else split_words(caption, fold_accents=True)
 
 
 @dataclass(frozen=True)
@@ -113,9 +119,12 @@ def assemble(
 
     Raises:
         IdsCollide: two different videos have one id.
+        PackageMissing: the captions are Chinese, and rjieba is not installed.
     """
     counts = _Counts()
-    videos = [counts.clean(video) for video in _join_entries(name, entries, counts)]
+    joined = _join_entries(name, entries, counts)
+    chinese = is_chinese([caption for video in joined for caption in video.captions])
+    videos = [counts.clean(replace(video, is_chinese=chinese)) for video in joined]
     missing = [file_name(video.id) for video in videos if video.path is None]
     bare = [video.id for video in videos if not video.captions]
     all_notices = (
@@ -154,22 +163,22 @@ class _Counts:
     empty: list[str] = field(default_factory=list)
 
     def clean(self, video: VideoItem) -> VideoItem:
-        captions = tuple(filter(None, (self._clean_caption(video.id, caption) for caption in video.captions)))
+        captions = tuple(filter(None, (self._clean_caption(video, caption) for caption in video.captions)))
         return replace(video, captions=captions)
 
-    def _clean_caption(self, owner: str, caption: str) -> str:
-        if not split_words(caption, fold_accents=True):
-            self.empty.append(owner)
+    def _clean_caption(self, video: VideoItem, caption: str) -> str:
+        if not video.split_caption(caption):
+            self.empty.append(video.id)
             return ""
         if "\n" in caption.strip() or "\r" in caption.strip():
-            self.broken.append(owner)
+            self.broken.append(video.id)
         return " ".join(caption.split())
 
     def make_notices(self) -> list[Notice]:
         return [
             *note("repeated_video", self.repeated, "{n} entries repeat a video; joined, e.g. {first}."),
             *note("caption_lines", self.broken, "{n} captions had several lines; joined, e.g. {first}."),
-            *note("empty_caption", self.empty, "{n} captions without Latin letters left out, e.g. {first}."),
+            *note("empty_caption", self.empty, "{n} captions without a word left out, e.g. {first}."),
         ]
 
 

@@ -4,12 +4,12 @@ Every rule of words starts from lower-cased words without punctuation. Numbers i
 own; ours differ from them as the tokenisers do.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from models.vocabulary import Vocabulary, split_words
+from models.vocabulary import Vocabulary
 from training.datasets.caption_set import SPLITS, CaptionSet, Split
 from training.datasets.errors import UnknownProtocol
 from training.datasets.files import AnnotationFile
@@ -28,13 +28,13 @@ class VocabularyRule:
         """Builds the vocabulary of the captions that are there, whether or not their videos are."""
         videos = captions.videos if self.whole_set else captions.in_split("train")
         return Vocabulary.from_captions(
-            self.split_captions(caption for video in videos for caption in video.captions),
+            (
+                video.split_caption(caption)[: self.max_words]
+                for video in videos
+                for caption in video.captions
+            ),
             min_count=self.min_count,
         )
-
-    def split_captions(self, captions: Iterable[str]) -> Iterable[list[str]]:
-        """Splits captions into the words that count."""
-        return (split_words(caption, fold_accents=True)[: self.max_words] for caption in captions)
 
     def __str__(self) -> str:
         parts = ["every word" if self.min_count == 1 else f"words seen {self.min_count} times or more"]

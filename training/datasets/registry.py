@@ -14,10 +14,11 @@ from training.datasets.published.flickr8k import FLICKR8K
 from training.datasets.published.msrvtt import MSRVTT
 from training.datasets.published.msvd import MSVD
 from training.datasets.published.mvad import MVAD
-from training.datasets.published.vatex import VATEX
+from training.datasets.published.vatex import VATEX, VATEX_CHINESE
 
 DATA_SETS: Mapping[str, DataSet] = {
-    each.name: each for each in (MSVD, MSRVTT, VATEX, MVAD, ACTIVITYNET, YOUCOOK2, FLICKR8K, COCO, FOLDER)
+    each.name: each
+    for each in (MSVD, MSRVTT, VATEX, VATEX_CHINESE, MVAD, ACTIVITYNET, YOUCOOK2, FLICKR8K, COCO, FOLDER)
 }
 
 

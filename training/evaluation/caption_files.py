@@ -37,7 +37,7 @@ class _Entry(BaseModel, coerce_numbers_to_str=True):
     """One caption of an item, or all of them."""
 
     name: str = Field(validation_alias=AliasChoices(*NAMES))
-    captions: Texts = Field(validation_alias=AliasChoices("caption", "captions", "enCap"))
+    captions: Texts = Field(validation_alias=AliasChoices("caption", "captions", "enCap", "chCap"))
 
 
 class _Annotated(BaseModel):
@@ -69,13 +69,14 @@ def read_results(path: Path, items: Container[str] = ()) -> dict[str, str]:
     return {name: texts[0] for name, texts in captions.items()}
 
 
-def read_references(path: Path) -> dict[str, list[str]]:
+def read_references(path: Path, data_set: str | None = None) -> dict[str, list[str]]:
     """Reads what people wrote of each item, id → captions, from a file or from a captioned set's folder.
 
-    Raises the leaves of DataSetError.
+    data_set: the set's name, by default what the folder's files are of. Raises the leaves of DataSetError.
     """
     if path.is_dir():
-        return {video.id: list(video.captions) for video in SetFolder(path).load().videos if video.captions}
+        videos = SetFolder(path, data_set).load().videos
+        return {video.id: list(video.captions) for video in videos if video.captions}
     return _read_captions(path)
 
 

@@ -107,7 +107,7 @@ def evaluate_captioner(
     captioned = _caption(entry, source, options)
     report = evaluate(captioned.hypotheses, captioned.references)
     turned = compare_with_shuffled(report.captions) if shuffled else None
-    return Evaluation(captioned, report, turned, score_dense(report.captions))
+    return Evaluation(captioned, report, turned, score_dense(captioned.hypotheses, captioned.references))
 
 
 def _caption(entry: EvaluatedCaptioner, source: EvaluationSource, options: DecodingOptions) -> CaptionedSet:

@@ -96,6 +96,7 @@ def score_files(
     against: Path | None = None,
     training: Path | None = None,
     clip: ClipSource | None = None,
+    data_set: str | None = None,
 ) -> FileScores:
     """Scores a file of captions.
 
@@ -105,19 +106,20 @@ def score_files(
         against: other captions of the same items, which are compared by a paired bootstrap.
         training: captions that were trained on; the share of captions that are none of them is told.
         clip: what CLIPScore and RefCLIPScore are computed from, None for neither.
+        data_set: the name of the captioned set whose folder is given, by default what its files are of.
 
     Raises:
         DataSetError: a file has another form, or items do not fit each other.
         PretrainedDamaged: there is no CLIP in the folder.
         MediaError: a video cannot be read.
     """
-    people = read_references(references)
+    people = read_references(references, data_set)
     written = read_results(captions, people)
     other = None if against is None else read_results(against, people)
     if other is not None and (odd := written.keys() ^ other.keys()):
         raise NothingToUse(f"{len(odd)} items have a caption in one file alone, such as {min(odd)!r}.")
     matched = match_references(written, people)
-    known_captions = None if training is None else _tokenize_all(read_references(training))
+    known_captions = None if training is None else _tokenize_all(read_references(training, data_set))
     looks = None if clip is None else clip.look(written)
     report = _score(written, matched, looks)
     compared = (
@@ -125,7 +127,7 @@ def score_files(
     )
     diversity = measure_diversity(report.captions.hypotheses, known_captions)
     left_out = len(people.keys() - written.keys())
-    return FileScores(report, diversity, left_out, compared, score_dense(report.captions))
+    return FileScores(report, diversity, left_out, compared, score_dense(written, people))
 
 
 def _compare(first: ScoreReport, second: ScoreReport) -> list[Comparison]:

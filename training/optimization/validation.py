@@ -8,6 +8,7 @@ from typing import Generic
 import torch
 from torch import Tensor
 
+from models.caption import join_words
 from models.captioner import Captioner
 from models.decoding.decode import DecodingOptions, decode
 from models.inputs import Batch, order_inputs
@@ -90,7 +91,7 @@ class Validation(ABC, Generic[ItemT_co]):
         ciders = 100 * self.scorer.score([item.id for item in self.items], captions)
         if self.scorer.is_computable:
             scores["cider"] = float(ciders.mean())
-        return HeldOutScores(scores, tuple(" ".join(words) for words in captions), ciders)
+        return HeldOutScores(scores, tuple(map(join_words, captions)), ciders)
 
     def _write_groups(
         self,

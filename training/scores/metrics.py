@@ -15,6 +15,7 @@ import numpy as np
 from rich.table import Table
 
 from extractors.pretrained.errors import WeightsError
+from models.chinese import is_chinese
 from training.scores.bootstrap import (
     RESAMPLES,
     Comparison,
@@ -54,6 +55,12 @@ TITLES: Final = {
 }
 #: Why CIDEr-D cannot be computed of one item, or of several with the same references.
 NO_CIDER: Final = "each n-gram is in the references of all items and weighs nothing"
+#: What is said of scores of Chinese captions; the papers report the COCO code's METEOR of them, too.
+NOTES_OF_CHINESE: Final = {
+    "words": "Chinese, split by jieba",
+    "meteor_matches": "METEOR knows no Chinese: it matches equal words alone, by the weights of English",
+    SIMILARITY: "not computed: the sentence vectors are of English",
+}
 FEW_ITEMS: Final = 30  #: below which a bootstrap's intervals are told to mean little
 _OWN_RULES: Final = "Penn Treebank by rules of our own"
 #: What the COCO code adds to a numerator and a denominator, so that no match is not quite nothing.
@@ -149,6 +156,9 @@ def evaluate(
         notes["java"] = str(error)
     captions = tokenize_captions(hypotheses, references, java)
     notes["tokenizer"] = captions.tokenizer
+    if is_chinese([text for texts in captions.references for text in texts]):
+        metrics = [name for name in metrics if name != SIMILARITY]
+        notes |= NOTES_OF_CHINESE
     if len(hypotheses) < FEW_ITEMS:
         notes["items"] = f"intervals, and p of a comparison, mean little with fewer than {FEW_ITEMS} of them"
     built = _compute_without_java(captions, metrics)

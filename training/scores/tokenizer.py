@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from models.chinese import is_chinese, split_chinese
 from training.scores.java import Java, JavaError, find_scorer_file
 
 # Our own rules, for machines on which Java does not run: Stanford's PTBTokenizer is a lexer of some thousand
@@ -70,9 +71,11 @@ _CAPTION_SECONDS: Final = 0.001
 def tokenize(captions: Sequence[str], java: Java | None) -> list[str]:
     """Returns tokens of each caption, joined by spaces; an empty caption gives an empty one.
 
-    Without `java` the tokens come from our own rules. Raises JavaError if Java stops or falls silent.
+    Without `java` the tokens come from our own rules. Where most captions are Chinese, all are split into
+    words first. Raises JavaError if Java stops or falls silent, PackageMissing.
     """
-    lines = [" ".join(caption.split()) for caption in captions]
+    split = split_chinese if is_chinese(captions) else str.split
+    lines = [" ".join(split(caption)) for caption in captions]
     tokenized = [split_penn_treebank(line) for line in lines] if java is None else _run_stanford(lines, java)
     return [" ".join(token for token in tokens if token not in PUNCTUATION) for tokens in tokenized]
 

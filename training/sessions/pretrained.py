@@ -23,7 +23,6 @@ from models.pretrained.folder import read_pretrained_info
 from models.pretrained.installed import CARD, InstalledCaptioners, PretrainedCard
 from models.pretrained.load import load_pretrained_captioner
 from models.pretrained.opening import LoadSettings
-from models.vocabulary import split_words
 from training.batches.training_batch import TrainingBatch
 from training.batches.video_batches import CaptionedVideo, VideoInputs, load_captioned_videos
 from training.batches.video_frames import FRAMES, FrameBatch, FrameBatches, VideoFrames, load_frames
@@ -146,7 +145,8 @@ class FrameValidation(VideoValidation):
             videos = reader.encode([load_frames(item) for item in items])
             written = reader.caption(videos, self.options)
             likely = reader.score_texts(videos, [item.video.captions[:1] for item in items])
-            texts = [split_words(best.text, fold_accents=True) for best, *_ in written]
+            split = items[0].video.split_caption
+            texts = [split(best.text) for best, *_ in written]
             yield start, texts, -torch.tensor(likely).flatten()
 
 

@@ -23,6 +23,9 @@ def score(
     references: Annotated[
         Path, typer.Option(help="What people wrote of the items: a file, or a captioned set's folder.")
     ],
+    data_set: Annotated[
+        str | None, typer.Option(help="Which set that folder holds; default: what its files are of.")
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(help="Another file of captions, compared by a paired bootstrap.")
     ] = None,
@@ -52,7 +55,7 @@ def score(
         source = None
         if clip is not None and videos is not None:
             source = ClipSource(clip, videos, frames, open_device(device))
-        result = score_files(captions, references, against, training, source)
+        result = score_files(captions, references, against, training, source, data_set)
     if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:

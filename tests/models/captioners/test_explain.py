@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from extractors.features import Features
-from models.caption import Caption, MomentsExplanation, WeightsExplanation
+from models.caption import Caption, MomentsExplanation, WeightsExplanation, join_words
 from models.captioner import Captioner
 from models.checkpoint import Card, Checkpoint
 from models.combining.caption_writers import SingleWriter
 from models.decoding.decode import DecodingOptions, decode
-from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch
 from tests.models.parts import find_part, list_names
 from tests.models.tiny import (
@@ -121,7 +120,7 @@ def test_refocus_tells_both_key_frames_and_what_was_written_from_each() -> None:
         default, key = frames
         assert (default.moment, default.time, default.weight) == (middle, float(middle), alpha[middle])
         assert key.moment == int(np.argmax(alpha)) == int(memory.encoding.key[video])
-        assert default.text == join(captioner.vocabulary.decode(first[video][0].tokens))
+        assert default.text == join_words(captioner.vocabulary.decode(first[video][0].tokens))
         assert key.text == found.text
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 import torch
 
-from models.caption import Caption, MomentsExplanation, TextExplanation
+from models.caption import Caption, MomentsExplanation, TextExplanation, join_words
 from models.captioner import Captioner
 from models.captioners.semantic_embedding import SemanticEmbedding, SemanticEmbeddingConfig
 from models.checkpoint import Card, Checkpoint
@@ -24,7 +24,6 @@ from models.combining.caption_writers import (
 from models.combining.ensemble import Ensemble
 from models.combining.reranking import LIKELIHOOD_WEIGHT, TWICE, names_twice
 from models.decoding.decode import DecodingOptions, decode
-from models.decoding.written_captions import join
 from models.feature_sources.stream_checks import StreamMismatch
 from models.vocabulary import Vocabulary
 from tests.models.captioners.test_explain import checkpoint
@@ -146,7 +145,7 @@ def test_an_ensemble_writes_what_its_average_decodes_and_looks_as_its_first_memb
     ensemble = Ensemble(list(members.values()))
     wanted = decode(ensemble, ensemble.encode(videos()), OPTIONS)
     for frames, [best], hypotheses in zip((3, 1, 5), writer.caption(videos(), OPTIONS), wanted, strict=True):
-        assert best.text == join(ensemble.vocabulary.decode(hypotheses[0].tokens))
+        assert best.text == join_words(ensemble.vocabulary.decode(hypotheses[0].tokens))
         assert best.attention is not None
         together = find_part(best.attention, "members", TextExplanation)
         assert together.items == ["g2l", "stats", "refocus"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -28,9 +29,11 @@ from extractors.video_features.feature_files import (
 )
 from extractors.video_features.npy_hdf5 import Hdf5Form, NpyForm
 from extractors.windows import Windows
+from models.caption import join_words
 from models.captioners.g2l.config import G2LConfig
 from models.captioners.registry import find_captioner, find_stream_set
 from models.checkpoint import load_checkpoint
+from models.chinese import is_chinese, split_chinese
 from models.stream_set import DEMO as DEMO_SET
 from tests.media import quarters, write_video
 from tests.models.tiny import stats_config
@@ -42,6 +45,7 @@ from training.recipes import paper_recipes
 from training.recipes.demo_recipes import DEMO
 from training.recipes.paper_recipes import list_paper_runs
 from training.saved_features.feature_folder import FeatureFolder
+from training.scores.tokenizer import tokenize
 
 SHORT = DEMO.model_copy(
     update={
@@ -134,6 +138,42 @@ def test_what_another_map_says_of_the_clock_is_refused_by_the_captioner(tmp_path
     left_out = call("evaluate", tmp_path / "run" / "best.safetensors", "--data", data, "--data-set", "vatex")
     assert left_out.exit_code == 2
     assert "which no extractor makes: evaluate it with --features" in left_out.output
+
+
+def test_a_captioner_learns_chinese_of_segmented_words(tmp_path: Path) -> None:
+    """Written without spaces, scored as words; METEOR and sentence vectors say what they know of it."""
+    pytest.importorskip("rjieba")
+    data, features, written = tmp_path / "data", tmp_path / "features", tmp_path / "zh.json"
+    features.mkdir()
+    FORMATS["VATEX I3D"].write(features, lay_captions(data, vatex))
+    document = train_and_evaluate(data, "vatex-zh", features, tmp_path / "run", "--set", "learning_rate=0.1")
+    vocabulary = load_checkpoint(tmp_path / "run" / "best.safetensors").captioner.vocabulary
+    assert set(vocabulary.words[3:]) == {"一个", "男人", "在", "跳舞"}
+    assert json.dumps(document["notes"]).count("Chinese") == 2
+    ids = [video.id for video in SetFolder(data, "vatexzh").load().require(media=False)]
+    write_json(written, dict.fromkeys(ids, "一个男人在跳舞"))
+    scored = call("score", written, "--references", data, "--data-set", "vatex-zh", "--json")
+    scores = json.loads(scored.stdout.strip().splitlines()[-1])
+    assert scores["metrics"]["bleu4"] == pytest.approx(100)
+    assert scores["diversity"]["words"] == 4 or scores["notes"]["words"]
+
+
+def test_chinese_words_are_those_of_the_text_and_of_what_is_joined() -> None:
+    pytest.importorskip("rjieba")
+    words = split_chinese("一位穿着 3D眼镜和T恤的女人, 正在 弹钢琴!")
+    assert words == ["一位", "穿着", "3d", "眼镜", "和", "t恤", "的", "女人", "正在", "弹钢琴"]
+    assert split_chinese(join_words(words)) == words
+    assert tokenize([join_words(words)], None) == [" ".join(words)]
+    assert not is_chinese(["一个男人", "a man"])
+
+
+def test_chinese_without_its_segmenter_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_captions(tmp_path / "data", vatex)
+    monkeypatch.setitem(sys.modules, "rjieba", None)
+    refused = call("data", "check", "vatex-zh", "--root", tmp_path / "data")
+    assert "make setup-train" in refused.output
 
 
 SPEC = StreamSpec("resnet152", "a" * 64, "middle 224x224")
