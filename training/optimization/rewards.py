@@ -17,6 +17,9 @@ References = Mapping[str, Sequence[Words]]
 #: From ids, captions as words and whether each has ended, to a score a caption.
 Score = Callable[[Sequence[str], Sequence[Words], Sequence[bool]], Floats]
 
+#: Stands for a caption's end where a metric counts words.
+END = "eos"
+
 #: From captions and the references of each, as texts, to a score a caption.
 TextScore = Callable[[Sequence[str], Sequence[Sequence[str]]], Floats]
 
@@ -28,7 +31,7 @@ class NoReward(ReelwordError, RuntimeError, code="no_reward"):
 
 
 class Rewards:
-    """Computes the weighted sum over one set of references. CIDEr-D counts the end of a caption as a word.
+    """Computes the weighted sum over one set of references. Each metric counts a caption's end as a word.
 
     Its scale is CIDEr-D's own, 0 to 10; the others are 0 to 1. METEOR keeps a Java process, which starts
     here and ends with ``close`` or with this program. Raises NoReward where METEOR is paid for and no Java
@@ -69,11 +72,16 @@ class Rewards:
             self._meteor.close()
 
     def _score_texts(self, score: TextScore) -> Score:
-        """Makes a score of words of one of texts; whether a caption has ended does not count."""
+        """Makes a score of words of one of texts."""
 
-        def score_words(ids: Sequence[str], captions: Sequence[Words], _: Sequence[bool]) -> Floats:
-            texts = [" ".join(words) for words in captions]
-            return score(texts, [[" ".join(words) for words in self._references[name]] for name in ids])
+        def score_words(ids: Sequence[str], captions: Sequence[Words], finished: Sequence[bool]) -> Floats:
+            texts = [
+                " ".join([*words, END] if has_ended else words)
+                for words, has_ended in zip(captions, finished, strict=True)
+            ]
+            return score(
+                texts, [[" ".join([*words, END]) for words in self._references[name]] for name in ids]
+            )
 
         return score_words
 

@@ -2,10 +2,10 @@
 
 By default each video is sampled K times, and a sample's advantage is its reward minus the mean reward of the
 other K - 1 ("new self-critical", ruotianluo/self-critical.pytorch); the classical baseline is the reward of
-the video's greedy caption (Rennie et al. 2017). CIDEr-D counts the end of a caption as a word, against the
-document frequencies of the training captions: a reward blind to the end teaches captions that stop after
-"with a" (field reports: the commonest failure of this method). Cross-entropy is mixed in, with a weight or as
-MIXER does, where the first words of a caption are supervised and the rest is rewarded.
+the video's greedy caption (Rennie et al. 2017). A caption's end counts as a word of it in every reward: one
+that is blind to the end teaches captions that stop after "with a", or never (field reports: the commonest
+failure of this method). Cross-entropy is mixed in, with a weight or as MIXER does, where the first words of a
+caption are supervised, the rest is rewarded, and every word of it counts alike.
 """
 
 from collections.abc import Sequence
@@ -65,14 +65,14 @@ class SelfCritical:
             generator: draws the samples.
             precision: what the networks compute in.
             rewarded: with MIXER, how many last words of its first true caption each sample of a video writes
-                itself; then cross-entropy is that of the words before, and both losses count whole. Else they
-                are weighed.
+                itself; then cross-entropy is that of the words before, and each word counts alike. Else both
+                losses are weighed.
 
         Returns:
             "total", which is descended, and what is logged, each ().
         """
         samples = self.recipe.self_critical_samples
-        prefix, targets, weights = self._divide_losses(batch.targets, len(batch.ids), rewarded)
+        prefix, targets, supervised_words = self._divide_losses(batch.targets, len(batch.ids), rewarded)
         greedy = (
             self._reward_greedy(captioner, batch, precision) if self.recipe.baseline == "greedy" else None
         )
@@ -93,26 +93,32 @@ class SelfCritical:
         advantage = subtract_others_mean(grouped) if greedy is None else grouped - greedy.unsqueeze(1)
         words = drawn.mask.sum()
         policy = -(advantage.view(-1, 1) * drawn.logprobs * drawn.mask).sum() / words.clamp(min=1)
-        policy = share_mean(policy, words)
         supervised = likelihood.cross_entropy + self.recipe.auxiliary_weight * likelihood.auxiliary
-        supervised = share_mean(supervised, (targets >= 0).sum() * (weights[1] > 0))
+        if rewarded is None:
+            weight = self.recipe.self_critical_weight
+            total = weight * share_mean(policy, words) + (1 - weight) * share_mean(
+                supervised, supervised_words
+            )
+        else:
+            policy_words = words / samples
+            both = policy_words + supervised_words
+            total = share_mean((policy * policy_words + supervised * supervised_words) / both, both)
         parts = {"loss": likelihood.cross_entropy, "auxiliary": likelihood.auxiliary}
-        return {"total": weights[0] * policy + weights[1] * supervised, **parts, "reward": reward.mean()}
+        return {"total": total, **parts, "reward": reward.mean()}
 
     def _divide_losses(
         self, targets: Tensor, videos: int, rewarded: int | None
-    ) -> tuple[Tensor | None, Tensor, tuple[float, float]]:
-        """Returns what samples begin with, what is supervised, and the weights of both losses."""
+    ) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Returns what samples begin with, what is supervised, and how many words () that are."""
         if rewarded is None:
-            weight = self.recipe.self_critical_weight
-            return None, targets, (weight, 1 - weight)
+            return None, targets, (targets >= 0).sum()
         counts = (targets >= 0).sum(1, keepdim=True) - rewarded
         most = max(0, int(counts.max()))
         places = torch.arange(most, device=targets.device)
         first_words = targets[:, :most].masked_fill(places >= counts, -1)
         prefix = first_words.view(videos, -1, most)[:, 0] if most else targets[:videos, :0]
         prefix = prefix.repeat_interleave(self.recipe.self_critical_samples, 0)
-        return (prefix, first_words, (1.0, 1.0)) if most else (prefix, targets, (1.0, 0.0))
+        return prefix, first_words if most else targets, (first_words >= 0).sum()
 
     @torch.no_grad()
     def _reward_greedy(self, captioner: Captioner, batch: TrainingBatch, precision: torch.dtype) -> Tensor:

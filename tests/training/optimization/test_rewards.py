@@ -15,6 +15,7 @@ from training.recipes.recipe import RewardWeights
 from training.scores.cider import CiderD
 from training.scores.java import JavaError
 from training.scores.meteor import COUNTS, compute_meteor
+from training.scores.metrics import compute_rouge_l
 
 REFERENCES = {"one": [["a", "red", "dog"], ["the", "dog"]], "two": [["a", "blue", "cat", "sleeps"]]}
 IDS, CAPTIONS = ["two", "one", "one"], [["a", "cat", "sleeps"], ["a", "red", "dog"], ["red"]]
@@ -23,22 +24,29 @@ FINISHED = [True, True, False]
 
 @pytest.mark.parametrize("name", ["small", "all", "plain", "one_item"])
 def test_scores_of_single_captions_are_the_coco_codes(name: str) -> None:
-    """Empty captions and repeated words among them; the items in another order than the references."""
+    """Empty captions and repeated words among them."""
     corpus = coco_golden.small() if name == "small" else coco_golden.shared(name)
-    references = {i: [text.split() for text in item.tokens_references] for i, item in corpus.items.items()}
-    ids = list(corpus.items)[::-1]
-    captions = [corpus.items[i].tokens_hypothesis.split() for i in ids]
-    finished = [True] * len(ids)
-    wanted = np.array([corpus.items[i].scores["rouge_l"] for i in ids])
-    found = Rewards(RewardWeights(cider=0, rouge_l=1), references).score(ids, captions, finished)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+    items = corpus.items.values()
+    earned = compute_rouge_l(
+        [item.tokens_hypothesis for item in items], [item.tokens_references for item in items]
+    )
+    wanted = np.array([item.scores["rouge_l"] for item in items])
+    np.testing.assert_allclose(earned, wanted, rtol=0, atol=1e-6)
 
 
 def test_bleu_of_a_single_caption_is_smoothed() -> None:
-    """Of "a red dog" against "a red cat": words 2 of 3; pairs 1 of 2 and none of one, one added to each."""
+    """Of "a red dog END" by "a red cat END": 3 of 4 words, 1 of 3 pairs, none of 2 and of 1; one is added."""
     rewarding = Rewards(RewardWeights(cider=0, bleu=1), {"one": [["a", "red", "cat"]]})
-    found = rewarding.score(["one", "one"], [["a", "red", "dog"], ["a", "red", "cat"]], [True, True])
-    np.testing.assert_allclose(found, [(2 / 3 * 2 / 3 * 1 / 2 * 1) ** 0.25, 1], rtol=1e-6)
+    earned = rewarding.score(["one", "one"], [["a", "red", "dog"], ["a", "red", "cat"]], [True, True])
+    np.testing.assert_allclose(earned, [(3 / 4 * 2 / 4 * 1 / 3 * 1 / 2) ** 0.25, 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["cider", "bleu", "rouge_l"])
+def test_the_end_is_paid_for(metric: str) -> None:
+    """The same words cut at the greatest length earn less, by each metric alone."""
+    weights = RewardWeights(**({"cider": 0.0} | {metric: 1.0}))
+    ended, cut = Rewards(weights, REFERENCES).score(["one"] * 2, [["a", "red", "dog"]] * 2, [True, False])
+    assert ended > cut
 
 
 def alone(**weights: float) -> np.ndarray:
