@@ -17,7 +17,6 @@ INFERNO: tuple[Ink, ...] = (
     (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164),
 )  # fmt: skip
 
-FINE = 64  #: places a side at which a map of uneven cells is read
 LEAST_RANGE = 2.0  #: full colour means at least this many even shares
 DIM, GLOW = 0.24, 0.64  #: opacity of the colour over the picture, at the even share and at the top
 
@@ -56,9 +55,15 @@ def overlay_cells(
         _find_reach(edges, pixels)
         for edges, pixels in zip((column_edges, row_edges), picture.size, strict=True)
     )
-    box, size = (left, top, right, bottom), (right - left, bottom - top)
-    cells = scale_weights(weights)
-    strength = _place_cells(cells, row_edges, column_edges).resize(size, Image.Resampling.BILINEAR)
+    grey = Image.new("L", (len(column_edges) - 1, len(row_edges) - 1))
+    grey.putdata([round(255 * strength) for strength in scale_weights(weights)])
+    mesh = [
+        ((x0, y0, x1, y1), (west, north, west, south, east, south, east, north))
+        for y0, y1, north, south in _find_stretches(row_edges, bottom - top)
+        for x0, x1, west, east in _find_stretches(column_edges, right - left)
+    ]
+    size, box = (right - left, bottom - top), (left, top, right, bottom)
+    strength = grey.transform(size, Image.Transform.MESH, mesh, Image.Resampling.BILINEAR)
     heated = picture.convert("RGB")
     heated.paste(_overlay(heated.crop(box), strength), box)
     return heated
@@ -70,48 +75,17 @@ def _find_reach(edges: Sequence[float], pixels: int) -> tuple[int, int]:
     return first, max(first + 1, round(edges[-1] * pixels))
 
 
-def _place_cells(
-    cells: Sequence[float], row_edges: Sequence[float], column_edges: Sequence[float]
-) -> Image.Image:
-    """Turns strengths, row by row, into a grey map that can be enlarged evenly.
+def _find_stretches(edges: Sequence[float], pixels: int) -> list[tuple[int, int, float, float]]:
+    """Finds from which to which pixel, and at which places of a map of a pixel a cell, to read evenly.
 
-    It has a pixel a cell where cells are of one size, else FINE a side, read off between their middles.
+    That is from the middle of each cell to the next one's, and up to the outer edges as in the middle.
     """
-    rows, columns = len(row_edges) - 1, len(column_edges) - 1
-    if _is_even(row_edges) and _is_even(column_edges):
-        return _make_grey(cells, columns, rows)
-    across = _interpolate_middles(column_edges)
-    wide = [
-        [sum(part * cells[row * columns + column] for column, part in pair) for pair in across]
-        for row in range(rows)
-    ]
-    down = _interpolate_middles(row_edges)
-    levels = [sum(part * wide[row][x] for row, part in pair) for pair in down for x in range(FINE)]
-    return _make_grey(levels, FINE, FINE)
-
-
-def _make_grey(levels: Sequence[float], columns: int, rows: int) -> Image.Image:
-    image = Image.new("L", (columns, rows))
-    image.putdata([round(255 * level) for level in levels])
-    return image
-
-
-def _interpolate_middles(edges: Sequence[float]) -> list[tuple[tuple[int, float], tuple[int, float]]]:
-    """Finds for each of FINE even places between the outer edges the two nearest cells and their shares."""
-    middles = [(begin + end) / 2 for begin, end in pairwise(edges)]
-    neighbours = []
-    for number in range(FINE):
-        place = edges[0] + (edges[-1] - edges[0]) * (number + 0.5) / FINE
-        after = sum(middle <= place for middle in middles)
-        low, high = max(after - 1, 0), min(after, len(middles) - 1)
-        part = (place - middles[low]) / (middles[high] - middles[low]) if high > low else 0.0
-        neighbours.append(((low, 1 - part), (high, part)))
-    return neighbours
-
-
-def _is_even(edges: Sequence[float]) -> bool:
-    step = (edges[-1] - edges[0]) / (len(edges) - 1)
-    return all(abs(end - begin - step) < 1e-3 for begin, end in pairwise(edges))
+    count, span = len(edges) - 1, edges[-1] - edges[0]
+    bounds = [edges[0], *((begin + end) / 2 for begin, end in pairwise(edges)), edges[-1]]
+    places = [0.5, *(cell + 0.5 for cell in range(count)), count - 0.5]
+    shown = [round((bound - edges[0]) / span * pixels) for bound in bounds]
+    pairs = zip(pairwise(shown), pairwise(places), strict=True)
+    return [(first, last, low, high) for (first, last), (low, high) in pairs if last > first]
 
 
 def overlay_boxes(

@@ -129,7 +129,7 @@ def _pipeline(
     rows = ray.data.from_items([{"path": os.fsencode(video)} for video in videos], override_num_blocks=blocks)
     decoded = rows.flat_map(
         DecodeVideo,
-        fn_constructor_args=(settings, info, options, run, done),
+        fn_constructor_args=(settings, info.request_for(options.choice), options, run, done),
         compute=ray.data.ActorPoolStrategy(size=decoders),
         num_cpus=0.5,
     )

@@ -28,6 +28,7 @@ from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
 from extractors.errors import ReelwordError
 from extractors.features import Footage
 from extractors.files import sha256_of, write_path
+from extractors.media.request import DecodeRequest
 
 Row = dict[str, Any]
 Batch = dict[str, NDArray[np.object_]]
@@ -43,14 +44,14 @@ def describe_engine(settings: Settings) -> EngineInfo:
 class DecodeVideo:
     """Reads one video a call.
 
-    settings: limits of decoding and fetching. info: of the engine. options: of captioning. run: digest of
-    options and weights. done: what has its row already and is passed over.
+    settings: limits of decoding and fetching. request: the frames that the captioner looks at. options: of
+    captioning. run: digest of options and weights. done: what has its row already and is passed over.
     """
 
     def __init__(
-        self, settings: Settings, info: EngineInfo, options: CaptionOptions, run: str, done: DoneVideos
+        self, settings: Settings, request: DecodeRequest, options: CaptionOptions, run: str, done: DoneVideos
     ) -> None:
-        self.reader, self._fetch_limits = VideoReader(settings, info, options), FetchLimits.of(settings)
+        self.reader, self._fetch_limits = VideoReader(settings, request, options), FetchLimits.of(settings)
         self._run, self._done = run, done
 
     def __call__(self, row: Row) -> list[Row]:

@@ -1,4 +1,7 @@
-"""``reelword captioners``: pretrained captioners, brought from a hub or a folder, listed, removed."""
+"""``reelword captioners``: pretrained captioners, brought from a hub or a folder, listed, removed, published.
+
+A repository has a checkpoint as ``reelword.safetensors``, or an adapter's files, and README.md beside it.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.model_options import AsJson, settings_with
+from app.errors import UsageError
 from app.terminal import complain, print_table, printable, say
 from extractors.errors import ReelwordError
 from models.pretrained.adapters.card import CHECKPOINT
@@ -82,10 +86,16 @@ def push(
     ] = None,
 ) -> None:
     """Publish a captioner that was trained here, with its card; captioners add brings it elsewhere."""
-    from app.cli.publication import publish
-    from app.settings import load_settings
+    from huggingface_hub import ModelCard
 
-    say(f"{name} is at {repository}@{publish(name, repository, licence, load_settings())}.")
+    from models.checkpoint import find_checkpoint
+    from models.pretrained.hub import CARD, upload
+
+    files = _list_adapter(name) or _list_checkpoint(find_checkpoint(name, settings_with().weights))
+    readme = files.pop(CARD)
+    card = ModelCard(readme.decode() if isinstance(readme, bytes) else readme.read_text("utf-8"))
+    card.data["license"] = licence or card.data.get("license")
+    say(f"{name} is at {repository}@{upload({**files, CARD: str(card).encode()}, repository)}.")
 
 
 @captioners.command()
@@ -95,7 +105,7 @@ def verify(
     """Check every byte of the captioners that are named, or of all."""
     folder = _open()
     chosen = names or [card.name for card in folder.list()]
-    if failed := _each(chosen, folder.verify):
+    if failed := each_card(chosen, folder.verify):
         raise typer.Exit(failed)
 
 
@@ -138,7 +148,7 @@ def describe(card: "PretrainedCard") -> str:
     )
 
 
-def _each(names: Sequence[str], work: "Callable[[str], PretrainedCard]") -> int:
+def each_card(names: Sequence[str], work: "Callable[[str], PretrainedCard]") -> int:
     """Does the work for each, also where it fails for others. Returns the exit code."""
     failed = 0
     for name in names:
@@ -159,3 +169,33 @@ def _row(card: "PretrainedCard") -> tuple[str, ...]:
 
 def _size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def _list_adapter(name: str) -> "dict[str, Path | bytes]":
+    """Lists what an installed adapter is made of; nothing where no pretrained captioner has the name."""
+    from models.pretrained.hub import CARD
+    from models.pretrained.installed import CARD as FACTS
+
+    installed = _open()
+    if name not in (card.name for card in installed.list()):
+        return {}
+    card, folder = installed.verify(name), installed.path(name)
+    if card.base is None:
+        raise UsageError(f"{name} came from {card.source} as it is: what was trained here is pushed.")
+    return {each: folder / each for each in (*card.files, FACTS, CARD)}
+
+
+def _list_checkpoint(path: Path) -> "dict[str, Path | bytes]":
+    """Lists a checkpoint and the text beside it, or one of what the file says of itself."""
+    from models.checkpoint import read_card
+    from models.pretrained.hub import CARD
+
+    text = path.with_suffix(".md")
+    if text.is_file():
+        return {CHECKPOINT: path, CARD: text}
+    card = read_card(path)
+    training = {name: each for name, each in card.training.items() if name != "ids"}
+    facts = json.dumps({"scores": card.scores, "training": training}, indent=1)
+    title = f"# {path.stem}\n\nA captioner of Reelword, {card.captioner}:"
+    about = f"---\nlibrary_name: reelword\n---\n\n{title}\n\n```json\n{facts}\n```\n"
+    return {CHECKPOINT: path, CARD: about.encode()}

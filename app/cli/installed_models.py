@@ -12,10 +12,12 @@ from app.jobs.captioner_info import CaptionerInfo
 from app.pipeline import installed_captioners as installed
 from app.settings import Settings
 from app.terminal import print_table
+from extractors.pretrained.weights_folder import HUB
 from extractors.windows import WindowOptions
 from models.captioners.registry import list_stream_sets
 from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
-from models.stream_set import DEMO, StreamSet
+from models.pretrained.installed import InstalledCaptioners
+from models.stream_set import DEMO, StreamSet, make_hub_set
 
 
 def describe_models(settings: Settings) -> list[dict[str, Any]]:
@@ -63,7 +65,9 @@ def _describe_info(info: CaptionerInfo) -> dict[str, Any]:
 
 def print_sets(data: Path, *, as_json: bool) -> None:
     """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
-    sets = [describe_set(each, data) for each in list_stream_sets().values()]
+    encoders = InstalledCaptioners(data / "weights" / "hub").list()
+    of_hubs = [make_hub_set(f"{HUB}{card.name}") for card in encoders]
+    sets = [describe_set(each, data) for each in (*list_stream_sets().values(), *of_hubs)]
     if as_json:
         print(json.dumps(sets))
         return

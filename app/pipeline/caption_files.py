@@ -13,13 +13,13 @@ from app.documents.job import Answer
 from app.errors import JobFailure
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
-from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, ignore_progress, media_answer
+from app.pipeline.engine_protocol import EngineAnswer, ignore_progress, media_answer
 from app.settings import Settings
 from extractors.decoder.decoder import Decoder
 from extractors.errors import ReelwordError
 from extractors.features import Footage
 from extractors.media.errors import MediaError
-from extractors.media.request import Limits
+from extractors.media.request import DecodeRequest, Limits
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +50,13 @@ CaptionFrames: TypeAlias = Callable[[Sequence[Footage]], Sequence[EngineAnswer |
 class VideoReader:
     """Reads of files what a captioner looks at.
 
-    settings: limits of decoding. info: of the engine. options: who writes has been chosen in them.
+    settings: limits of decoding. request: the frames that the captioner looks at. options: of captioning.
     """
 
-    def __init__(self, settings: Settings, info: EngineInfo, options: CaptionOptions) -> None:
+    def __init__(self, settings: Settings, request: DecodeRequest, options: CaptionOptions) -> None:
         self.decoder = Decoder(settings.decoder)
         self._limits = Limits(seconds=settings.decode_seconds, memory=settings.decode_memory)
-        self._request, self._options = info.request_for(options.choice), options
+        self._request, self._options = request, options
 
     def read(self, file: Path) -> Outcome:
         """Reads a file; one that cannot be read has its error in what is returned."""
@@ -94,7 +94,7 @@ def caption_videos(
     """
     engine = engine or Engine(settings)
     options = engine.info.resolve(options)
-    reader = VideoReader(settings, engine.info, options)
+    reader = VideoReader(settings, engine.info.request_for(options.choice), options)
 
     def caption(videos: Sequence[Footage]) -> Sequence[EngineAnswer | JobFailure]:
         return engine.describe_and_caption(videos, [options] * len(videos), ignore_progress)

@@ -43,21 +43,18 @@ class SearchRequest:
             raise UsageError("There are no words to look for.")
 
 
-def search_films(
-    paths: Sequence[Path], request: SearchRequest, settings: Settings, captioner: FilmCaptioner | None = None
-) -> int:
+def search_films(paths: Sequence[Path], request: SearchRequest, settings: Settings) -> int:
     """Searches films and prints what was found; returns how many could not be searched.
 
     Args:
         paths: files, folders and patterns.
-        captioner: of films; by default the one of the settings.
 
     Raises:
         UsageError: no film, a captioner that there is not, or a file that cannot be written.
         EngineStartFailed: the models do not load.
     """
     films = find_videos(paths, None)
-    captioner = captioner or load_film_captioner(
+    captioner = load_film_captioner(
         settings, CaptionOptions(attention=False), segment_options(request.segments)
     )
     moments: list[Moment] = []

@@ -21,7 +21,7 @@ from app.jobs.options import COMBINATIONS, CaptionerChoice, CaptionOptions
 from app.pipeline.caption_files import Outcome, caption_videos
 from app.pipeline.engine import Engine
 from app.pipeline.installed_captioners import captioner_choices
-from app.segments.film_captioner import FilmCaptioner, follow_film
+from app.segments.film_captioner import follow_film
 from app.segments.loading import load_film_captioner, told_as_usage
 from app.settings import Settings
 from extractors.files import write_path
@@ -142,20 +142,18 @@ def caption_films(
     cut: FilmCut,
     output: CaptionOutput,
     settings: Settings,
-    captioner: FilmCaptioner | None = None,
 ) -> int:
     """Captions films by their segments, prints or writes what came of each, and returns how many failed.
 
     Args:
         settings: where models are.
-        captioner: of films; by default the one of the settings.
 
     Raises:
         UsageError, EngineStartFailed: nothing can be done for any of them.
     """
     if output.form is not None and output.out is None and len(films) > 1:
         raise UsageError("Several films make several files: name a folder for them with --out.")
-    captioner = captioner or load_film_captioner(settings, options, cut.read())
+    captioner = load_film_captioner(settings, options, cut.read())
 
     def caption(film: InputVideo, bar: terminal.FileProgress) -> None:
         bar.say("Captioning")

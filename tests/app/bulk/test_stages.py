@@ -22,13 +22,12 @@ from app.errors import UploadMissing
 from app.extract.storage import open_location
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_files import Outcome
-from app.pipeline.engine_protocol import EngineAnswer, EngineInfo
+from app.pipeline.engine_protocol import EngineAnswer
 from app.settings import Settings
 from app.worker.engine.process import EngineDied, EngineRaised
 from extractors.media.request import DecodeRequest
 from tests.media import write_video
 
-INFO = EngineInfo("cpu", (), DecodeRequest())
 NOTHING = DoneVideos(np.empty(0, KEY))
 
 
@@ -105,21 +104,21 @@ def test_an_error_of_the_engine_is_one_videos_alone(captioning: CaptionVideos) -
 def test_a_name_that_is_no_utf8_is_written_as_text_and_its_file_is_read(tmp_path: Path) -> None:
     file = os.fsencode(tmp_path) + b"/caf\xe9.mp4"
     write_video(tmp_path / "a.mp4").rename(os.fsdecode(file))
-    decode = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", NOTHING)
+    decode = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", NOTHING)
     with decode.reader.decoder:
         (row,) = decode({"path": file})
     assert row["file"] == f"{tmp_path}/caf\\xe9.mp4"
     assert pickle.loads(row["outcome"]).frames is not None
     assert pa.array([row["file"]]).to_pylist() == [row["file"]]
     done = DoneVideos(np.array([video_key(row["file"], row["sha256"])], KEY))
-    assert DecodeVideo(Settings(), INFO, CaptionOptions(), "this", done)({"path": file}) == []
+    assert DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", done)({"path": file}) == []
 
 
 def test_what_has_its_row_is_not_read_again_unless_size_or_time_are_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_video(tmp_path / "a.mp4")
-    first = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", NOTHING)
+    first = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", NOTHING)
     with first.reader.decoder:
         (row,) = first({"path": os.fsencode(file)})
     pq.write_table(
@@ -138,7 +137,7 @@ def test_what_has_its_row_is_not_read_again_unless_size_or_time_are_others(
         return str(row["sha256"])
 
     monkeypatch.setattr(stages, "sha256_of", digest)
-    again = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", done)
+    again = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", done)
     assert again({"path": os.fsencode(file)}) == []
     assert digests == []
     os.utime(file, ns=(0, 1))  # touched: its bytes are looked at, and are the same
@@ -148,10 +147,10 @@ def test_what_has_its_row_is_not_read_again_unless_size_or_time_are_others(
 
 def test_a_file_that_cannot_be_read_has_one_row_and_a_new_one_once_it_can(tmp_path: Path) -> None:
     row = {"path": os.fsencode(tmp_path / "a.mp4")}
-    (first,) = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", NOTHING)(row)
+    (first,) = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", NOTHING)(row)
     assert pickle.loads(first["outcome"]).error.code == "upload_missing"
     told = DoneVideos(np.array([video_key(first["file"], "")], KEY))
-    decode = DecodeVideo(Settings(), INFO, CaptionOptions(), "this", told)
+    decode = DecodeVideo(Settings(), DecodeRequest(), CaptionOptions(), "this", told)
     assert decode(row) == []
     write_video(tmp_path / "a.mp4")
     with decode.reader.decoder:

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
+from app.cli.videos import local_captions
 from app.cli.videos.caption_output import CaptionOutput, FilmCut
-from app.cli.videos.local_captions import caption_films
 from app.documents.exports import FORMATS
 from app.documents.segments import FilmDocument
 from app.errors import UsageError
@@ -37,8 +37,10 @@ def films(tmp_path: Path) -> Path:
 
 def run(tmp_path: Path, paths: list[Path], output: CaptionOutput) -> int:
     captioner = colour_captioner(tmp_path)
-    films = find_videos(paths, output.out)
-    return caption_films(films, captioner.options, FilmCut(), output, captioner.settings, captioner)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_captions, "load_film_captioner", lambda *_: captioner)
+        films = find_videos(paths, output.out)
+        return local_captions.caption_films(films, captioner.options, FilmCut(), output, captioner.settings)
 
 
 def test_each_segment_is_a_line_and_the_summary_comes_last(

@@ -14,6 +14,7 @@ from app.errors import UsageError
 from app.search.contact_sheet import COLUMNS, TILE, WIDTH, contact_sheet
 from app.search.moments import Found, Moment, rank, share_of_words
 from app.search.search_films import SearchRequest, search_films
+from app.segments.film_captioner import FilmCaptioner
 from app.settings import Settings
 from tests.app.segments.colour_space import ColourSpace, unit
 from tests.app.segments.scripted_engine import ColourEngine, colour_captioner
@@ -92,10 +93,14 @@ def engine() -> ColourEngine:
 
 
 @pytest.fixture
-def search(tmp_path: Path, engine: ColourEngine) -> Search:
+def search(tmp_path: Path, engine: ColourEngine, monkeypatch: pytest.MonkeyPatch) -> Search:
+    def load(*_: object) -> FilmCaptioner:
+        return colour_captioner(tmp_path, engine)
+
+    monkeypatch.setattr("app.search.search_films.load_film_captioner", load)
+
     def run(folder: Path, request: SearchRequest) -> int:
-        captioner = colour_captioner(tmp_path, engine)
-        return search_films([folder], request, Settings(data=tmp_path), captioner)
+        return search_films([folder], request, Settings(data=tmp_path))
 
     return run
 
