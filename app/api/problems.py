@@ -13,10 +13,14 @@ from app.api import refusals
 from app.errors import ServiceError
 
 MEDIA_TYPE = "application/problem+json"
-#: For the ``headers`` of a response in OpenAPI.
-RETRY_AFTER = {
-    "Retry-After": {"description": "Seconds until asking again makes sense.", "schema": {"type": "integer"}}
-}
+
+
+def header(name: str, about: str, **schema: Any) -> dict[str, Any]:
+    """Describes a header of a response for OpenAPI, a text where the schema says nothing else."""
+    return {name: {"description": about, "schema": {"type": "string", **schema}}}
+
+
+RETRY_AFTER = header("Retry-After", "Seconds until asking again makes sense.", type="integer")
 
 
 class Cause(BaseModel, from_attributes=True):

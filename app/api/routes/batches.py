@@ -25,7 +25,7 @@ from app.jobs.batches import BATCH_ID, MOST_ITEMS, JobBatch
 
 JSONL = "application/jsonl"
 BatchId = Annotated[str, Path(description="The id that POST /batches answered with.")]
-LOCATION = {"Location": {"description": "The batch's address.", "schema": {"type": "string"}}}
+LOCATION = problems.header("Location", "The batch's address.")
 
 router = APIRouter(prefix="/batches", tags=["batches"])
 

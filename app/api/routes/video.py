@@ -49,9 +49,7 @@ TYPES = sorted(
     {*TYPES_BY_START.values(), *TYPES_BY_BRAND.values(), MP4, WEBM, MATROSKA, TRANSPORT_STREAM, AVI, WEBP}
 )
 #: Of a part that was asked for, what it is a part of.
-PART_HEADERS = {
-    "Content-Range": {"description": "Which bytes these are, of how many.", "schema": {"type": "string"}}
-}
+PART_HEADERS = problems.header("Content-Range", "Which bytes these are, of how many.")
 
 Range = Annotated[
     str | None,

@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -39,8 +39,7 @@ OWNER = "owner"  #: key of the blob that names the Redis and the namespace that 
 #: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand
 #: and keeps the segments of its film, one that succeeded keeps its upload as long as the settings say, and a
 #: state that this version does not know keeps everything.
-UPLOAD_DONE = ("canceled", "expired")
-RESULTS_DONE = ("canceled", "expired")
+DONE = ("canceled", "expired")
 
 log = structlog.get_logger(__name__)
 
@@ -154,9 +153,9 @@ class Sweeper:
     def _sweep_orphans(self, sizes: Mapping[str, int]) -> None:
         """Removes what was an orphan in the last round already."""
         orphans = [
-            *self._orphans("uploads", UPLOAD_DONE),
+            *self._orphans("uploads"),
             *self._late_uploads(),
-            *self._orphans("results", RESULTS_DONE),
+            *self._orphans("results"),
             *self._late_results(sizes),
         ]
         gone = [key for key in orphans if key in self._seen]
@@ -166,12 +165,12 @@ class Sweeper:
         if gone:
             log.info("orphans removed", count=len(gone), examples=gone[:3])
 
-    def _orphans(self, folder: str, done: Collection[str]) -> list[str]:
-        """Finds what belongs to jobs without a record, or in these states; what cannot be read stays."""
+    def _orphans(self, folder: str) -> list[str]:
+        """Finds what belongs to jobs without a record, or done with it; what cannot be read stays."""
         letters = {letter.name for letter in self.jobs.dead.all()}
         names = sorted(set(self.blobs.names(folder)) - letters - held_uploads(self.jobs))
         states = self.jobs.fields(names, "state")
-        return [f"{folder}/{name}" for name, [state] in states if state is None or state in done]
+        return [f"{folder}/{name}" for name, [state] in states if state in (None, *DONE)]
 
     def _late_results(self, sizes: Mapping[str, int]) -> Iterable[str]:
         """Finds results of attempts whose claim was lost.
