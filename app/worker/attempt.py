@@ -239,7 +239,7 @@ class Attempt:
 
     def record(self, answer: Answer | None = None) -> dict[str, Any]:
         """Makes the record's answer: of what is known so far, or of ``answer``."""
-        kept = {} if self.kept is None else {"segments": self.kept.as_record()}
+        kept = {} if self.kept is None else {"segments": vars(self.kept)}
         record = {**(answer or self.facts).as_record(), **kept}
         if self.fetched is not None:
             record["timings"] = {**record.get("timings", {}), "fetch": self.fetched}

@@ -58,8 +58,7 @@ class JobsInHand:
 
     def count(self, place: Place) -> int:
         """Counts those that wait there or are being worked on."""
-        with self._changed:
-            return list(self._places.values()).count(place)
+        return len(self.at(place))
 
     def at(self, place: Place) -> list[Attempt]:
         """Lists those that wait there or are being worked on."""

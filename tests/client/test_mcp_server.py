@@ -130,7 +130,7 @@ def test_an_agent_searches_films_and_looks_at_the_moments_that_were_found(
     claim = worker.take()
     folder = begin(worker, claim, 2)
     worker.blobs.write(f"{claim.results}/attention.json", json.dumps(attention_document()).encode())
-    assert worker.jobs.succeed(claim, {**answer(), "segments": folder.kept.as_record()})
+    assert worker.jobs.succeed(claim, {**answer(), "segments": vars(folder.kept)})
     job = location.rpartition("/")[2]
     worker.found = [
         FoundMoment(

@@ -31,9 +31,6 @@ class KeptSegments:
     folder: str
     done: int
 
-    def as_record(self) -> dict[str, Any]:
-        return {"folder": self.folder, "done": self.done}
-
     def read(self, blobs: Blobs, first: int = 0) -> list[dict[str, Any]]:
         """Reads the segments that are done, from ``first`` on; fewer where some have been removed since."""
         part, skipped = divmod(first, PART)

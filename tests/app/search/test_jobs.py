@@ -62,7 +62,7 @@ def test_each_segment_of_a_film_is_a_moment(jobs: Jobs, worker: ScriptedWorker, 
         folder.show(picture.getvalue(), None)
         folder.hold({**segment, "caption": text, "captions": []}, {})
         folder.close()
-    jobs.succeed(claim, {"caption": "animals", "segments": folder.kept.as_record()})
+    jobs.succeed(claim, {"caption": "animals", "segments": vars(folder.kept)})
     found = list(moments_of_jobs(jobs, blobs))
     assert [(each.start, each.time, each.caption) for each in found] == [
         (0.0, 1.0, "a cat"),

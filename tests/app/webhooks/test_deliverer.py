@@ -245,7 +245,7 @@ def begun_film(jobs: Jobs, taker: ScriptedWorker, segments: int) -> Claim:
         }
         folder.hold(told, {})
         folder.close()
-        jobs.beat(claim, "caption", 0.01 * number, {"segments": folder.kept.as_record()})
+        jobs.beat(claim, "caption", 0.01 * number, {"segments": vars(folder.kept)})
     return claim
 
 
@@ -310,7 +310,7 @@ def test_messages_wait_for_those_before_them_whichever_process_reads_first(jobs:
         fields = json.dumps(
             ["id", f"msg_{number}", "type", "job.segment", "url", "https://a.example/", "body", "{}"]
         )
-        args = ["webhooks", entry, "film", number, fields]
+        args = ["webhooks", entry, "film", number, fields, 60]
         schedule(keys=[keys.ended, keys.deliveries, delivery], args=args)
         assert bool(jobs.server.zcard(keys.deliveries)) == (number != 3 or bool(sent))
         sent.append(number)

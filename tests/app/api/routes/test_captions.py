@@ -129,7 +129,7 @@ def test_a_finished_film_keeps_its_segments_and_its_line(
 ) -> None:
     location, claim = running
     folder = begin(worker, claim, 2)
-    assert worker.jobs.succeed(claim, {**answer(), "segments": folder.kept.as_record()})
+    assert worker.jobs.succeed(claim, {**answer(), "segments": vars(folder.kept)})
     response = api.client.get(f"{location}/captions.json")
     whole = FilmDocument.model_validate_json(response.text)
     assert (whole.summary, len(whole.segments)) == ("a dog runs", 2)
@@ -150,7 +150,7 @@ def test_a_film_that_failed_shows_all_that_was_done(
     folder.hold(segment(3), {})
     tell(worker, claim, folder, 2)
     assert len(api.client.get(location).json()["segments"]) == 2
-    kept = {"segments": KeptSegments(folder.folder, 2).as_record()}
+    kept = {"segments": vars(KeptSegments(folder.folder, 2))}
     assert worker.jobs.fail(claim, TooDamaged("The file ends in noise."), kept)
     document = api.client.get(location).json()
     assert (document["state"], document["caption"], document["error"]["code"]) == (
@@ -174,7 +174,7 @@ def test_a_film_that_failed_before_its_first_segment_has_none(
 ) -> None:
     location, claim = running
     folder = begin(worker, claim, 0)
-    assert worker.jobs.fail(claim, TooDamaged("The file is noise."), {"segments": folder.kept.as_record()})
+    assert worker.jobs.fail(claim, TooDamaged("The file is noise."), {"segments": vars(folder.kept)})
     assert api.client.get(location).json()["segments"] is None
     assert_problem(api.client.get(f"{location}/captions.vtt"), 404, "no_captions")
 
