@@ -66,7 +66,12 @@ class JobChange:
 
     @classmethod
     def read(cls, job_id: str, entry: str, fields: Mapping[str, str]) -> Self:
-        """Reads an entry; a state that this version does not know is passed on."""
+        """Reads an entry; a state that this version does not know is passed on.
+
+        Args:
+            entry: its id in the stream.
+            fields: as lua/common.lua writes them.
+        """
         first, _, stop = fields["segments"].partition("-")
         standing = StateEvent.model_construct(
             id=job_id,
