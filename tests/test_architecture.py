@@ -106,7 +106,7 @@ SERVICE_COMMANDS = (
     "app.cli.service.keys, app.cli.service.run"
 )
 CAPTION_COMMANDS = (
-    "app.cli.captioners, app.cli.installed_models, app.cli.models, "
+    "app.cli.captioners, app.cli.models, "
     "app.cli.videos.caption, app.cli.videos.extract, app.cli.videos.local_captions, app.cli.videos.search, "
     "app.cli.weights"
 )

@@ -6,9 +6,6 @@ import typer
 
 from app.cli.model_options import FieldsOf, settings_with
 from app.jobs.options import CaptionOptions
-from app.terminal import complain
-
-SHOWN = 20  #: files with a code that are listed at the end; their rows have the rest
 
 
 def bulk(
@@ -47,15 +44,5 @@ def bulk(
 
     fleet = Fleet(address, decoders, engines, batch)
     options = options.model_copy(update={"attention": False})
-    tally = caption_collection(videos, out, options, settings_with(), fleet)
-    for file, code in tally.failures[:SHOWN]:
-        complain(f"{file}: {code}")
-    if len(tally.failures) > SHOWN:
-        complain(f"… and {len(tally.failures) - SHOWN} more.")
-    counted = "1 video" if tally.videos == 1 else f"{tally.videos} videos"
-    were = "was" if tally.passed_over == 1 else "were"
-    complain(
-        f"{counted}: {tally.captioned} captioned, {len(tally.failures)} with a code in {out}; "
-        f"{tally.passed_over} {were} done before."
-    )
-    raise typer.Exit(1 if tally.failures else 0)
+    failed = caption_collection(videos, out, options, settings_with(), fleet)
+    raise typer.Exit(1 if failed else 0)
