@@ -50,7 +50,7 @@ def caption_collection(
     """Captions all videos that have no row yet, prints what came of them, and returns how many have a code.
 
     Args:
-        videos: paths and addresses, as app/extract/addresses.py lists them.
+        videos: paths and addresses, as app/extract/inputs.py lists them.
         out: folder of parquet files, or its address; made where it is not there.
         settings: where models are, limits.
 

@@ -37,7 +37,7 @@ def bulk(
     batch: Annotated[int, typer.Option(min=1, max=64, help="Videos captioned together.")] = 8,
 ) -> None:
     """Caption a collection into parquet, on this machine or a Ray cluster; goes on where it was stopped."""
-    from app.extract.addresses import list_videos
+    from app.extract.inputs import list_videos
 
     videos = list_videos(source)  # before Ray is loaded, which takes seconds
     from app.bulk.caption_collection import Fleet, caption_collection

@@ -8,8 +8,7 @@ from app.cli.model_options import FieldsOf, Streams, change_options, settings_wi
 from app.cli.server import ServerChoice
 from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.errors import UsageError
-from app.extract.addresses import find_inputs
-from app.extract.inputs import choose_names
+from app.extract.inputs import choose_names, find_inputs
 from app.jobs.options import CaptionOptions
 
 Videos = Annotated[
