@@ -105,7 +105,7 @@ def verify(
     """Check every byte of the captioners that are named, or of all."""
     folder = _open()
     chosen = names or [card.name for card in folder.list()]
-    if failed := _each(chosen, folder.verify):
+    if failed := each_card(chosen, folder.verify):
         raise typer.Exit(failed)
 
 
@@ -148,7 +148,7 @@ def describe(card: "PretrainedCard") -> str:
     )
 
 
-def _each(names: Sequence[str], work: "Callable[[str], PretrainedCard]") -> int:
+def each_card(names: Sequence[str], work: "Callable[[str], PretrainedCard]") -> int:
     """Does the work for each, also where it fails for others. Returns the exit code."""
     failed = 0
     for name in names:

@@ -186,9 +186,14 @@ def _describe_info(info: "CaptionerInfo") -> Model:
 
 def _print_sets(data: Path, *, as_json: bool) -> None:
     """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
+    from extractors.pretrained.weights_folder import HUB
     from models.captioners.registry import list_stream_sets
+    from models.pretrained.installed import InstalledCaptioners
+    from models.stream_set import make_hub_set
 
-    sets = [describe_set(each, data) for each in list_stream_sets().values()]
+    encoders = InstalledCaptioners(data / "weights" / "hub").list()
+    of_hubs = [make_hub_set(f"{HUB}{card.name}") for card in encoders]
+    sets = [describe_set(each, data) for each in (*list_stream_sets().values(), *of_hubs)]
     if as_json:
         print(json.dumps(sets))
         return

@@ -17,18 +17,18 @@ from app.cli.model_options import AsJson, settings_with
 from app.terminal import complain, print_table, say
 from extractors.media.errors import MissingFile
 from extractors.pretrained.errors import ManifestDamaged, UnknownWeights, WeightsError, WeightsMissing
-from extractors.pretrained.manifest import Source, WeightsEntry, find_entry, read_manifest
+from extractors.pretrained.manifest import WeightsEntry, find_entry, read_manifest
 from extractors.pretrained.weights_folder import COMMAND, HUB, FileCheck, FoundWeights, WeightsFolder
 
 if TYPE_CHECKING:
     from extractors.pretrained.download import Downloader
-    from models.pretrained.installed import ModelFacts
+    from models.pretrained.installed import InstalledCaptioners, ModelFacts
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME", help="As weights list has it.", show_default=False)
 ]
 #: How the table says where a file comes from.
-SOURCES: Mapping[Source, str] = {
+SOURCES: Mapping[str, str] = {
     "package": "package",
     "url": "URL",
     "file": "you bring it",
@@ -40,11 +40,16 @@ weights = typer.Typer(no_args_is_help=True)
 
 @weights.command("list")
 def list_weights(as_json: AsJson = False) -> None:
-    """List the weights of weights/manifest.toml: their source, licence, and whether they are here."""
+    """List the weights of weights/manifest.toml and the encoders hub:NAME that are here."""
     folder, rows = _open(), []
     for entry in read_manifest(folder.manifest):
         file = folder.locate(entry)  # verify checks what is in it
         rows.append({**entry.model_dump(mode="json"), "file": None if file is None else str(file)})
+    encoders = _open_encoders()
+    for card in encoders.list():
+        known = {"source": card.source, "bytes": card.size, "licence": card.facts.licence or "?"}
+        name, place = f"{HUB}{card.name}", str(encoders.path(card.name))
+        rows.append({"name": name, "network": card.facts.architecture, **known, "file": place})
     if as_json:
         print(json.dumps(rows))
     else:
@@ -90,7 +95,8 @@ def add(
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
 ) -> None:
-    """Check every byte of the weights that are here, or of those that are named."""
+    """Check every byte of the weights and encoders that are here, or of those that are named."""
+    from app.cli.captioners import each_card
 
     def check(entry: WeightsEntry, folder: WeightsFolder) -> FoundWeights:
         file = folder.locate(entry)
@@ -98,11 +104,15 @@ def verify(
             raise WeightsMissing(folder.describe_remedy(entry))
         return folder.check(entry, file)
 
-    here = _open()
-    names = names or [entry.name for entry in read_manifest(here.manifest) if here.locate(entry) is not None]
+    here, encoders = _open(), _open_encoders()
+    if not names:
+        names = [entry.name for entry in read_manifest(here.manifest) if here.locate(entry) is not None]
+        names += [f"{HUB}{card.name}" for card in encoders.list()]
     if not names:
         print("There are no weights here: reelword weights list shows what can be had.")
-    _do_each(names, here, check)
+    of_hubs = [name.removeprefix(HUB) for name in names if name.startswith(HUB)]
+    failed = each_card(of_hubs, encoders.verify)
+    _do_each([name for name in names if not name.startswith(HUB)], here, check, failed=failed)
 
 
 def _open() -> WeightsFolder:
@@ -117,6 +127,13 @@ def _open() -> WeightsFolder:
     return folder
 
 
+def _open_encoders() -> InstalledCaptioners:
+    """Opens the folder of encoders ``hub:NAME``, which are kept as pretrained captioners are."""
+    from models.pretrained.installed import InstalledCaptioners
+
+    return InstalledCaptioners(settings_with().data / "weights" / "hub")
+
+
 def _add_encoder(source: str, name: str) -> None:
     """Brings an encoder ``hub:NAME`` here from a folder or a hub. Raises PretrainedError, WeightsError.
 
@@ -125,11 +142,9 @@ def _add_encoder(source: str, name: str) -> None:
         name: what its extractor is called.
     """
     from app.cli.captioners import describe
-    from models.pretrained.installed import InstalledCaptioners
 
-    settings = settings_with()
-    encoders = InstalledCaptioners(settings.data / "weights" / "hub")
-    card = encoders.add(source, _try_encoder, name=name.removeprefix(HUB), offline=settings.offline)
+    offline = settings_with().offline
+    card = _open_encoders().add(source, _try_encoder, name=name.removeprefix(HUB), offline=offline)
     say(f"{name}: {describe(card)}")
 
 
@@ -157,25 +172,32 @@ def _make_check(entry: WeightsEntry) -> FileCheck:
 
 
 def _do_each(
-    names: Sequence[str], folder: WeightsFolder, work: Callable[[WeightsEntry, WeightsFolder], FoundWeights]
+    names: Sequence[str],
+    folder: WeightsFolder,
+    work: Callable[[WeightsEntry, WeightsFolder], FoundWeights],
+    *,
+    failed: int = 0,
 ) -> None:
-    """Does it for each name; a failure costs that one alone, and is listed at the end. Raises Exit."""
+    """Does it for each name; a failure costs that one alone, and is listed at the end.
+
+    failed: the exit code if none fails. Raises Exit.
+    """
     try:
         entries = [find_entry(name, folder.manifest) for name in names]
     except UnknownWeights as unknown:
         complain(str(unknown))
         raise typer.Exit(2) from unknown
-    failed: list[tuple[str, WeightsError]] = []
+    failures: list[tuple[str, WeightsError]] = []
     for entry in entries:
         try:
             say(_format_found(work(entry, folder)))
         except WeightsError as error:
-            failed.append((entry.name, error))
-    for name, failure in failed:
+            failures.append((entry.name, error))
+    for name, failure in failures:
         # some sentences name the very command; what the hint adds would be less
         hint = "" if COMMAND in str(failure) else f" {failure.remedy}"
         complain(f"{name}: {failure}{hint} [{failure.code}]")
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if failures else failed)
 
 
 def _format_found(weights: FoundWeights) -> str:
@@ -216,7 +238,7 @@ def _show_bar(entry: WeightsEntry) -> Iterator[Downloader]:
 
 def _format_row(row: dict[str, Any]) -> tuple[str, ...]:
     """Licences in a word or two; the rest of what is said of them is in the manifest and in the JSON."""
-    source = SOURCES[row["source"]]
+    source = SOURCES.get(row["source"], "hub or folder")
     size = "?" if row["bytes"] is None else f"{row['bytes'] / 1e6:.0f} MB"
     here = "yes" if row["file"] else "no"
     serves = "" if row["network"] == row["name"] else row["network"]

@@ -16,7 +16,7 @@ from torch import Tensor
 from extractors.detection import bottom_up, faster_rcnn
 from extractors.detection.detectron2 import Detectron2, is_installed
 from extractors.detection.regions import Regions, pad_regions, parse_count
-from extractors.detection.two_stage import FirstStage, SecondStage, StageRunners, TwoStage
+from extractors.detection.two_stage import Stage, StageRunners, TwoStage
 from extractors.engines.engine_choice import choose_engine
 from extractors.extractor import ExtractorOptions
 from extractors.features import Resizing, StreamSpec
@@ -67,10 +67,10 @@ class TwoStageDetector:
         self.network = network.to(options.device)
         self.input, self.width, self.things = network.input, network.width, network.things
         trunk = choose_engine(
-            FirstStage(network), torch.zeros(2, 3, 128, 160), f"{key} trunk", options, free=(0, 2, 3)
+            Stage(network, "run_trunk"), torch.zeros(2, 3, 128, 160), f"{key} trunk", options, free=(0, 2, 3)
         )
         bins = torch.zeros(2, *network.bins)
-        embed = choose_engine(SecondStage(network), bins, f"{key} second stage", options)
+        embed = choose_engine(Stage(network, "embed"), bins, f"{key} second stage", options)
         self.engine, self.precision = trunk.name, trunk.precision
         self._stages = StageRunners(trunk.outputs, embed)
 

@@ -24,6 +24,7 @@ from extractors.files import digest_of, sha256_of
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.preprocessing.processors import resize_and_crop
 from extractors.pretrained.errors import WeightsDamaged, WeightsMissing, WrongCheckpoint
+from extractors.pretrained.hub_folder import CLOSED, quieten_transformers
 from extractors.pretrained.load import SEEDED, build_seeded
 from extractors.pretrained.weights_folder import COMMAND, HUB, WeightsFolder
 from extractors.windowing.network_extractor import NetworkExtractor, NetworkPlan, NormalizeStacks
@@ -35,8 +36,6 @@ CLASSES: Mapping[str, str] = {
     "siglip_vision_model": "SiglipVisionModel",
     "videomae": "VideoMAEModel",
 }
-#: Nothing is fetched and no code but transformers' own is run, whatever the folder says.
-CLOSED: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 #: VideoMAE was trained on every fourth frame of 30 a second.
 VIDEO_RATE = 30 / 4
 
@@ -159,10 +158,10 @@ def make(name: str, options: ExtractorOptions) -> NetworkExtractor:
 
 @contextmanager
 def _opening(folder: Path) -> Iterator[None]:
-    """Turns whatever transformers raises for a damaged folder into WeightsDamaged; draws no bars."""
-    transformers.logging.disable_progress_bar()
+    """Turns whatever transformers raises for a damaged folder into WeightsDamaged; prints nothing."""
     try:
-        yield
+        with quieten_transformers():
+            yield
     except Exception as error:
         reason = str(error).strip().split("\n")[0]
         raise WeightsDamaged(f"The encoder in {folder} cannot be opened: {reason}.") from error

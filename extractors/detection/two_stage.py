@@ -7,7 +7,7 @@ them, choosing and pooling, is the same everywhere and runs in float32.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -112,23 +112,13 @@ class TwoStage(nn.Module, ABC):
         return maps, dict(zip(strides, zip(logits, deltas, strict=True), strict=True))
 
 
-class FirstStage(nn.Module):
-    """Runs the first stage, as a module by itself for an engine."""
+class Stage(nn.Module):
+    """Runs one method of a detector, ``run_trunk`` or ``embed``, as a module by itself for an engine."""
 
-    def __init__(self, network: TwoStage) -> None:
+    def __init__(self, network: TwoStage, method: Literal["run_trunk", "embed"]) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.method = network, method
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return self.network.run_trunk(x)
-
-
-class SecondStage(nn.Module):
-    """Runs the second stage's network, as a module by itself for an engine."""
-
-    def __init__(self, network: TwoStage) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, bins: Tensor) -> Tensor:
-        return self.network.embed(bins)
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        outputs: Tensor | tuple[Tensor, ...] = getattr(self.network, self.method)(x)
+        return outputs

@@ -25,14 +25,15 @@ class RecurrentCaptioner(Captioner):
     def inputs(self) -> Sequence[InputStream]:
         return self.config.streams  # type: ignore[no-any-return]
 
-    def add_output(self, hidden: int) -> None:
+    def add_output(self, hidden: int, *, project: bool = True) -> None:
         """Adds the layers after a decoder of ``hidden`` numbers, for the words of ``word_embedding``.
 
-        Where ``tie_words``, the output is projected to the words' width and scored against their embedding.
+        Where ``tie_words``, the output is projected to the words' width, or has it without ``project``, and
+        is scored against their embedding.
         """
         size, width = self.word_embedding.weight.shape
         tied = self.config.tie_words
-        self.project = nn.Linear(hidden, width) if tied else nn.Identity()
+        self.project = nn.Linear(hidden, width) if tied and project else nn.Identity()
         self.output = nn.Linear(width if tied else hidden, size)
         self.dropout = nn.Dropout(self.config.dropout)
         nn.init.normal_(self.word_embedding.weight, std=width**-0.5)

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
-from transformers.utils import logging
 
 from extractors.errors import PackageMissing
 from extractors.preprocessing.images import ResizeAndCrop
 from extractors.preprocessing.processors import resize_and_crop
+from extractors.pretrained.hub_folder import CLOSED, quieten_transformers
 from models.pretrained.adapters.merging import merge_adapter
 from models.pretrained.attention import AttentionChoice
 from models.pretrained.errors import PretrainedDamaged, PretrainedError
@@ -31,8 +31,6 @@ VOCABULARIES = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
-#: Nothing is fetched and no code but transformers' own is run, whatever the folder says.
-CLOSED: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 @dataclass(frozen=True)
@@ -61,15 +59,9 @@ def name_damage(what: str) -> Iterator[None]:
 
 @contextmanager
 def _opening(folder: Path, what: str) -> Iterator[None]:
-    """Names what cannot be opened; draws no bars."""
-    with_bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        with name_damage(f"The {what} of {folder} cannot be opened"):
-            yield
-    finally:
-        if with_bars:
-            logging.enable_progress_bar()
+    """Names what cannot be opened; prints nothing."""
+    with quieten_transformers(), name_damage(f"The {what} of {folder} cannot be opened"):
+        yield
 
 
 def open_model(

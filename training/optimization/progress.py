@@ -38,6 +38,7 @@ class PhaseProgress:
 
     step: int = 0  #: that are taken
     best: float = -math.inf  #: the score of the weights that are kept
+    held_out_loss: float = math.inf  #: theirs, of held-out captions, which decides between equal scores
     stale: int = 0  #: validations since a better one
     judged: int = -1  #: the step at which weights were judged last
     #: The scores of the checkpoints that are kept beside the best, by their files' names.
@@ -50,6 +51,7 @@ class PhaseProgress:
         return cls(
             step,
             float(state["best"]),
+            state.get("held_out_loss", math.inf),
             state.get("stale", 0),
             state.get("judged", step),
             state.get("kept", {}),
@@ -59,15 +61,20 @@ class PhaseProgress:
         """Returns whether weights are to be judged now: once in ``every`` steps, and at the end."""
         return self.step > 0 and self.judged != self.step and (self.step % every == 0 or self.step == steps)
 
-    def judge(self, score: float) -> bool:
-        """Remembers a score; returns whether it is the best.
+    def judge(self, score: float, loss: float = math.inf) -> str:
+        """Remembers a score; returns what makes it the best ("score", "loss", "last"), "" where it is not.
 
-        Of equals the last is, since what is trained may not show in what is judged.
+        Of equal scores the least loss of held-out captions decides, as CIDEr-D of few items is often 0; of
+        equals in both the last is the best, since what is trained may not show in what is judged.
         """
-        is_best = score >= self.best
-        self.stale = 0 if score > self.best else self.stale + 1
-        self.best, self.judged = max(score, self.best), self.step
-        return is_best
+        self.judged = self.step
+        by = "score" if score > self.best else ""
+        if score == self.best and loss <= self.held_out_loss:
+            by = "loss" if loss < self.held_out_loss else "last"
+        self.stale = 0 if by in ("score", "loss") else self.stale + 1
+        if by:
+            self.best, self.held_out_loss = score, loss
+        return by
 
 
 class StepMeans:

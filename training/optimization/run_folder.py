@@ -26,7 +26,7 @@ from training.saved_features.feature_folder import FeatureFolder
 FIELDS = (
     *("phase", "step", "loss", "auxiliary", "shot", "reward"),
     *("learning_rate", "gradient_norm", "cider", "shots_cider", "log_likelihood"),
-    *("bleu4", "meteor", "rouge_l", "validation_loss"),
+    *("bleu4", "meteor", "rouge_l", "validation_loss", "kept_by"),
     *("recall", "recall_1", "recall_5", "recall_10", "seconds"),
 )
 #: Held-out items whose captions are written down at every validation.

@@ -307,7 +307,8 @@ class Trainer:
             return replace(progress, step=phase.steps, judged=phase.steps)
         if state["phase"] != phase.name:
             is_alike = state.get("metric", "cider") == metric
-            return PhaseProgress(best=progress.best) if is_alike else PhaseProgress()
+            alike = PhaseProgress(best=progress.best, held_out_loss=progress.held_out_loss)
+            return alike if is_alike else PhaseProgress()
         learner.restore(state)
         for name, tensor in phase.remembered.items():
             tensor.copy_(state[name])
@@ -353,6 +354,8 @@ class Trainer:
         row = {"phase": phase.name, "step": progress.step, "learning_rate": rate, "seconds": seconds}
         self.run.log({**row, **means})
         shown = {"loss": means.get("loss", 0.0), "norm": means["gradient_norm"], "best": progress.best}
+        if math.isfinite(progress.held_out_loss):
+            shown["its loss"] = progress.held_out_loss
         bar.set_postfix({name: f"{value:.3g}" for name, value in shown.items()}, rate=f"{rate:.2g}")
 
     def _validate(
@@ -376,7 +379,6 @@ class Trainer:
             progress.judged = progress.step
             return
         place, metric = {"phase": phase.name, "step": progress.step}, self._metric_of(phase)
-        self.run.log({**place, **judged.scores})
         if judged.captions:
             self.run.write_samples(place, list(zip(self.validation.items, judged.captions, strict=True)))
         score = judged.scores[metric]
@@ -386,7 +388,9 @@ class Trainer:
             progress.kept = self.run.keep_best({**progress.kept, best.file: score})
             if best.file in progress.kept:
                 self.save_best(averaged, best)
-        if progress.judge(score):
+        kept_by = progress.judge(score, judged.scores.get("validation_loss", math.inf))
+        self.run.log({**place, **judged.scores, "kept_by": kept_by})
+        if kept_by:
             self.save_best(averaged, replace(best, file=BestScore.file))
         self._save(phase, learner, progress)
 

@@ -184,6 +184,37 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
         warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.learning_rate * warm * self.schedule.share(TrainingMoment(step / steps, epoch))
 
+    def describe_slow_rate(self, steps_per_epoch: int) -> str:
+        """Describes that the rate of the first phase rises too slowly for its steps; "" where it does not.
+
+        steps_per_epoch: of the schedule, where the recipe has no ``epoch_steps``.
+        """
+        epoch = self.epoch_steps or steps_per_epoch
+        looked_at = range(min(self.steps, max(10 * epoch, 2 * self.warmup)))
+        rates = [self.rate(step, self.steps, step / epoch) for step in looked_at]
+        highest = max(rates, default=self.learning_rate)
+        if highest > self.learning_rate / 2:
+            return ""
+        change = "schedule.first=1" if isinstance(self.schedule, HoldAndDrop) else "warmup=0"
+        return (
+            f"Little is learned: in the {self.steps} steps of this run the learning rate rises to "
+            f"{highest:.2g} of {self.learning_rate:.2g}. Without a rise: --set {change}."
+        )
+
+    def with_steps(self, steps: int) -> Self:
+        """Returns the recipe with another number of steps in its first phase, and at most as many in others.
+
+        The learning rate rises over half of them at most. Of a recipe in epochs it is the most of each phase.
+        """
+        update: dict[str, Any] = {"warmup": min(self.warmup, steps // 2)}
+        if self.epochs:
+            return self.model_copy(update={**update, "most_steps": steps})
+        lengths = {"": self.steps, **self.phases, "self_critical": self.self_critical_steps}
+        first = next((phase for phase, length in lengths.items() if length), "")
+        lengths = {phase: min(length, steps) for phase, length in lengths.items()} | {first: steps}
+        update |= {"steps": lengths.pop(""), "self_critical_steps": lengths.pop("self_critical")}
+        return self.model_copy(update={**update, "phases": lengths})
+
     def without_rewards(self) -> Self:
         """Returns the recipe without self-critical steps."""
         epochs = {phase: count for phase, count in self.epochs.items() if phase != "self_critical"}

@@ -64,7 +64,7 @@ class TrainOptions(BaseModel, frozen=True, extra="forbid", populate_by_name=True
     steps: int | None = Field(
         None,
         ge=1,
-        description="Steps of cross-entropy; with a recipe in epochs the most steps of each phase.",
+        description="Steps of the first phase, at most as many of later ones; of recipes in epochs: at most.",
     )
     self_critical: bool | None = Field(
         None, description="Refine by rewards after the cross-entropy steps; default: what the recipe has."

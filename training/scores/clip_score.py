@@ -38,7 +38,8 @@ class ClipEncoder:
         """Loads a CLIP offline, from safetensors alone. Raises PretrainedDamaged."""
         from transformers import CLIPModel, CLIPProcessor
 
-        from models.pretrained.opening import CLOSED, name_damage
+        from extractors.pretrained.hub_folder import CLOSED
+        from models.pretrained.opening import name_damage
 
         with name_damage(f"{folder} cannot be loaded as a CLIP"):
             model = CLIPModel.from_pretrained(folder, use_safetensors=True, **CLOSED)

@@ -97,6 +97,8 @@ def _train(network: AdaptedCaptioner, saver: "AdapterSaver", settings: RunSettin
         seed=recipe.seed,
         every_caption=recipe.every_caption,
     )
+    if slow := recipe.describe_slow_rate(batches.steps_per_epoch):
+        settings.notify(slow)
     trainer = Trainer(
         recipe=recipe,
         batches=batches,

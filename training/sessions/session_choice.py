@@ -125,9 +125,7 @@ def _change(recipe: Recipe, numbers: Mapping[str, Any], options: TrainOptions) -
     """Changes a recipe as options say. Raises NoSuchField, FieldRefused."""
     lengths = {f"epochs.{next(iter(recipe.epochs), 'cross_entropy')}": options.epochs}
     changed = change_fields(recipe, {**(lengths if options.epochs else {}), **numbers})
-    if options.steps is not None:
-        changed = change_fields(changed, {"most_steps" if changed.epochs else "steps": options.steps})
-    return changed
+    return changed if options.steps is None else changed.with_steps(options.steps)
 
 
 def _train_on_videos(

@@ -281,6 +281,8 @@ def _train(start: Checkpoint, recipe: Recipe, split: VideoSplit, settings: RunSe
         precision=set_precision(settings.precision, settings.device),
         processes=settings.processes,
     )
+    if slow := recipe.describe_slow_rate(batches.steps_per_epoch):
+        settings.notify(slow)
     trainer.train(captioner, keep_start=True)
     train_later_phases(captioner, trainer, run.best_after)
     return run.best

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from app.cli.videos.caption_output import write_file
-from app.cli.videos.search import SearchRequest
+from app.cli.videos.video_options import SearchRequest, write_file
 from app.extract.inputs import InputVideo
 from app.jobs.options import CaptionOptions
 from app.pipeline.semantic_space import load_semantic_space

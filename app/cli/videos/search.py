@@ -1,33 +1,14 @@
 """Declares ``reelword search``, which finds the moments of films that fit some words best."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from app.cli.model_options import AsJson, FieldsOf, settings_with
+from app.cli.model_options import FieldsOf, settings_with
+from app.cli.videos.video_options import SearchRequest
 from app.errors import UsageError
 from app.extract.inputs import find_videos
-
-
-@dataclass(frozen=True)
-class SearchRequest:
-    """Holds what is searched for, and how the answer is shown."""
-
-    words: Annotated[
-        str, typer.Argument(help="What is looked for, as a caption would say it.", show_default=False)
-    ]
-    count: Annotated[int, typer.Option(min=1, help="Moments that are shown, at most.")] = 12
-    sheet: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Write a page of the moments' pictures.")
-    ] = None
-    segments: Annotated[str, typer.Option(help="How films are cut: shots, none, auto or seconds.")] = "auto"
-    as_json: AsJson = False
-
-    def __post_init__(self) -> None:
-        if not self.words.strip():
-            raise UsageError("There are no words to look for.")
 
 
 def search(

@@ -93,12 +93,7 @@ class Refocus(RecurrentCaptioner):
         self.spatial_attention = BilinearAttention(2 * H, d, A, bias=False) if config.spatial else None
         self.word_embedding = nn.Embedding(size, H)
         self.decoder = nn.LSTMCell((2 if config.spatial else 1) * d + config.audio_width + H, H)
-        self.project = nn.Identity()
-        self.output = nn.Linear(H, size)
-        self.dropout = nn.Dropout(config.dropout)
-        nn.init.normal_(self.word_embedding.weight, std=H**-0.5)
-        if config.tie_words:
-            self.output.weight = self.word_embedding.weight
+        self.add_output(H, project=False)
 
     @property
     def optional_streams(self) -> frozenset[str]:

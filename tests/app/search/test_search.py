@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from app.cli.videos.film_search import search_films
-from app.cli.videos.search import SearchRequest
+from app.cli.videos.video_options import SearchRequest
 from app.errors import UsageError
 from app.extract.inputs import find_videos
 from app.search.contact_sheet import COLUMNS, TILE, WIDTH, contact_sheet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from transformers import (
     CLIPImageProcessor,
     CLIPImageProcessorPil,
     CLIPModel,
+    CLIPVisionModelWithProjection,
     SiglipConfig,
     SiglipImageProcessor,
     SiglipImageProcessorPil,
@@ -153,6 +155,20 @@ def test_a_short_video_is_one_window(data: Path) -> None:
     assert streams["hub:tiny"].values.shape == (1, 24)
 
 
+def test_what_is_not_read_of_a_folder_is_not_reported(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its text side, which transformers lists at every load."""
+    folder = write("clip", data / "weights/hub/tiny")
+    logging.getLogger("transformers").addHandler(caplog.handler)
+    try:
+        CLIPVisionModelWithProjection.from_pretrained(folder)
+        assert "UNEXPECTED" in caplog.text
+        caplog.clear()
+        extract(Frames(np.zeros((1, 40, 40, 3), np.uint8), np.zeros(1), 0.2))
+        assert "UNEXPECTED" not in caplog.text
+    finally:
+        logging.getLogger("transformers").removeHandler(caplog.handler)
+
+
 def test_what_is_no_encoder_is_refused(data: Path) -> None:
     hub = data / "weights/hub"
     with pytest.raises(WeightsMissing, match="add OWNER/NAME --as hub:gone"):
@@ -171,12 +187,20 @@ def test_what_is_no_encoder_is_refused(data: Path) -> None:
 
 def test_it_is_added_by_the_command_and_extracts(data: Path, tmp_path: Path) -> None:
     source = write("siglip", tmp_path / "made")
-    run = CliRunner()
+    run = CliRunner(env={"COLUMNS": "200"})
     added = run.invoke(cli, ["weights", "add", str(source), "--as", "hub:seen"])
     assert (added.exit_code, "SiglipVisionModel" in added.stdout) == (0, True), added.stderr
     assert json.loads((data / "weights/hub/seen/reelword.json").read_text())["name"] == "seen"
+    listed = run.invoke(cli, ["weights", "list"])
+    [row] = [line for line in listed.stdout.splitlines() if line.split()[:1] == ["hub:seen"]]
+    assert "yes" in row
+    assert "hub:seen_grid: " in run.invoke(cli, ["models", "--sets"]).stdout
+    assert run.invoke(cli, ["weights", "verify", "hub:seen"]).exit_code == 0
     again = run.invoke(cli, ["weights", "add", str(source), "--as", "hub:seen"])
     assert (again.exit_code, "called seen already" in again.stderr) == (1, True)
+    (data / "weights/hub/seen/preprocessor_config.json").write_text("{}")
+    broken = run.invoke(cli, ["weights", "verify", "hub:seen"])
+    assert (broken.exit_code, "files_differ" in broken.stderr) == (1, True)
     other = tmp_path / "git"
     other.mkdir()
     write_git(other)

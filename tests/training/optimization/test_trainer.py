@@ -82,8 +82,8 @@ def assert_same_state(one: Path, other: Path) -> None:
         assert same, name
 
 
-def judged(cider: float) -> HeldOutScores:
-    return HeldOutScores({"cider": cider, "validation_loss": 1.0})
+def judged(cider: float, loss: float = 1.0) -> HeldOutScores:
+    return HeldOutScores({"cider": cider, "validation_loss": loss})
 
 
 @pytest.mark.slow
@@ -131,6 +131,21 @@ def test_only_gains_are_kept(corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     object.__setattr__(tiny, "save_best", lambda _, best: kept.append((best.value, best.where)))
     tiny.train(captioner(tiny))
     assert kept == [(10.0, "cross_entropy step 10"), (12.0, "cross_entropy step 30")]
+
+
+def test_between_equal_scores_the_loss_of_held_out_captions_decides(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CIDEr-D of few items stays 0 for long."""
+    scores = iter([(0.0, 3.0), (0.0, 2.0), (0.0, 2.5)])
+    monkeypatch.setattr(PictureValidation, "judge", lambda *_, **__: judged(*next(scores)))
+    tiny = trainer(corpus, tmp_path / "run")
+    kept: list[str] = []
+    object.__setattr__(tiny, "save_best", lambda _, best: kept.append(best.where))
+    tiny.train(captioner(tiny))
+    assert kept == ["cross_entropy step 10", "cross_entropy step 20"]
+    assert [row["kept_by"] for row in rows(tmp_path / "run") if row["cider"]] == ["score", "loss", ""]
+    assert (state(tmp_path / "run")["/held_out_loss"], state(tmp_path / "run")["/stale"]) == (2.0, 1)
 
 
 def test_where_cider_cannot_be_computed_weights_are_kept_by_likelihood(corpus: Path, tmp_path: Path) -> None:

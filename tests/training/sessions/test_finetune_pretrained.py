@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from huggingface_hub import constants
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ from models.pretrained.folder import read_pretrained_info
 from models.pretrained.installed import InstalledCaptioners
 from models.pretrained.load import load_pretrained_captioner
 from tests.media import write_video
+from tests.models.pretrained.hub_server import HubServer, serving
 from tests.models.pretrained.pasted import COLOURS
 from tests.models.pretrained.tiny_folders import TRAINABLE, write_git
 from tests.training.stopped import stopped_before
@@ -141,6 +143,31 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     scores = [read_scores(tmp_path / name / "log.csv") for name in ("whole", "stopped")]
     assert scores[0] == scores[1]
     assert (tmp_path / "whole" / "last.pt").stat().st_size < 100_000  # adapters alone, and no base
+
+
+def test_an_adapter_is_pushed_and_added_elsewhere(
+    installed: InstalledCaptioners, clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It captions there as here, merged into the same base."""
+    mine = installed.add(str(run(tmp_path / "run", SHORT, clips)), try_captioner, name="mine").name
+    here = write(installed.path(mine), clips)
+    elsewhere = InstalledCaptioners(tmp_path / "elsewhere" / "captioners")
+    elsewhere.add(str(tmp_path / "tiny"), try_captioner)
+    with serving(HubServer({}, gated=True)) as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        files = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
+        monkeypatch.setenv("HF_TOKEN", "secret")
+        pushed = CliRunner().invoke(cli, ["captioners", "push", "mine", "owner/name"])
+        assert pushed.exit_code == 0, pushed.stderr
+        assert WEIGHTS in hub.files
+        assert "tiny.safetensors" not in hub.files
+        monkeypatch.setenv("REELWORD_DATA", str(tmp_path / "elsewhere"))
+        added = CliRunner().invoke(cli, ["captioners", "add", "owner/name", "--name", "theirs"])
+        assert added.exit_code == 0, added.stderr
+    card = elsewhere.card("theirs")
+    assert card.base == installed.card(mine).base
+    assert write(elsewhere.path("theirs"), clips) == here
 
 
 def test_the_command_trains_what_is_installed_and_refuses_the_rest(
