@@ -1,4 +1,4 @@
-"""Declares what ``caption`` and ``search`` are asked for: how films are cut, what is sought, what is written."""
+"""Declares what ``caption`` and ``search`` are asked for: how films are cut, what is sought and written."""
 
 import sys
 from dataclasses import dataclass
