@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from app.cli.server import Server
-from app.documents.job import document_of, rfc3339
+from app.documents.job import document_of
+from app.documents.job_list import summary_of
 from app.errors import JobNotRequeued, RecordUnreadable, UsageError
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, State
@@ -126,12 +127,11 @@ class JobRecords:
 
 
 def _summarise(job: Job) -> Summary:
+    """Summarises a job as the API does, and for the operator."""
     return {
-        "id": job.id, "state": job.state, "stage": job.stage, "progress": job.progress,
-        "attempt": job.attempt, "filename": job.filename or job.submission.source_url,
-        "priority": job.priority, "created_at": rfc3339(job.created_at), "ended_at": rfc3339(job.ended_at),
-        "captioner": job.options.captioner, "caption": job.answer.get("caption"), "error": job.error,
-        "worker": job.worker, "batch": job.submission.batch, "owner": job.submission.owner,
+        **summary_of(job).model_dump(mode="json"),
+        "filename": job.filename or job.submission.source_url, "caption": job.answer.get("caption"),
+        "priority": job.priority, "worker": job.worker, "owner": job.submission.owner,
     }  # fmt: skip
 
 
