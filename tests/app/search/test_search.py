@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.cli.videos.film_search import search_films
+from app.cli.videos.film_search import COLUMNS, TILE, WIDTH, contact_sheet, search_films
 from app.cli.videos.video_options import SearchRequest
 from app.errors import UsageError
 from app.extract.inputs import find_videos
-from app.search.contact_sheet import COLUMNS, TILE, WIDTH, contact_sheet
 from app.search.moments import Found, Moment, rank, share_of_words
 from app.segments.film_captioner import FilmCaptioner
 from app.settings import Settings
