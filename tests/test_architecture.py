@@ -142,6 +142,9 @@ IMAGES = {
         "app.serve.supervisor, app.worker.engine.child, app.worker.worker, extractors.catalog.tuned_pair, "
         "app.cli.training.train, app.cli.training.evaluate",
         CONVERT,
+        optional=(
+            "app.cli.captioners huggingface_hub",
+        ),  # to publish one; the error says how it is installed
     ),
 }
 
