@@ -25,6 +25,10 @@ class ServiceError(ReelwordError):
         super().__init_subclass__(code=code)
         cls.status = cls.status if status is None else HTTPStatus(status)
 
+    def __init__(self, message: str = "", known: Sequence[str] | None = None) -> None:
+        super().__init__(message or f"{self.title}.")
+        self.known = None if known is None else list(known)
+
     @property
     def remedy(self) -> str:
         return for_commands(super().remedy)
@@ -79,10 +83,6 @@ class OptionsRefused(JobFailure, code="options_refused", status=422):
     """The service cannot do what is asked for: said before a job is taken, or by its end."""
 
     title = "The options cannot be had"
-
-    def __init__(self, message: str = "", known: Sequence[str] | None = None) -> None:
-        super().__init__(message or f"{self.title}.")
-        self.known = None if known is None else list(known)
 
 
 class CaptionerUnknown(OptionsRefused, code="unknown_captioner"):

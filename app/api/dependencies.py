@@ -3,6 +3,7 @@
 One for an application. Who asks is another one for each request.
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from app.access.keys import ApiKey, KeyStore
 from app.access.rates import Rates
 from app.api.following.event_reader import EventReader
 from app.api.metrics import Metrics
-from app.api.receiving.batch_body import BatchTurns
+from app.api.receiving.batch_body import AT_ONCE
 from app.api.receiving.sent_files import SentFiles
 from app.api.receiving.upload import Room
 from app.feature_cache.feature_cache import FeatureCache
@@ -54,7 +55,7 @@ class ApiDependencies:
     jobs: Jobs
     batches: Batches
     idempotency: IdempotencyKeys
-    batch_turns: BatchTurns
+    batch_turns: asyncio.Semaphore  #: batches that may be received at a time
     registry: WorkerRegistry
     positions: QueuePositions
     events: EventReader
@@ -85,7 +86,7 @@ class ApiDependencies:
             jobs=jobs,
             batches=Batches(jobs),
             idempotency=IdempotencyKeys(server, keys),
-            batch_turns=BatchTurns(),
+            batch_turns=asyncio.Semaphore(AT_ONCE),
             registry=registry,
             positions=positions,
             events=EventReader(

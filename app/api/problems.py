@@ -11,25 +11,24 @@ from starlette.responses import JSONResponse, Response
 
 from app.api import refusals
 from app.errors import ServiceError
-from app.operations.service_health import Trouble
 
 MEDIA_TYPE = "application/problem+json"
-#: For the ``headers`` of a response in OpenAPI.
-RETRY_AFTER = {
-    "Retry-After": {"description": "Seconds until asking again makes sense.", "schema": {"type": "integer"}}
-}
 
 
-class Cause(BaseModel):
+def header(name: str, about: str, **schema: Any) -> dict[str, Any]:
+    """Describes a header of a response for OpenAPI, a text where the schema says nothing else."""
+    return {name: {"description": about, "schema": {"type": "string", **schema}}}
+
+
+RETRY_AFTER = header("Retry-After", "Seconds until asking again makes sense.", type="integer")
+
+
+class Cause(BaseModel, from_attributes=True):
     """One thing that is wrong with the service, as ``/readyz`` lists them."""
 
     code: str = Field(description="Stable name; docs/operate.md lists all.")
     message: str
     hint: str = Field(description="What its operator can do, in a sentence.")
-
-    @classmethod
-    def of(cls, trouble: Trouble) -> Self:
-        return cls(code=trouble.code, message=trouble.message, hint=trouble.hint)
 
 
 class Mistake(BaseModel):
@@ -74,7 +73,7 @@ def describe(error: ServiceError, path: str) -> Problem:
         hint=error.hint,
         known=error.known,
         errors=[Mistake.of(each) for each in mistakes] or None,
-        causes=[Cause.of(trouble) for trouble in causes] or None,
+        causes=[Cause.model_validate(trouble) for trouble in causes] or None,
     )
 
 
@@ -85,10 +84,7 @@ def type_of(code: str) -> str:
 def headers_of(error: ServiceError) -> dict[str, str]:
     """Lists the headers that go with an error's document."""
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    if isinstance(error, refusals.RequestError):
-        challenge = {} if error.challenge is None else {"WWW-Authenticate": error.challenge}
-        headers |= error.headers | challenge
-    return headers
+    return headers | dict(error.headers) if isinstance(error, refusals.RequestError) else headers
 
 
 def response(error: ServiceError, path: str) -> Response:

@@ -6,8 +6,8 @@ app/api/problems.py writes it as a problem document.
 Errors of the queue, of records and of options that no worker takes are in app/errors.py.
 """
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from app import errors
 from app.operations.service_health import Trouble
@@ -17,7 +17,7 @@ class RequestError(errors.ServiceError, code="request_error", status=400):
     """Base of what may be wrong with a request. ``str(error)`` is one sentence about this one."""
 
     title = "The request cannot be served"
-    challenge: ClassVar[str | None] = None  #: for WWW-Authenticate
+    headers: Mapping[str, str] = MappingProxyType({})  #: of its answer, beside those of any
 
     def __init__(
         self,
@@ -26,11 +26,11 @@ class RequestError(errors.ServiceError, code="request_error", status=400):
         known: Sequence[str] | None = None,
         retry_after: int | None = None,
         field: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(detail or f"{self.title}.")
-        self.known = None if known is None else list(known)
+        super().__init__(detail, known)
         self.retry_after = self.retry_after if retry_after is None else retry_after
-        self.headers: dict[str, str] = {}
+        self.headers = self.headers if headers is None else headers
         self.mistakes: Sequence[RequestError] = ()  # of a request with wrong fields: all, itself the first
         self.field = field  # the one that is wrong; empty where it is none
 
@@ -117,21 +117,21 @@ class KeyMissing(RequestError, code="key_missing", status=401):
         "Send Authorization: Bearer and your key; at the page, enter it. The service's operator gives keys."
     )
     operator_hint = "Make one with reelword keys add NAME."
-    challenge = 'Bearer realm="reelword"'
+    headers = MappingProxyType({"WWW-Authenticate": 'Bearer realm="reelword"'})
 
 
 class KeyWrong(RequestError, code="key_wrong", status=401):
     title = "The API key opens nothing"
     hint = "Check that the key is whole; if it is, it was revoked or has expired: ask for a new one."
     operator_hint = "See reelword keys list."
-    challenge = 'Bearer realm="reelword", error="invalid_token"'
+    headers = MappingProxyType({"WWW-Authenticate": 'Bearer realm="reelword", error="invalid_token"'})
 
 
 class KeyScopeTooSmall(RequestError, code="key_scope", status=403):
     title = "The API key may not do this"
     hint = "Use a key that may: reading needs the scope read, writing write, the service's numbers admin."
     operator_hint = "Make one with reelword keys add NAME --scope write, or --high."
-    challenge = 'Bearer realm="reelword", error="insufficient_scope"'
+    headers = MappingProxyType({"WWW-Authenticate": 'Bearer realm="reelword", error="insufficient_scope"'})
 
 
 class RateLimited(RequestError, code="rate_limited", status=429):
@@ -176,10 +176,7 @@ class WrongOffset(RequestError, code="wrong_offset", status=409):
 class NotTus(RequestError, code="not_tus", status=412):
     title = "The service speaks version 1.0.0 of tus"
     hint = "Use a client of tus 1.0."
-
-    def __init__(self, detail: str = "") -> None:
-        super().__init__(detail)
-        self.headers = {"Tus-Version": "1.0.0"}
+    headers = MappingProxyType({"Tus-Version": "1.0.0"})
 
 
 class TooManyFiles(RequestError, code="too_many_files", status=429):
@@ -214,14 +211,8 @@ class VideoNotKept(RequestError, code="video_not_kept", status=404):
 
 
 class RangeNotSatisfied(RequestError, code="range_not_satisfied", status=416):
-    """size: bytes of the file."""
-
     title = "The file does not have the bytes that Range asks for"
     hint = "Ask for bytes that it has, or without Range for all of it."
-
-    def __init__(self, detail: str = "", *, size: int = 0) -> None:
-        super().__init__(detail)
-        self.headers = {"Content-Range": f"bytes */{size}"}
 
 
 class UploadGone(RequestError, code="upload_gone", status=409):

@@ -1,12 +1,13 @@
 """Declares the JSON of a batch: how many of its jobs are in which state, and what each was sent for."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
 from app.documents.job import Document, rfc3339
-from app.jobs.batches import BatchStates, JobBatch
-from app.jobs.job import State
+from app.jobs.batches import JobBatch
+from app.jobs.job import STATES, State
 
 
 class BatchUrls(Document):
@@ -49,22 +50,23 @@ class BatchDocument(Document):
     jobs: list[BatchEntry] = Field(description="Files before addresses, each in the order that they came in.")
 
 
-def batch_document_of(batch: JobBatch, snapshot: BatchStates, root: str) -> BatchDocument:
+def batch_document_of(batch: JobBatch, states: Sequence[State], root: str) -> BatchDocument:
     """Makes a batch's document.
 
     Args:
-        snapshot: the states that its jobs have now.
+        states: that its jobs have now.
         root: what its addresses begin with.
     """
+    counts = {state: states.count(state) for state in STATES}
     path = f"{root}/batches/{batch.id}"
     return BatchDocument(
         id=batch.id,
         created_at=rfc3339(batch.created_at),
         metadata=batch.metadata,
         urls=BatchUrls(self=path, results=f"{path}/results.jsonl", cancel=path),
-        counts=BatchCounts(total=len(snapshot.states), **snapshot.counts),
+        counts=BatchCounts(total=len(states), **counts),
         jobs=[
             BatchEntry(id=item.job_id, filename=item.filename or None, url=item.url, state=state)
-            for item, state in zip(batch.items, snapshot.states, strict=True)
+            for item, state in zip(batch.items, states, strict=True)
         ],
     )

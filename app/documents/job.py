@@ -260,9 +260,7 @@ def _document(job: Job, answer: Mapping[str, Any], position: QueuePosition) -> J
             "priority": job.priority,
             **{name: getattr(submission, name) for name in shown},
             "webhook": None if submission.webhook is None else urlsplit(submission.webhook).hostname,
-            "place": position.place,
-            "estimated_seconds": position.estimated_seconds,
-            "workers": position.workers,
+            **vars(position),
         }
     )
 

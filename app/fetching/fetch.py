@@ -51,11 +51,9 @@ class FetchLimits:
         return cls(settings.max_upload_bytes, settings.url_seconds, settings.min_free_bytes, hosts=hosts)
 
 
-def _ignore(_share: float) -> None:
-    """Ignores progress."""
-
-
-async def fetch(url: str, file: Path, limits: FetchLimits, report: Callable[[float], None] = _ignore) -> int:
+async def fetch(
+    url: str, file: Path, limits: FetchLimits, report: Callable[[float], object] = lambda _share: None
+) -> int:
     """Fetches ``url`` to ``file``, which is on the disk when this returns; returns its size.
 
     Args:
@@ -98,7 +96,7 @@ class _Fetch:
     client: httpx.AsyncClient
     file: Path
     limits: FetchLimits
-    report: Callable[[float], None]
+    report: Callable[[float], object]
 
     async def run(self, url: str) -> int:
         with _named_errors():
@@ -110,7 +108,10 @@ class _Fetch:
     async def _response(self, url: str) -> AsyncIterator[httpx.Response]:
         """Follows redirects by hand, since each address is checked before it is connected to."""
         for _ in range(REDIRECTS + 1):
-            checked = _read_url(url)
+            try:
+                checked = read_web_address(url)
+            except ValueError as error:
+                raise errors.UrlNotAllowed(f"The address cannot be fetched: {error}.") from error
             async with self.client.stream(
                 "GET", checked, headers={"Accept-Encoding": "identity"}
             ) as response:
@@ -168,14 +169,6 @@ def _named_errors() -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise errors.WorkerFault("The disk that videos are fetched to is full.") from error
-
-
-def _read_url(text: str) -> httpx.URL:
-    """Raises UrlNotAllowed."""
-    try:
-        return read_web_address(text)
-    except ValueError as error:
-        raise errors.UrlNotAllowed(f"The address cannot be fetched: {error}.") from error
 
 
 def _check_status(response: httpx.Response) -> None:

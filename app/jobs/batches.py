@@ -9,13 +9,12 @@ long as the last of its jobs (expire_batch in lua/finish.lua).
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import redis
 from pydantic import BaseModel, Field, ValidationError
 
-from app.errors import QueueUnavailable, RecordUnreadable
+from app.errors import RecordUnreadable
 from app.jobs.idempotency import Reservation
 from app.jobs.job import STATES, State
 from app.jobs.job_store import Jobs, NewJob
@@ -42,21 +41,6 @@ class JobBatch(BaseModel, frozen=True):
     owner: str | None = None  #: id of the key of the API that it was sent with
     metadata: dict[str, Any] | None = None
     items: tuple[BatchItem, ...] = Field(max_length=MOST_ITEMS)
-
-
-@dataclass(frozen=True)
-class BatchStates:
-    """Holds the state of each of a batch's jobs, in their order; those that are forgotten had expired."""
-
-    states: Sequence[State]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {state: list(self.states).count(state) for state in STATES}
-
-    @property
-    def is_over(self) -> bool:
-        return not {"queued", "running"} & set(self.states)
 
 
 class Batches:
@@ -123,13 +107,14 @@ class Batches:
             reason = str(error).splitlines()[0]
             raise RecordUnreadable(f"The record of batch {batch_id} cannot be read: {reason}.") from error
 
-    def states(self, batch: JobBatch) -> BatchStates:
-        """Reads the states of all its jobs at one moment."""
-        with self._jobs.server.pipeline(transaction=True) as pipe:
-            for item in batch.items:
-                pipe.hget(self._jobs.keys.job(item.job_id), "state")
-            states = pipe.execute(raise_on_error=False)
-        return BatchStates([_state(each) for each in states])
+    def states(self, batch: JobBatch) -> list[State]:
+        """Reads the state of each of its jobs at one moment; those that are forgotten had expired, and one
+        that cannot be read waits to be mended.
+        """
+        names: dict[str | None, State] = {None: "expired", **{state: state for state in STATES}}
+        ids = [item.job_id for item in batch.items]
+        states = {job_id: names.get(state, "queued") for job_id, [state] in self._jobs.fields(ids, "state")}
+        return [states.get(job_id, "queued") for job_id in ids]
 
 
 def hold_uploads(jobs: Jobs, job_ids: Sequence[str]) -> None:
@@ -151,14 +136,3 @@ def held_uploads(jobs: Jobs) -> set[str]:
     jobs.server.zremrangebyscore(key, "-inf", now)
     job_ids: Any = jobs.server.zrange(key, 0, -1)
     return set(job_ids)
-
-
-def _state(value: Any) -> State:
-    """Reads a state; of a record that cannot be read that of the job, which waits to be mended."""
-    if isinstance(value, redis.ResponseError):
-        return "queued"
-    if isinstance(value, Exception):
-        raise QueueUnavailable(f"Redis does not answer ({value}).") from value
-    if value is None:
-        return "expired"
-    return value if value in STATES else "queued"

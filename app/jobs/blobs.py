@@ -104,16 +104,6 @@ class Blobs:
         with _missing_named(key):
             return int(self._files.size(self._path(key)))
 
-    def read_part(self, key: str, start: int, end: int) -> bytes:
-        """Reads some bytes of a blob. Raises BlobMissingError.
-
-        Args:
-            start: the first byte.
-            end: the byte after the last; after the blob's own end nothing is read.
-        """
-        with _missing_named(key):
-            return bytes(self._files.cat_file(self._path(key), start, end))
-
     def pieces(self, key: str, start: int, end: int) -> Iterator[bytes]:
         """Reads some bytes of a blob, a piece at a time: memory stays flat. Raises BlobMissingError.
 

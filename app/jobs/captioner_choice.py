@@ -163,7 +163,7 @@ class CaptionerChoices:
         """Compares members: an ensemble averages words' probabilities, and a batch shares streams."""
         infos = [self._infos[name] for name in members]
         for info in infos:
-            if captioner not in info.member_of:
+            if captioner not in info.joins:
                 raise InvalidMembers(
                     f"{info.name} is a pretrained captioner with a vocabulary of its own, and an ensemble "
                     "averages the probabilities of the same words; fusion can have it as a member."

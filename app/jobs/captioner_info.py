@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from app.jobs.options import COMBINATIONS, FUSION
 
@@ -25,26 +25,31 @@ class CaptionerInfo(BaseModel, frozen=True):
     """Describes a captioner that a worker has loaded."""
 
     name: str
-    weights_sha256: str
-    features: dict[str, Any]  #: stream name → network, weights and preprocessing it was trained on
-    kind: str = ""  #: whose paper it is; of several as one, how they are combined
-    about: str = ""  #: what it does, in a line
-    plain: str = ""  #: the same in a visitor's words
+    kind: str = Field("", description="Whose paper it is; `fusion` and `ensemble` are made of others.")
+    about: str = Field("", description="What it does, in a line.")
+    plain: str = Field("", description="The same in a visitor's words; empty where it has none.")
     members: tuple[str, ...] = ()  #: of one that combines: its members by default
-    extractors: tuple[str, ...] = ()  #: what makes its streams
+    weights_sha256: str
+    parameters: int | None = Field(None, description="How many, the members' included.")
     vocabulary: str = ""  #: a digest of the words it knows
-    parameters: int | None = None  #: their number
-    scores: dict[str, Any] = {}  #: metric × 100 by data set
-    speed: SpeedInfo | None = None  #: of a 10 s clip, as its card has it
-    seconds: float | None = None  #: of one default job, as its worker measured; None until then
+    features: dict[str, Any] = Field(
+        description="Stream → network, weights and preprocessing it was trained on."
+    )
+    extractors: tuple[str, ...] = Field((), description="What makes these streams.")
+    scores: dict[str, Any] = Field({}, description="Metric × 100, by data set.")
+    speed: SpeedInfo | None = Field(
+        None,
+        description="Seconds from a 10 s clip to its features and from there to its caption, where measured.",
+    )
+    seconds: float | None = Field(None, description="Of one default job, as its worker measured.")
     source: str = ""  #: of a pretrained one: where it came from
     licence: str = ""  #: of a pretrained one: under which terms
-    memory: int | None = None  #: of a pretrained one: bytes that it is expected to take
-    takes_prompt: bool = False  #: whether it can be asked something, or continues words that it is given
-    classes: int = 0  #: how many classes of videos it knows, of which a request can name one (``category``)
+    memory: int | None = Field(None, description="Of a pretrained one: bytes that it is expected to take.")
+    takes_prompt: bool = Field(False, description="Whether it can be asked something by `prompt`.")
+    classes: int = Field(0, description="How many classes of videos it knows, one of which `category` names.")
 
     @property
-    def member_of(self) -> tuple[str, ...]:
+    def joins(self) -> tuple[str, ...]:
         """Names what it may be a member of.
 
         A pretrained captioner writes parts of words of its own, whose probabilities average with no other's.

@@ -21,7 +21,7 @@ import redis
 import structlog
 
 from app.errors import InvalidCursor, QueueUnavailable, RecordUnreadable
-from app.jobs.job import STATES, Job, Keys, State
+from app.jobs.job import Job, Keys, State
 from app.jobs.redis_client import LuaScript
 
 EXAMINED = 1000  #: records that one page looks at
@@ -113,16 +113,6 @@ class JobIndex:
             yield from page.jobs
             if (cursor := page.next) is None:
                 return
-
-    def counts(self) -> dict[str, int]:
-        """Counts all jobs by state."""
-        with self._server.pipeline(transaction=True) as pipe:
-            for state in STATES:
-                pipe.zcard(f"{self._keys.index}:state:{state}")
-            counts = pipe.execute(raise_on_error=False)
-        return {
-            state: count if isinstance(count, int) else 0 for state, count in zip(STATES, counts, strict=True)
-        }
 
     def reindex(self, job_ids: Sequence[str]) -> None:
         """Puts these jobs where their records say, and takes out those whose records are gone."""

@@ -10,14 +10,14 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import redis
 import structlog
 
-from app.errors import NotOnDisk, RecordUnreadable, TooManyJobs
+from app.errors import NotOnDisk, QueueUnavailable, RecordUnreadable, TooManyJobs
 from app.jobs.dead_letters import DeadLetter, DeadLetters, letter_text
 from app.jobs.idempotency import LONGEST_QUEUE, KeyTaken, Reservation
 from app.jobs.job import GROUP, Job, JobLimits, Keys, Priority, Stage, State, Submission
@@ -31,6 +31,7 @@ from extractors.errors import ReelwordError
 Pulse = Literal["go", "canceled", "lost"]
 Ending = Literal["done", "asked", "over", "lost"]
 
+AT_A_TIME = 500  #: records read in one exchange with Redis
 ANSWER_LIMIT = 64 * 1024  #: bytes of an answer that Redis holds; a larger one is a blob
 #: What scripts that accept jobs say of an owner with as many as may be, and of a key that another one has.
 TOO_MANY, KEY_TAKEN = -1, -2
@@ -238,12 +239,8 @@ class Jobs:
         most = 0 if limits is None else limits.concurrent or 0
         if owner is None or not most:
             return
-        with self.server.pipeline(transaction=False) as pipe:
-            ids: Any = self.server.smembers(self.keys.active(owner))
-            for job_id in ids:
-                pipe.hget(self.keys.job(job_id), "state")
-            active = sum(state in ("queued", "running") for state in pipe.execute(raise_on_error=False))
-        if active >= most:
+        ids: Any = self.server.smembers(self.keys.active(owner))
+        if sum(state in ("queued", "running") for _, [state] in self.fields(list(ids), "state")) >= most:
             raise TooManyJobs("As many jobs of this key as it may have are not over yet.")
 
     def get(self, job_id: str) -> Job | None:
@@ -255,6 +252,23 @@ class Jobs:
                 raise
             raise RecordUnreadable(f"The key of job {job_id[:64]} holds no record.") from error
         return Job.from_record(job_id, record) if record else None
+
+    def fields(self, ids: Sequence[str], *names: str) -> Iterator[tuple[str, list[str | None]]]:
+        """Yields ids with these fields of their records, None for what is not there; without records that
+        cannot be read. Raises QueueUnavailable.
+        """
+        for start in range(0, len(ids), AT_A_TIME):
+            some = ids[start : start + AT_A_TIME]
+            with self.server.pipeline(transaction=True) as pipe:
+                for job_id in some:
+                    pipe.hmget(self.keys.job(job_id), list(names))
+                records = pipe.execute(raise_on_error=False)
+            for job_id, record in zip(some, records, strict=True):
+                if isinstance(record, redis.ResponseError):
+                    continue
+                if isinstance(record, Exception):
+                    raise QueueUnavailable(f"Redis does not answer ({record}).") from record
+                yield job_id, record
 
     def cancel(self, job_id: str) -> Ending:
         """Cancels a job. ``done``: it waited. ``asked``: its worker will stop it. ``lost``: there is none."""

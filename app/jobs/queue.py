@@ -192,22 +192,24 @@ def ensure_groups(server: redis.Redis, keys: Keys) -> None:
                 raise
 
 
-def waiting(server: redis.Redis, keys: Keys | None = None) -> int:
+def waiting(server: redis.Redis, keys: Keys) -> int:
     """Counts the jobs that no worker has: new ones and those handed back. Raises QueueUnavailable."""
-    keys = keys or Keys()
     total = 0
     for priority in PRIORITIES:
         stream = keys.stream(priority)
         if server.type(stream) == "stream":
-            total += int(server.xlen(stream)) - _in_hand(server, stream)
+            total += int(server.xlen(stream)) - read_group(server, stream)[1]
     return max(total, 0)
 
 
-def _in_hand(server: redis.Redis, stream: str) -> int:
-    """Counts the entries that some worker was given and did not hand back, however many workers there are."""
+def read_group(server: redis.Redis, stream: str) -> tuple[str | None, int]:
+    """Finds the last entry that any worker was given, and how many some worker was given and did not hand
+    back, however many workers there are; None and 0 without a group.
+    """
     groups: Any = server.xinfo_groups(stream)
-    pending = next((int(group["pending"]) for group in groups if group["name"] == GROUP), None)
-    if not pending:
-        return 0
-    handed_back: Any = server.xpending_range(stream, GROUP, "-", "+", pending, NOBODY)
-    return pending - len(handed_back)
+    group = next((each for each in groups if each["name"] == GROUP), None)
+    if group is None:
+        return None, 0
+    pending = int(group["pending"])
+    handed_back: Any = server.xpending_range(stream, GROUP, "-", "+", pending, NOBODY) if pending else []
+    return str(group["last-delivered-id"]), pending - len(handed_back)

@@ -13,7 +13,7 @@ import redis
 
 from app.jobs.dead_letters import DeadLetters
 from app.jobs.job import GROUP, PRIORITIES, Keys
-from app.jobs.queue import NOBODY
+from app.jobs.queue import NOBODY, read_group
 from app.jobs.worker_registry import WorkerInfo, WorkerRegistry
 
 #: Upper bounds of the histograms' buckets, in seconds, as lua/common.lua has them.
@@ -112,23 +112,12 @@ def read_counts(server: redis.Redis, keys: Keys) -> Counts:
 def _read_queue(server: redis.Redis, stream: str) -> QueueFigures:
     if server.type(stream) != "stream":
         return QueueFigures()
-    delivered, in_hand = _read_group(server, stream)
+    delivered, in_hand = read_group(server, stream)
     total = int(server.xlen(stream))
     entries = _oldest_entries(server, stream, delivered)
     seconds, micro = server.time()
     ages = [seconds + micro / 1e6 - int(entry.partition("-")[0]) / 1000 for entry in entries]
     return QueueFigures(max(0, total - in_hand), in_hand, max(0.0, *ages, 0.0))
-
-
-def _read_group(server: redis.Redis, stream: str) -> tuple[str | None, int]:
-    """Finds the last entry that any worker was given, and how many are in hand; None, 0 without a group."""
-    groups: Any = server.xinfo_groups(stream)
-    group = next((each for each in groups if each["name"] == GROUP), None)
-    if group is None:
-        return None, 0
-    consumers: Any = server.xinfo_consumers(stream, GROUP)
-    in_hand = sum(int(each["pending"]) for each in consumers if each["name"] != NOBODY)
-    return str(group["last-delivered-id"]), in_hand
 
 
 def _oldest_entries(server: redis.Redis, stream: str, delivered: str | None) -> list[str]:

@@ -8,7 +8,7 @@ import time
 import uuid
 
 import redis
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from app.jobs.job import Keys
 
@@ -19,7 +19,7 @@ KEPT_SECONDS = 60  #: an answer that nobody has read
 class Search(BaseModel, frozen=True):
     """Is what is looked for in jobs."""
 
-    id: str
+    id: str = Field(default_factory=lambda: uuid.uuid4().hex)
     words: str
     count: int  #: moments at most
     owner: str | None = None  #: whose jobs alone; None for all
@@ -34,31 +34,11 @@ class Searches:
     def __init__(self, server: redis.Redis, keys: Keys) -> None:
         self._server, self._keys = server, keys
 
-    def ask(
-        self,
-        words: str,
-        count: int,
-        owner: str | None,
-        seconds: float,
-        jobs: list[str] | None = None,
-        root: str = "",
-    ) -> str | None:
-        """Waits for a worker's answer, as long as ``seconds``; None where none has come.
-
-        Args:
-            count: moments at most.
-            owner: whose jobs alone are searched; None for all.
-            seconds: that an answer may take.
-            jobs: ids of those that alone are searched; None for all.
-            root: path that addresses in it begin with.
-        """
-        until = time.time() + seconds
-        search = Search(
-            id=uuid.uuid4().hex, words=words, count=count, owner=owner, jobs=jobs, until=until, root=root
-        )
+    def ask(self, search: Search) -> str | None:
+        """Waits for a worker's answer, as long as the search is good; None where none has come."""
         entry, answers = search.model_dump_json(), self._keys.search_answer(search.id)
         self._server.rpush(self._keys.searches, entry)
-        while time.time() < until:
+        while time.time() < search.until:
             answer = self._server.blpop([answers], LISTEN_SECONDS)
             if answer is not None:
                 return str(answer[1])

@@ -16,7 +16,7 @@ from app.documents.segments import FilmDocument, SegmentDocument, on_film_clock
 from app.errors import UsageError
 from app.jobs.options import CaptionOptions
 from app.segments.caption_segments import Ended, SegmentCaption, SegmentEngine, caption_segments
-from app.segments.journal import FilmEnd, FilmJournal, KnownSegment, film_key, open_journal
+from app.segments.journal import FilmJournal, KnownSegment, film_key, open_journal
 from app.segments.neighbours import SemanticSpace, join_alike
 from app.segments.summary import summarize
 from app.settings import Settings
@@ -61,7 +61,7 @@ class FilmCaptioner:
                     self._caption_rest(film, journal, decoder, show)
             assert journal.end is not None
             segments = join_alike(journal.segments, self.space)
-            return FilmDocument(file=write_path(film), segments=segments, **dict(journal.end))
+            return journal.end.model_copy(update={"file": write_path(film), "segments": segments})
 
     @cached_property
     def engine(self) -> SegmentEngine:
@@ -106,11 +106,13 @@ class FilmCaptioner:
 
     def _end(
         self, film: Path, journal: FilmJournal, decoder: Decoder, video: Video, model: Model | None
-    ) -> FilmEnd:
+    ) -> FilmDocument:
         documents, summary = join_alike(journal.segments, self.space), None
         if self.summary and documents:
             summary = summarize(film, documents, self.engine, self.options, decoder, self.limits)
-        return FilmEnd(
+        return FilmDocument(
+            file=write_path(film),
+            segments=[],
             media=Media.model_validate(video.media()),
             warnings=[Note(**asdict(warning)) for warning in video.warnings],
             model=model,

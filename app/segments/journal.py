@@ -18,10 +18,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from app.documents.job import Media, Model, Note
-from app.documents.segments import SegmentDocument
+from app.documents.segments import FilmDocument, SegmentDocument
 
 FORMAT = 2
 KEPT = 30 * 86400.0  #: seconds after which a journal that has not been opened is removed
@@ -42,21 +41,12 @@ class KnownSegment:
         return self.document.moved(self.first_picture)
 
 
-class FilmEnd(BaseModel, frozen=True):
-    """Holds what is known of a film once all of it has been read."""
-
-    media: Media
-    warnings: list[Note]
-    model: Model | None
-    summary: str | None
-
-
 @dataclass(eq=False)
 class FilmJournal:
     """Writes one film's journal."""
 
     segments: list[KnownSegment] = field(default_factory=list)
-    end: FilmEnd | None = None  #: None as long as the film is not done
+    end: FilmDocument | None = None  #: of the whole, without segments; None as long as the film is not done
     _file: BinaryIO | None = None
 
     @property
@@ -73,9 +63,9 @@ class FilmJournal:
         self._write(line)
         self.segments.append(segment)
 
-    def finish(self, end: FilmEnd) -> None:
-        """Keeps what is known at the end; nothing is appended after that."""
-        self._write({"end": end.model_dump(mode="json")})
+    def finish(self, end: FilmDocument) -> None:
+        """Keeps what is known of the whole; nothing is appended after that."""
+        self._write({"end": end.model_dump(mode="json", exclude={"file", "segments"})})
         self.end = end
 
     def _write(self, line: Mapping[str, Any]) -> None:
@@ -112,7 +102,7 @@ def _take(journal: FilmJournal, line: bytes) -> bool:
     try:
         content = json.loads(line)
         if "end" in content:
-            journal.end = FilmEnd.model_validate(content["end"])
+            journal.end = FilmDocument.model_validate({"file": "", "segments": [], **content["end"]})
         else:
             document = SegmentDocument.model_validate(content["segment"])
             picture, zero = _vector(content.get("picture")), float(content["first_picture"])

@@ -14,8 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import redis
 import structlog
@@ -51,18 +50,10 @@ def serve(settings: Settings) -> None:
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    with open_redis(settings) as server, announce_address(settings.data, address_of(settings.host, port)):
+    embedded = None if settings.redis_url else RedisServer(settings.redis_folder, settings.redis_bytes)
+    address = announce_address(settings.data, address_of(settings.host, port))
+    with embedded or nullcontext() as server, address:
         Supervisor(settings, port, server).run(over)
-
-
-@contextmanager
-def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
-    """Starts the embedded server; gives None where REDIS_URL names another."""
-    if settings.redis_url:
-        yield None
-        return
-    with RedisServer(settings.redis_folder, settings.redis_bytes) as server:
-        yield server
 
 
 def free_port(host: str, port: int) -> int:

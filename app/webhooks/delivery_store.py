@@ -14,7 +14,6 @@ from app.documents.deliveries import AttemptDocument, DeliveryDocument, Delivery
 from app.documents.job import rfc3339
 from app.errors import RecordUnreadable
 from app.jobs.job import Keys, State
-from app.jobs.redis_client import unavailable_if_away
 from app.webhooks.messages import Message
 
 GROUP = "webhooks"  #: consumer group of the stream of all ends
@@ -25,7 +24,7 @@ LEASE_MS = 60_000  #: after which an attempt whose process died is followed by t
 MOST_OF_ONE = 4  #: attempts of one owner that are under way at once in a process
 KEPT_ATTEMPTS = 50
 #: Seconds that a delivery is kept, beyond those of a result, until the job's next message comes.
-UNTIL_THE_END = 30 * 86400.0
+UNTIL_THE_END = 30 * 86400
 
 
 @dataclass(frozen=True)
@@ -82,22 +81,21 @@ class DeliveryStore:
 
     async def events(self, block_ms: int) -> list[JobEvent]:
         """Reads events that are not dealt with; waits for one if there is none."""
-        with unavailable_if_away():
-            try:
-                left: Any = await self._server.xautoclaim(
-                    self._keys.ended, GROUP, CONSUMER, STALE_MS, count=AT_ONCE
+        try:
+            left: Any = await self._server.xautoclaim(
+                self._keys.ended, GROUP, CONSUMER, STALE_MS, count=AT_ONCE
+            )
+            ends = left[1]
+            if not ends:
+                reply: Any = await self._server.xreadgroup(
+                    GROUP, CONSUMER, {self._keys.ended: ">"}, count=AT_ONCE, block=block_ms
                 )
-                ends = left[1]
-                if not ends:
-                    reply: Any = await self._server.xreadgroup(
-                        GROUP, CONSUMER, {self._keys.ended: ">"}, count=AT_ONCE, block=block_ms
-                    )
-                    ends = [entry for _, entries in reply or () for entry in entries]
-            except redis.ResponseError as error:
-                if "NOGROUP" not in str(error):
-                    raise
-                await self._make_group()
-                return []
+                ends = [entry for _, entries in reply or () for entry in entries]
+        except redis.ResponseError as error:
+            if "NOGROUP" not in str(error):
+                raise
+            await self._make_group()
+            return []
         return [JobEvent.read(entry, fields) for entry, fields in ends if fields]
 
     async def _make_group(self) -> None:
@@ -123,9 +121,8 @@ class DeliveryStore:
         if url is not None and message is not None:
             fields = json.dumps(["id", message.id, "type", message.type, "url", url, "body", message.body])
         keys = [self._keys.ended, self._keys.deliveries, self._keys.delivery(event.job_id)]
-        args: list[str | int] = [GROUP, event.entry, event.job_id, event.number, fields]
-        with unavailable_if_away():
-            return bool(await self._schedule(keys=keys, args=args))
+        args: list[str | int] = [GROUP, event.entry, event.job_id, event.number, fields, UNTIL_THE_END]
+        return bool(await self._schedule(keys=keys, args=args))
 
     async def begin(self, most: int, under_way: Mapping[str, int]) -> list[Begun]:
         """Begins attempts at deliveries that are due, each by one process alone, of each owner by turns.
@@ -135,10 +132,7 @@ class DeliveryStore:
             under_way: how many of each owner this process has not settled yet.
         """
         args: list[str | int] = [self._keys.delivery(""), LEASE_MS, most, json.dumps(under_way), MOST_OF_ONE]
-        with unavailable_if_away():
-            begun: Any = await self._begin(
-                keys=[self._keys.deliveries, f"{self._keys.index}:owners"], args=args
-            )
+        begun: Any = await self._begin(keys=[self._keys.deliveries, f"{self._keys.index}:owners"], args=args)
         return [Begun(job, int(attempt), *rest) for job, attempt, *rest in begun]
 
     async def settle(
@@ -166,18 +160,16 @@ class DeliveryStore:
         args: list[str | int | float] = [
             begun.job_id, begun.attempt, state, round(pause * 1000), line, KEPT_ATTEMPTS, keep,
         ]  # fmt: skip
-        with unavailable_if_away():
-            return bool(await self._settle(keys=keys, args=args))
+        return bool(await self._settle(keys=keys, args=args))
 
     async def deliveries(self, job_id: str) -> list[DeliveryDocument]:
         """Returns what of a job was told, or is being told; empty for nothing. Raises RecordUnreadable."""
         keys = self._keys
-        with unavailable_if_away():
-            async with self._server.pipeline(transaction=True) as pipe:
-                pipe.hgetall(keys.delivery(job_id))
-                pipe.lrange(keys.delivery_attempts(job_id), 0, -1)
-                pipe.zscore(keys.deliveries, job_id)
-                kept, attempts, due = await pipe.execute()
+        async with self._server.pipeline(transaction=True) as pipe:
+            pipe.hgetall(keys.delivery(job_id))
+            pipe.lrange(keys.delivery_attempts(job_id), 0, -1)
+            pipe.zscore(keys.deliveries, job_id)
+            kept, attempts, due = await pipe.execute()
         try:
             return _documents(kept, [json.loads(line) for line in attempts], due) if kept.get("id") else []
         except (KeyError, ValueError) as error:  # a later version wrote it
@@ -197,33 +189,18 @@ def _documents(
     kept: Mapping[str, str], attempts: Sequence[Mapping[str, Any]], due: float | None
 ) -> list[DeliveryDocument]:
     """Sorts attempts by their messages, the last of which is ``kept``; in records of before all are its."""
-    types = {each.get("id", kept["id"]): each.get("type", kept["type"]) for each in attempts}
-    return [
-        _document(
-            kept,
-            message_id,
-            kind,
-            [each for each in attempts if each.get("id", message_id) == message_id],
-            due,
+    last, documents = kept["id"], []
+    types = {each.get("id", last): each.get("type", kept["type"]) for each in attempts}
+    for message_id, kind in {**types, last: kept["type"]}.items():
+        tries = [each for each in attempts if each.get("id", message_id) == message_id]
+        is_last, ended = message_id == last, "failed" if tries and tries[-1]["error"] else "delivered"
+        document = DeliveryDocument(
+            webhook_id=message_id,
+            type=kind,
+            host=urlsplit(kept["url"]).hostname or "",
+            state=kept["state"] if is_last else ended,
+            next_attempt_at=rfc3339(due / 1000) if is_last and due is not None else None,
+            attempts=[AttemptDocument.model_validate(each) for each in tries],
         )
-        for message_id, kind in {**types, kept["id"]: kept["type"]}.items()
-    ]
-
-
-def _document(
-    kept: Mapping[str, str],
-    message_id: str,
-    kind: str,
-    attempts: Sequence[Mapping[str, Any]],
-    due: float | None,
-) -> DeliveryDocument:
-    is_last = message_id == kept["id"]
-    ended = "failed" if attempts and attempts[-1]["error"] else "delivered"
-    return DeliveryDocument(
-        webhook_id=message_id,
-        type=kind,
-        host=urlsplit(kept["url"]).hostname or "",
-        state=kept["state"] if is_last else ended,
-        next_attempt_at=rfc3339(due / 1000) if is_last and due is not None else None,
-        attempts=[AttemptDocument.model_validate(each) for each in attempts],
-    )
+        documents.append(document)
+    return documents

@@ -8,7 +8,7 @@ A job whose workers fell silent each time so far is in hand alone in its last at
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import redis
@@ -43,7 +43,6 @@ class Intake:
     runner: JobRunner  #: gets the claims
     settings: Settings  #: how many jobs run together, and how often
     worker: str  #: its name
-    between: Callable[[], None]  #: is called before each look, for what comes round now and then
 
     def __post_init__(self) -> None:
         self._readers = self.settings.decoder_count
@@ -84,7 +83,6 @@ class Intake:
     def _take_all(self) -> None:
         while not self._is_stopping:
             try:
-                self.between()
                 self._take()
             except QueueUnavailable as error:
                 log.warning("redis is away", reason=str(error))

@@ -133,8 +133,12 @@ class JobEnds:
         """Removes what an attempt has made that may not end its job: all of it where the job is canceled."""
         remove_blob(self.blobs, attempt.claim.results)
         if self.jobs.stop(attempt.claim):
-            remove_blob(self.blobs, attempt.claim.job.upload)
-            remove_blob(self.blobs, f"results/{attempt.claim.job.id}")
+            self._remove_all(attempt)
+
+    def _remove_all(self, attempt: Attempt) -> None:
+        """Removes all of a job's blobs, its upload included."""
+        remove_blob(self.blobs, attempt.claim.job.upload)
+        remove_blob(self.blobs, f"results/{attempt.claim.job.id}")
 
     def settle_if_stopped(self, attempt: Attempt) -> bool:
         """Ends, on the record, an attempt that the watch has stopped; returns whether it is over."""
@@ -144,7 +148,7 @@ class JobEnds:
             self.fail(attempt, DeadlineExceeded(self._lateness(attempt)))
         elif attempt.stopped == "canceled":
             self.jobs.stop(attempt.claim)
-            delete_blobs(self.blobs, attempt.claim.job.id)
+            self._remove_all(attempt)
         elif attempt.stopped == "handed back":
             self.jobs.hand_back(attempt.claim)
         elif attempt.stopped == "gave way":
@@ -204,12 +208,6 @@ def _store_large_answer(blobs: Blobs, folder: str, record: Mapping[str, Any]) ->
     blobs.write(key, text.encode())
     kept = {name: record[name] for name in ("media", "segments") if record.get(name) is not None}
     return {"blob": key, "timings": record.get("timings", {}), **kept}
-
-
-def delete_blobs(blobs: Blobs, job_id: str) -> None:
-    """Removes all of a job's blobs, its upload included."""
-    blobs.remove(f"uploads/{job_id}")
-    blobs.remove(f"results/{job_id}")
 
 
 def spans_of(attempt: Attempt) -> list[FinishedSpan]:

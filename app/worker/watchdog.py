@@ -30,7 +30,7 @@ class _GuardedChild:
     """Holds what a child works on, and how it is killed."""
 
     attempts: Sequence[Attempt]
-    kill: Callable[[], None]
+    kill: Callable[[], object]
     interrupt: Callable[[], None] | None  #: has it leave what it does where its jobs are canceled
     grace: float  #: seconds that this may take
     kill_at: float | None = None  #: when it is killed, once all of its attempts are stopped
@@ -104,7 +104,7 @@ class Watchdog:
     def guard(
         self,
         attempts: Sequence[Attempt],
-        kill: Callable[[], None],
+        kill: Callable[[], object],
         interrupt: Callable[[], None] | None = None,
         grace: float = 0.0,
     ) -> Iterator[None]:

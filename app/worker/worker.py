@@ -34,13 +34,12 @@ from app.settings import Settings
 from app.tracing.connection import connect_tracing
 from app.worker.engine.process import EngineProcess
 from app.worker.intake import UNEXPECTED_PAUSE, Intake
-from app.worker.job_ends import delete_blobs
 from app.worker.job_runner import JobRunner
 from app.worker.job_searches import JobSearches
 from app.worker.watchdog import Watchdog
 from extractors.decoder.decoder import Decoder
 
-SWEEP_SECONDS = 30.0  #: between looks for expired results
+LATE_SECONDS = 60.0  #: in which features may still be kept of a file whose result is gone
 PATIENCE = 30.0  #: seconds of trying again while Redis is away: a result is worth the wait
 BRIEF_PATIENCE = 2.0  #: the same for what comes round again anyway, and must notice a signal to stop
 TURN_SECONDS = 0.25  #: between two looks whether to stop, or whether the engine has died of itself
@@ -64,22 +63,17 @@ class Worker:
         self._features = FeatureCache(settings, self._blobs)
         self._engine = engine
         self._decoders = [Decoder(settings.decoder) for _ in range(settings.decoder_count)]
-        self._sweeper = Sweeper(Jobs.from_settings(brief, settings), self._blobs, settings)
-        self._watch = Watchdog(
-            Jobs.from_settings(brief, settings), settings, self._advertise, self._touch_ready_file
-        )
+        self._brief_jobs = Jobs.from_settings(brief, settings)
+        self._sweeper = Sweeper(self._brief_jobs, self._blobs, settings, self._sweep_features)
+        self._watch = Watchdog(self._brief_jobs, settings, self._advertise, self._touch_ready_file)
         self._tracing = connect_tracing(settings, "worker", self.name)
         self._runner = JobRunner(
             self._jobs, self._blobs, self._decoders, self._engine, self._watch, settings, self._tracing
         )
-        self._intake = Intake(
-            self._jobs, self._queue, self._blobs, self._runner, settings, self.name, self._sweep
-        )
-        self._searches = JobSearches(
-            Searches(brief, keys), Jobs.from_settings(brief, settings), self._blobs, engine
-        )
+        self._intake = Intake(self._jobs, self._queue, self._blobs, self._runner, settings, self.name)
+        self._searches = JobSearches(Searches(brief, keys), self._brief_jobs, self._blobs, engine)
         self._started_at = time.time()
-        self._swept_at = self._forgotten_at = 0.0
+        self._forgotten_at = 0.0
         self._is_stopping = False
 
     def run(self) -> None:
@@ -142,21 +136,10 @@ class Worker:
             log.exception("redis gave an unexpected answer; the worker continues")
             time.sleep(UNEXPECTED_PAUSE)
 
-    def _sweep(self) -> None:
-        """Removes results and features that have been kept long enough; looks for them now and then."""
-        if time.monotonic() - self._swept_at < SWEEP_SECONDS:
-            return
-        self._swept_at = time.monotonic()
-        for job_id in self._jobs.due():
-            try:
-                delete_blobs(self._blobs, job_id)
-            except ValueError as error:  # no id of ours
-                log.warning("no result to forget", job=job_id, reason=str(error))
-            except Exception:  # a store that refuses: the sweeper comes again
-                log.exception("a result could not be removed", job=job_id)
-            self._jobs.expire(job_id)
+    def _sweep_features(self) -> None:
+        """Forgets the features of files whose results have gone, and those beyond their time and room."""
         # Another process may have kept some of a file a moment after its job's result was deleted.
-        forgotten, now = self._jobs.forgotten_since(self._forgotten_at - 2 * SWEEP_SECONDS)
+        forgotten, now = self._brief_jobs.forgotten_since(self._forgotten_at - LATE_SECONDS)
         for sha256 in forgotten:
             self._features.forget(sha256)
         self._forgotten_at = now

@@ -9,16 +9,15 @@ import anyio
 import anyio.to_thread
 from fastapi import Header
 
-from app.api import refusals
+from app.api import problems, refusals
 from app.errors import QueueUnavailable
 from app.jobs.idempotency import RENEW_SECONDS, IdempotencyKeys, KeptAnswer, KeyTaken, Reservation
 
-REPLAYED = {
-    "Idempotency-Replayed": {
-        "description": "`true` where the answer is that of an earlier request with the same key.",
-        "schema": {"type": "string", "enum": ["true"]},
-    }
-}
+REPLAYED = problems.header(
+    "Idempotency-Replayed",
+    "`true` where the answer is that of an earlier request with the same key.",
+    enum=["true"],
+)
 IdempotencyKey = Annotated[
     str | None,
     Header(

@@ -7,7 +7,7 @@ looked at each second, for all of them at once, as long as there are any.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -19,8 +19,9 @@ import structlog
 from redis.asyncio import Redis
 from starlette.requests import ClientDisconnect, Request
 
+from app.documents.events import StateEvent
 from app.errors import QueueUnavailable
-from app.jobs.job import Job, Keys, QueuePosition, Stage, State
+from app.jobs.job import Job, Keys, QueuePosition
 from app.jobs.queue_position import QueuePositions
 from app.jobs.redis_client import end_tasks, entry_number
 
@@ -44,14 +45,9 @@ class JobChange:
     """Holds how a job stood after one change."""
 
     id: str  #: of the stream's entry
-    state: State
-    stage: Stage | None
-    progress: float  #: from 0 to 1
-    attempt: int  #: its number, from 1; 0 before the first
-    is_cancel_requested: bool
+    standing: StateEvent
     #: Numbers of the film's segments done since the change before; where none is, ``stop`` counts all.
     segments: range
-    text: str | None = None  #: what is written so far, where that was told
 
     @property
     def number(self) -> ChangeNumber:
@@ -60,26 +56,28 @@ class JobChange:
 
     @property
     def is_end(self) -> bool:
-        return self.state not in OPEN_STATES
+        return self.standing.state not in OPEN_STATES
 
     @property
     def is_first(self) -> bool:
         """Returns whether it is the job's acceptance, as far as it shows: nothing came before."""
-        return (self.state, self.attempt, self.progress) == ("queued", 0, 0.0) and not self.segments.stop
+        standing = (self.standing.state, self.standing.attempt, self.standing.progress)
+        return standing == ("queued", 0, 0.0) and not self.segments.stop
 
     @classmethod
-    def read(cls, entry: str, fields: Mapping[str, str]) -> Self:
+    def read(cls, job_id: str, entry: str, fields: Mapping[str, str]) -> Self:
+        """Reads an entry; a state that this version does not know is passed on."""
         first, _, stop = fields["segments"].partition("-")
-        return cls(
-            id=entry,
+        standing = StateEvent.model_construct(
+            id=job_id,
             state=fields["state"],  # type: ignore[arg-type]
             stage=fields["stage"] or None,  # type: ignore[arg-type]
             progress=float(fields["progress"]),
             attempt=int(fields["attempt"]),
-            is_cancel_requested=fields["cancel"] == "1",
-            segments=range(int(first), int(stop)),
+            cancel_requested=fields["cancel"] == "1",
             text=fields.get("text") or None,
         )
+        return cls(entry, standing, range(int(first), int(stop)))
 
 
 class FollowedJob:
@@ -104,7 +102,7 @@ class FollowedJob:
                 continue
             self.recent.append(change)
             self.last = change.number
-            self.is_queued, self.is_over = change.state == "queued", change.is_end
+            self.is_queued, self.is_over = change.standing.state == "queued", change.is_end
         while len(self.recent) > KEPT:
             self.floor = self.recent.popleft().number
         self.notify()
@@ -121,52 +119,6 @@ class FollowedJob:
         self.wake = asyncio.Event()
 
 
-class JobChanges:
-    """Reads changes, in an event loop. Raises QueueUnavailable."""
-
-    def __init__(self, server: Redis, keys: Keys) -> None:
-        self._server, self._keys = server, keys
-
-    async def now(self, job_id: str) -> tuple[Job | None, str]:
-        """Reads a job and the id of its last change, in one step. Raises RecordUnreadable."""
-        async with self._server.pipeline(transaction=True) as pipe:
-            pipe.hgetall(self._keys.job(job_id))
-            pipe.xrevrange(self._keys.events(job_id), count=1)
-            record, last = await pipe.execute()
-        job = Job.from_record(job_id, record) if record else None
-        return job, last[0][0] if last else "0-0"
-
-    async def since(self, job_id: str, change_id: str) -> list[JobChange]:
-        """Reads the changes from one on, that one with them where it is still kept."""
-        entries: Any = await self._server.xrange(self._keys.events(job_id), min=change_id)
-        return [JobChange.read(entry, fields) for entry, fields in entries]
-
-    async def wait(
-        self, after: Mapping[str, ChangeNumber], block_ms: int, most: int
-    ) -> dict[str, list[JobChange]]:
-        """Waits for changes of many jobs, and returns them by job; none where nothing came in time.
-
-        Args:
-            after: for each job the last change that is known.
-            most: changes of one job that are read at once.
-        """
-        jobs = {self._keys.events(job_id): job_id for job_id in after}
-        streams: Any = {key: "{}-{}".format(*after[job_id]) for key, job_id in jobs.items()}
-        reply: Any = await self._server.xread(streams, count=most, block=block_ms)
-        return {
-            jobs[key]: [JobChange.read(entry, fields) for entry, fields in entries]
-            for key, entries in reply or ()
-        }
-
-    async def states(self, job_ids: Sequence[str]) -> dict[str, str | None]:
-        """Reads the states of jobs; None where there is no record."""
-        async with self._server.pipeline(transaction=False) as pipe:
-            for job_id in job_ids:
-                pipe.hget(self._keys.job(job_id), "state")
-            states = await pipe.execute()
-        return dict(zip(job_ids, states, strict=True))
-
-
 @dataclass(eq=False)
 class EventReader:
     """Follows jobs for many clients. Enter it in the event loop that they are in."""
@@ -179,7 +131,6 @@ class EventReader:
 
     def __post_init__(self) -> None:
         self._of_owner = Counter[str]()
-        self.changes = JobChanges(self.server, self.keys)
         self._followed: dict[str, FollowedJob] = {}
         self._has_work = asyncio.Event()
         self.closing = anyio.Event()  # set when the server is stopped: those who follow are to end
@@ -252,7 +203,7 @@ class EventReader:
             ClientDisconnect: the client has hung up.
         """
         end = anyio.current_time() + seconds
-        job, last = await self.changes.now(job_id)
+        job, last = await self.now(job_id)
         if job is None:
             return
         async with self.follow(job, last, owner, has_place=has_place) as followed:
@@ -266,6 +217,20 @@ class EventReader:
                         await wake.wait()
                     if await request.is_disconnected():
                         raise ClientDisconnect
+
+    async def now(self, job_id: str) -> tuple[Job | None, str]:
+        """Reads a job and the id of its last change, in one step. Raises RecordUnreadable."""
+        async with self.server.pipeline(transaction=True) as pipe:
+            pipe.hgetall(self.keys.job(job_id))
+            pipe.xrevrange(self.keys.events(job_id), count=1)
+            record, last = await pipe.execute()
+        job = Job.from_record(job_id, record) if record else None
+        return job, last[0][0] if last else "0-0"
+
+    async def since(self, job_id: str, change_id: str) -> list[JobChange]:
+        """Reads the changes from one on, that one with them where it is kept. Raises QueueUnavailable."""
+        entries: Any = await self.server.xrange(self.keys.events(job_id), min=change_id)
+        return [JobChange.read(job_id, entry, fields) for entry, fields in entries]
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
         """Reads changes as long as clients follow jobs; retries while Redis is away."""
@@ -282,13 +247,15 @@ class EventReader:
             await asyncio.sleep(pause)
 
     async def _read(self) -> None:
-        after = {job_id: each.last for job_id, each in self._followed.items() if not each.is_over}
-        if after:
-            changes_by_job = await self.changes.wait(after, BLOCK_MS, MOST)
-            for job_id, changes in changes_by_job.items():
-                if (followed := self._followed.get(job_id)) is not None:
-                    followed.add(changes)
-        await asyncio.sleep(PAUSE if after else BLOCK_MS / 1000)
+        """Waits a moment for changes of the jobs that are followed and not over."""
+        jobs = {self.keys.events(name): name for name, each in self._followed.items() if not each.is_over}
+        if jobs:
+            after: Any = {key: "{}-{}".format(*self._followed[name].last) for key, name in jobs.items()}
+            reply: Any = await self.server.xread(after, count=MOST, block=BLOCK_MS)
+            for key, entries in reply or ():
+                if (followed := self._followed.get(jobs[key])) is not None:
+                    followed.add(JobChange.read(jobs[key], entry, fields) for entry, fields in entries)
+        await asyncio.sleep(PAUSE if jobs else BLOCK_MS / 1000)
 
     async def _place(self) -> None:
         queued = [each for each in self._followed.values() if each.is_queued and each.has_place]
@@ -301,8 +268,12 @@ class EventReader:
     async def _look_after(self) -> None:
         """Finds jobs that ended without a change in their stream, or whose record is gone."""
         open_jobs = [job_id for job_id, each in self._followed.items() if not each.is_over]
-        for job_id, state in (await self.changes.states(open_jobs)).items():
+        async with self.server.pipeline(transaction=False) as pipe:
+            for job_id in open_jobs:
+                pipe.hget(self.keys.job(job_id), "state")
+            states = await pipe.execute()
+        for job_id, state in zip(open_jobs, states, strict=True):
             followed = self._followed.get(job_id)
-            if followed is not None and state not in ("queued", "running"):
+            if followed is not None and state not in OPEN_STATES:
                 followed.is_over = True
                 followed.notify()

@@ -49,35 +49,29 @@ class JobEvents:
         """Yields events until the job's end; earlier where Redis is away or the server stops."""
         try:
             async with self.reader.follow(self.job, self.last, self.owner) as followed:
-                async for event in self._begin():
+                for event in await self._begin():
                     yield event
                 while not self._has_ended and not self.reader.closing.is_set():
                     wake = followed.wake
-                    is_quiet = True
-                    async for event in self._news(followed):
-                        is_quiet = False
+                    news = await self._news(followed)
+                    for event in news:
                         yield event
-                    if is_quiet:
+                    if not news:
                         await wake.wait()
         except (redis.RedisError, JobError, OSError) as error:
             log.warning("events end early", job=self.job.id, reason=str(error))
 
-    async def _begin(self) -> AsyncIterator[ServerSentEvent]:
-        """Yields what the client has missed, or the present."""
+    async def _begin(self) -> list[ServerSentEvent]:
+        """Makes what the client has missed, or the present."""
         missed = None if self.after is None else await self._missed(self.after)
-        if missed is None:
-            if self.after is not None:
-                yield _event("lost", LostEvent(id=self.job.id), self.after)
-            async for event in self._present():
-                yield event
-            return
-        for change, segments in missed:
-            async for event in self._events_of(change, segments):
-                yield event
+        if missed is not None:
+            return [event for each in missed for event in await self._events_of(*each)]
+        lost = [] if self.after is None else [_event("lost", LostEvent(id=self.job.id), self.after)]
+        return [*lost, *await self._present()]
 
     async def _missed(self, after: EventId) -> list[tuple[JobChange, range]] | None:
         """Reads the changes after an event with their segments' numbers; None where some are kept no more."""
-        changes = await self.reader.changes.since(self.job.id, after.change)
+        changes = await self.reader.since(self.job.id, after.change)
         rest = [(each, each.segments) for each in changes]
         if after.change == "0-0":
             return rest if changes and changes[0].is_first else None
@@ -87,68 +81,56 @@ class JobEvents:
             return rest[1:]
         return [(changes[0], range(after.segment + 1, changes[0].segments.stop)), *rest[1:]]
 
-    async def _present(self) -> AsyncIterator[ServerSentEvent]:
-        """Yields the segments that are done, then the state or the end, as the job's record has them."""
-        job, self._at = await self.reader.changes.now(self.job.id)
+    async def _present(self) -> list[ServerSentEvent]:
+        """Makes the segments that are done, then the state or the end, as the job's record has them."""
+        job, self._at = await self.reader.now(self.job.id)
         self.job = job or self.job
-        async for event in self._segments(self._at, range(ALL)):
-            yield event
+        segments = await self._segments(self._at, range(ALL))
         if self.job.is_over:
-            yield await self._end(self.job.state)
-        else:
-            yield await self._state(_standing(self.job, self._at))
+            return [*segments, await self._end(self.job.state)]
+        return [*segments, await self._state(_standing(self.job))]
 
-    async def _news(self, followed: FollowedJob) -> AsyncIterator[ServerSentEvent]:
-        """Yields what has happened since the last event, if anything."""
-        changes = await self._changes(followed)
-        for change in changes:
-            async for event in self._events_of(change, change.segments):
-                yield event
-        if changes:
-            return
+    async def _news(self, followed: FollowedJob) -> list[ServerSentEvent]:
+        """Makes what has happened since the last event, if anything."""
+        if changes := await self._changes(followed):
+            return [event for each in changes for event in await self._events_of(each, each.segments)]
         if followed.is_over:
             await self._read_job()
-            yield await self._end(self.job.state)
-        elif followed.is_queued and self._has_moved(followed.position):
-            yield self._queued(followed.position)
+            return [await self._end(self.job.state)]
+        if followed.is_queued and self._has_moved(followed.position):
+            return [self._queued(followed.position)]
+        return []
 
     async def _changes(self, followed: FollowedJob) -> list[JobChange]:
         at = entry_number(self._at)
         if at < followed.floor:
-            changes = await self.reader.changes.since(self.job.id, self._at)
+            changes = await self.reader.since(self.job.id, self._at)
         else:
             changes = list(followed.recent)
         return [change for change in changes if change.number > at]
 
-    async def _events_of(self, change: JobChange, segments: range) -> AsyncIterator[ServerSentEvent]:
-        if segments or change.is_end:
+    async def _events_of(self, change: JobChange, numbers: range) -> list[ServerSentEvent]:
+        if numbers or change.is_end:
             await self._read_job()
-        async for event in self._segments(change.id, segments):
-            yield event
+        segments = await self._segments(change.id, numbers)
         self._at = change.id
-        yield await (self._end(change.state) if change.is_end else self._state(change))
+        standing = change.standing
+        end = self._end(standing.state) if change.is_end else self._state(standing)
+        return [*segments, await end]
 
-    async def _segments(self, change_id: str, numbers: range) -> AsyncIterator[ServerSentEvent]:
+    async def _segments(self, change_id: str, numbers: range) -> list[ServerSentEvent]:
         if not numbers:
-            return
+            return []
         lines = await anyio.to_thread.run_sync(segment_lines, self.job, self.blobs, numbers)
-        for number, line in zip(numbers, lines, strict=False):
-            segment = SegmentEvent(number=number, **line.model_dump())
-            yield _event("segment", segment, EventId(change_id, number))
+        return [
+            _event("segment", SegmentEvent(number=number, **line.model_dump()), EventId(change_id, number))
+            for number, line in zip(numbers, lines, strict=False)
+        ]
 
-    async def _state(self, change: JobChange) -> ServerSentEvent:
-        if change.state == "queued":
+    async def _state(self, standing: StateEvent) -> ServerSentEvent:
+        if standing.state == "queued":
             return self._queued(await anyio.to_thread.run_sync(self.positions.of, self.job))
-        state = StateEvent(
-            id=self.job.id,
-            state=change.state,
-            stage=change.stage,
-            progress=change.progress,
-            attempt=change.attempt,
-            cancel_requested=change.is_cancel_requested,
-            text=change.text,
-        )
-        return _event("state", state, EventId(self._at))
+        return _event("state", standing, EventId(self._at))
 
     def _queued(self, position: QueuePosition) -> ServerSentEvent:
         self._told = position
@@ -157,9 +139,7 @@ class JobEvents:
             state="queued",
             progress=self.job.progress,
             attempt=self.job.attempt,
-            place=position.place,
-            estimated_seconds=position.estimated_seconds,
-            workers=position.workers,
+            **vars(position),
         )
         return _event("state", state, EventId(self._at))
 
@@ -177,19 +157,17 @@ class JobEvents:
 
     async def _read_job(self) -> None:
         """Reads the record as it is now; the last one is kept where it is gone."""
-        self.job = (await self.reader.changes.now(self.job.id))[0] or self.job
+        self.job = (await self.reader.now(self.job.id))[0] or self.job
 
 
-def _standing(job: Job, change_id: str) -> JobChange:
-    """Makes a change of how a job stands."""
-    return JobChange(
-        id=change_id,
+def _standing(job: Job) -> StateEvent:
+    return StateEvent(
+        id=job.id,
         state=job.state,
         stage=job.stage,
         progress=job.progress,
         attempt=job.attempt,
-        is_cancel_requested=job.cancel_requested,
-        segments=range(0),
+        cancel_requested=job.cancel_requested,
     )
 
 

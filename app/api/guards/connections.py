@@ -92,7 +92,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._unread_bytes += len(data)
         super().data_received(data)
         if self._is_in_request and self._unread_bytes > HEADER_BYTES:  # trailers, or what chunks say beside
-            self._end_flood()
+            most = refusals.in_units(HEADER_BYTES)
+            self._end_body(refusals.HeadersTooLarge(f"Its trailers have more than {most}."))
         if self._has_begun and not self._is_in_request:
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_BYTES:
@@ -150,19 +151,16 @@ class LimitedProtocol(HttpToolsProtocol):
     def _body_late(self) -> None:
         if self.flow.read_paused:  # the route has not used what has come: the client is not late
             self._await_body()
-        elif self.cycle.response_started:
-            self.transport.abort()
         else:
             least = refusals.in_units(PACE)
-            self._refuse(refusals.UploadStalled(f"Fewer than {least} have come in {BODY_SECONDS:g} seconds."))
+            fault = f"Fewer than {least} have come in {BODY_SECONDS:g} seconds."
+            self._end_body(refusals.UploadStalled(fault))
 
-    def _end_flood(self) -> None:
+    def _end_body(self, error: refusals.RequestError) -> None:
         if self.cycle.response_started:
             self.transport.abort()
         else:
-            self._refuse(
-                refusals.HeadersTooLarge(f"Its trailers have more than {refusals.in_units(HEADER_BYTES)}.")
-            )
+            self._refuse(error)
 
     def on_headers_complete(self) -> None:
         self._unread_bytes = 0

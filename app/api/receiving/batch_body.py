@@ -4,8 +4,8 @@ Each video goes to a staged file of its own as it arrives; nothing of the batch 
 there. The limit of the whole, like that of each video, ends the reading at the first byte too many.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -23,7 +23,6 @@ from app.api.receiving.upload import (
     displayable,
     flush,
     full_disk_named,
-    in_pieces,
     unstalled,
 )
 from app.jobs.batches import MOST_ITEMS
@@ -33,32 +32,6 @@ OVERHEAD = 512 * 1024  #: bytes of a body that are no video: addresses, options,
 AT_ONCE = 4  #: batches that one process receives at a time: each video of theirs holds a file open
 COMMON_FIELDS = tuple(name for name in REQUEST_FIELDS if name not in VIDEO_FIELDS)
 BATCH_NAMES = ("video", "url", *COMMON_FIELDS)
-
-
-class BatchTurns:
-    """Lets a few batches be received at a time."""
-
-    def __init__(self) -> None:
-        self._taken = 0
-
-    @contextmanager
-    def take(self) -> Iterator[None]:
-        """Takes a turn as long as it is entered. Raises TooManyBatches where all are taken."""
-        if self._taken >= AT_ONCE:
-            raise refusals.TooManyBatches(f"{AT_ONCE} batches are being received already.")
-        self._taken += 1
-        try:
-            yield
-        finally:
-            self._taken -= 1
-
-
-@dataclass(frozen=True)
-class BatchLimits:
-    """Limits how much is taken."""
-
-    video_bytes: int  #: of one video
-    batch_bytes: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +47,8 @@ class BatchUpload:
 class BatchForm:
     """Takes the parts of ``POST /batches``: a wrong one is refused as soon as its headers are read."""
 
-    limits: BatchLimits
+    video_limit: int  #: bytes of one video
+    batch_limit: int  #: bytes of all together
     blobs: Blobs  #: where videos are staged
     room: Room  #: of the disk that they are staged on
     stack: ExitStack  #: closes, and removes, what is opened
@@ -105,8 +79,8 @@ class BatchForm:
     def count(self, size: int) -> None:
         """Counts bytes of videos. Raises BatchTooLarge."""
         self.video_bytes += size
-        if self.video_bytes > self.limits.batch_bytes:
-            raise too_large(self.limits.batch_bytes)
+        if self.video_bytes > self.batch_limit:
+            raise too_large(self.batch_limit)
 
     def upload(self) -> BatchUpload:
         """Puts together what a whole form has brought; files before addresses. Raises VideoMissing."""
@@ -120,7 +94,7 @@ class BatchVideoSink(VideoSink):
     """Writes one of a batch's videos; flushes and closes its file after the last byte."""
 
     def __init__(self, output: BinaryIO, upload: Upload, batch: BatchForm) -> None:
-        super().__init__(output, batch.limits.video_bytes)
+        super().__init__(output, batch.video_limit)
         self._file, self._upload, self._batch = output, upload, batch
 
     def write(self, data: bytes) -> None:
@@ -142,7 +116,8 @@ class BatchVideoSink(VideoSink):
 async def receive_batch(
     body: AsyncIterator[bytes],
     headers: Mapping[str, str],
-    limits: BatchLimits,
+    video_limit: int,
+    batch_limit: int,
     blobs: Blobs,
     room: Room,
     stack: ExitStack,
@@ -151,6 +126,8 @@ async def receive_batch(
 
     Args:
         body: the request's bytes as they arrive.
+        video_limit: bytes of one video.
+        batch_limit: bytes of all together.
         stack: removes the staged files that no job has adopted when it is closed.
 
     Raises:
@@ -162,28 +139,15 @@ async def receive_batch(
         return _from_json(await read_json(body, OVERHEAD))
     if kind != FORM:
         raise refusals.NotMultipart(f"The body is {kind[:100]}, and a batch is a form or JSON.")
-    boundary = boundary_of(headers.get("content-type"))
-    if announced_bytes(headers) > limits.batch_bytes + OVERHEAD:
-        raise too_large(limits.batch_bytes)
-    parts = BatchForm(limits, blobs, room, stack)
+    parts = BatchForm(video_limit, batch_limit, blobs, room, stack)
+    most_parts = MOST_ITEMS + len(COMMON_FIELDS) + 1
+    form = MultipartForm(boundary_of(headers.get("content-type")), parts.open_part, most_parts)
+    if announced_bytes(headers) > batch_limit + OVERHEAD:
+        raise too_large(batch_limit)
     with full_disk_named():
-        await _receive_form(unstalled(body, STALL_SECONDS), boundary, parts)
-    return parts.upload()
-
-
-async def _receive_form(body: AsyncIterator[bytes], boundary: bytes, parts: BatchForm) -> None:
-    form = MultipartForm(boundary, parts.open_part, MOST_ITEMS + len(COMMON_FIELDS) + 1)
-    total = 0
-
-    def feed(piece: bytes) -> None:
-        nonlocal total
-        total += len(piece)
-        form.feed(piece)
-        if total - parts.video_bytes > OVERHEAD:
-            raise refusals.MalformedForm(f"More than {refusals.in_units(OVERHEAD)} of the form is no video.")
-
-    await in_pieces(body, feed)
+        await form.read(unstalled(body, STALL_SECONDS), lambda: parts.video_bytes, OVERHEAD)
     form.finish()
+    return parts.upload()
 
 
 def _from_json(fields: dict[str, Any]) -> BatchUpload:

@@ -11,10 +11,8 @@ apart is in form.py; here is where its parts go.
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import unquote
 
-import anyio.to_thread
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import QueryParams
 
@@ -29,10 +27,8 @@ from app.api.receiving.upload import (
     Upload,
     VideoSink,
     displayable,
-    flush,
     in_pieces,
     opened,
-    refuse_by_header,
     unstalled,
 )
 
@@ -104,7 +100,8 @@ async def receive_body(
     query: QueryParams,
     file: Path,
     max_video_bytes: int,
-    room: Room | None = None,
+    room: Room,
+    stall_seconds: float = STALL_SECONDS,
 ) -> Upload:
     """Reads a whole body; its video, if it has one, is in ``file`` and flushed to disk when this returns.
 
@@ -112,7 +109,8 @@ async def receive_body(
         body: the request's bytes as they arrive.
         query: of the address: fields, where the body is the video alone.
         file: takes the video; it is removed where the body is refused.
-        room: of the disk, and what must stay free of it; by default nothing.
+        room: of the disk, and what must stay free of it.
+        stall_seconds: how long the client may send next to nothing.
 
     Raises:
         RequestError: one of its leaves, where the body is refused.
@@ -121,67 +119,42 @@ async def receive_body(
     kind = kind_of(headers)
     if kind in (FORM, JSON):
         refuse_query(query)
-    if kind == FORM:
-        return await receive(body, headers, file, max_video_bytes, room=room)
     if kind == JSON:
-        fields = await read_json(body)
-        _check_one([name for name in VIDEO_FIELDS if fields.get(name) is not None], "JSON")
-        return Upload(None, 0, fields, is_json=True)
-    return await _receive_raw(body, headers, query, file, max_video_bytes, room)
+        values = await read_json(body)
+        _check_one([name for name in VIDEO_FIELDS if values.get(name) is not None], "JSON")
+        return Upload(None, 0, values, is_json=True)
+    pieces = unstalled(body, stall_seconds)
+    if kind == FORM:
+        return await _receive_form(pieces, headers, file, max_video_bytes, room)
+    fields, filename = _query_fields(query)
+    read_request(fields)  # what is wrong there is answered before the video is read
+    async with opened(file, headers, max_video_bytes, room) as video:
+        await in_pieces(pieces, video.write)
+        if video.size == 0:
+            raise refusals.VideoEmpty("The body has no bytes.")
+    return Upload(file, video.size, fields, displayable(filename or _filename_in(headers)), video.sha256)
 
 
-async def receive(
+async def _receive_form(
     body: AsyncIterator[bytes],
     headers: Mapping[str, str],
     file: Path,
     max_video_bytes: int,
-    stall_seconds: float = STALL_SECONDS,
-    room: Room | None = None,
+    room: Room,
 ) -> Upload:
-    """Reads a whole form; the video is in ``file`` and flushed to disk when this returns.
-
-    Args:
-        body: the request's bytes as they arrive.
-        file: takes the video; it is removed where the form is refused.
-        stall_seconds: how long the client may send next to nothing.
-        room: of the disk, and what must stay free of it; by default nothing.
-
-    Raises:
-        RequestError: one of its leaves, where the form is refused.
-        Exception: whatever ``body`` raises (the client went away).
-    """
     boundary = boundary_of(headers.get("content-type"))
-    refuse_by_header(headers, max_video_bytes, FORM_OVERHEAD)
-    async with opened(file, headers, room) as output:
-        return await _receive(unstalled(body, stall_seconds), boundary, file, output, max_video_bytes)
-
-
-async def _receive(
-    body: AsyncIterator[bytes], boundary: bytes, file: Path, output: BinaryIO, max_video_bytes: int
-) -> Upload:
-    parts = CaptionForm(VideoSink(output, max_video_bytes))
-    form = MultipartForm(boundary, parts.open_part)
-    total = 0
-
-    def feed(piece: bytes) -> None:
-        nonlocal total
-        total += len(piece)
-        form.feed(piece)
+    async with opened(file, headers, max_video_bytes, room, FORM_OVERHEAD) as video:
+        parts = CaptionForm(video)
+        form = MultipartForm(boundary, parts.open_part)
         # preamble, headers, options and epilogue together are small in any real form
-        if total - parts.video.size > FORM_OVERHEAD:
-            raise refusals.MalformedForm(
-                f"More than {refusals.in_units(FORM_OVERHEAD)} of the form is not its video."
-            )
-
-    await in_pieces(body, feed)
-    if parts.filename is not None and not parts.video.is_complete:
-        raise refusals.MalformedForm("The form ends in the middle of the video.")
-    form.finish()
-    parts.check()
+        await form.read(body, lambda: video.size, FORM_OVERHEAD)
+        if parts.filename is not None and not video.is_complete:
+            raise refusals.MalformedForm("The form ends in the middle of the video.")
+        form.finish()
+        parts.check()
     if parts.filename is None:
         return Upload(None, 0, parts.fields)
-    await anyio.to_thread.run_sync(flush, output)
-    return Upload(file, parts.video.size, parts.fields, displayable(parts.filename), parts.video.sha256)
+    return Upload(file, video.size, parts.fields, displayable(parts.filename), video.sha256)
 
 
 def _check_one(brought: Sequence[str], body: str) -> None:
@@ -197,27 +170,6 @@ def refuse_query(query: QueryParams) -> None:
     if query:
         names = ", ".join(dict.fromkeys(query))
         raise refusals.OptionInQuery(f"The address has {names[:100]} behind its question mark.")
-
-
-async def _receive_raw(
-    body: AsyncIterator[bytes],
-    headers: Mapping[str, str],
-    query: QueryParams,
-    file: Path,
-    max_video_bytes: int,
-    room: Room | None,
-) -> Upload:
-    fields, filename = _query_fields(query)
-    read_request(fields)  # what is wrong there is answered before the video is read
-    filename = filename or _filename_in(headers)
-    refuse_by_header(headers, max_video_bytes)
-    async with opened(file, headers, room) as output:
-        video = VideoSink(output, max_video_bytes)
-        await in_pieces(unstalled(body, STALL_SECONDS), video.write)
-        if video.size == 0:
-            raise refusals.VideoEmpty("The body has no bytes.")
-        await anyio.to_thread.run_sync(flush, output)
-    return Upload(file, video.size, fields, displayable(filename), video.sha256)
 
 
 def _query_fields(query: QueryParams) -> tuple[dict[str, str], str]:

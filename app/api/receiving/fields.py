@@ -227,14 +227,16 @@ def body_schema(schemas: Mapping[str, Any], *, is_required: bool = True) -> dict
     return {"requestBody": {"required": is_required, "content": content}}
 
 
-def fields_schema(*, is_json: bool = False) -> dict[str, dict[str, Any]]:
-    """Makes the JSON Schema of each field, for OpenAPI. is_json: each may be null, which means absent."""
+def fields_schema(
+    names: Sequence[str] = REQUEST_FIELDS, *, is_json: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Makes the JSON Schema of fields, for OpenAPI. is_json: each may be null, which means absent."""
     described = JobFields.model_json_schema()["properties"]
     beside = {
         name: {key: value for key, value in schema.items() if (key, value) != ("default", None)}
         for name, schema in described.items()
     }
-    schemas = {**form_schema(), **beside}
+    schemas = _only(form_schema() | beside, names)
     if not is_json:
         return schemas
     return {

@@ -6,7 +6,7 @@ preamble) and after the last one is legal (RFC 2046) and skipped.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +14,8 @@ import structlog
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from app.api.refusals import MalformedForm, NotMultipart, RequestError
+from app.api.receiving.upload import in_pieces
+from app.api.refusals import MalformedForm, NotMultipart, RequestError, in_units
 
 HEADER_BYTES = 8 * 1024  #: of all headers of one part
 HEADER_COUNT = 8  #: headers of one part
@@ -100,6 +101,24 @@ class MultipartForm:
         except Exception as error:  # a fault of the parser's, met by this form's bytes
             log.warning("the form parser failed", error=repr(error))
             raise MalformedForm("The form cannot be read.") from error
+
+    async def read(self, body: AsyncIterator[bytes], video_bytes: Callable[[], int], others: int) -> None:
+        """Parses a body as it arrives. Raises MalformedForm, and whatever the sinks raise.
+
+        Args:
+            video_bytes: counts those that the sinks have taken of videos.
+            others: bytes that may be anything else.
+        """
+        total = 0
+
+        def feed(piece: bytes) -> None:
+            nonlocal total
+            total += len(piece)
+            self.feed(piece)
+            if total - video_bytes() > others:
+                raise MalformedForm(f"More than {in_units(others)} of the form is not its video.")
+
+        await in_pieces(body, feed)
 
     def finish(self) -> None:
         """Ends the form. Raises MalformedForm where its end is missing."""

@@ -122,20 +122,12 @@ async def receive_options(
     return OptionBody(fields_sent.values)
 
 
-def check_names(names: Sequence[str], known: Collection[str], listed: Sequence[str] = ()) -> None:
-    """Checks the names of fields.
-
-    Args:
-        names: those that came.
-        known: those that there are.
-        listed: for who sends another one; those that there are by default.
-
-    Raises:
-        UnknownField: one is not known.
-        InvalidOption: one comes twice.
+def check_names(names: Sequence[str], known: Collection[str]) -> None:
+    """Checks the names of fields that came. Raises UnknownField for one that is not among those that are
+    known, InvalidOption for one that comes twice.
     """
     if (unknown := next((name for name in names if name not in known), None)) is not None:
-        raise refusals.UnknownField(f"There is no field called {unknown[:64]}.", known=listed or list(known))
+        raise refusals.UnknownField(f"There is no field called {unknown[:64]}.", known=list(known))
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise refusals.InvalidOption(f"{twice[:64]} is given more than once.")
 

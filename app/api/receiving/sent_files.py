@@ -24,7 +24,6 @@ from pydantic import BaseModel, ValidationError
 
 from app.api import refusals
 from app.api.receiving.upload import Room, full_disk_named, too_large
-from app.jobs.blobs import Blobs
 
 KEPT_SECONDS = 86400.0  #: without another byte, after which a file is removed
 IDLE_SECONDS = 3600.0  #: after which it is removed already where its owner sends other ones
@@ -113,6 +112,10 @@ class SentFiles:
         """Returns how many bytes have come."""
         return self._stat(file).st_size
 
+    def path(self, file: SentFile) -> Path:
+        """Returns where what has come of a file lies."""
+        return self.folder / file.id / "part"
+
     @contextmanager
     def appending(self, file: SentFile, offset: int) -> Iterator[FilePart]:
         """Opens a file for its next bytes.
@@ -124,7 +127,7 @@ class SentFiles:
         Raises:
             WrongOffset: more or fewer have come, or another request appends to it.
         """
-        with FilePart(self._part(file), file, self.room) as part:
+        with FilePart(self.path(file), file, self.room) as part:
             try:
                 fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -138,18 +141,8 @@ class SentFiles:
         """Digests a file that has come whole, as ``Submission.sha256`` has it. Raises FileIncomplete."""
         if (offset := self.offset(file)) < file.size:
             raise refusals.FileIncomplete(f"{offset:,} of {file.size:,} bytes have come.")
-        with self._part(file).open("rb") as part:
+        with self.path(file).open("rb") as part:
             return hashlib.file_digest(part, "sha256").hexdigest()
-
-    def place(self, file: SentFile, blobs: Blobs, key: str) -> None:
-        """Makes a blob of a file.
-
-        Args:
-            file: one that has come whole.
-            blobs: where the blob is to lie.
-            key: the blob's name.
-        """
-        blobs.put(self._part(file), key)
 
     def remove(self, file: SentFile) -> None:
         shutil.rmtree(self.folder / file.id, ignore_errors=True)
@@ -175,9 +168,6 @@ class SentFiles:
 
     def _stat(self, file: SentFile) -> os.stat_result:
         try:
-            return self._part(file).stat()
+            return self.path(file).stat()
         except FileNotFoundError as error:  # it was removed at this moment
             raise refusals.UnknownFile(f"The file {file.id} is gone.") from error
-
-    def _part(self, file: SentFile) -> Path:
-        return self.folder / file.id / "part"

@@ -95,20 +95,27 @@ def _displayable_letter(letter: str) -> str:
 
 
 @asynccontextmanager
-async def opened(file: Path, headers: Mapping[str, str], room: Room | None = None) -> AsyncIterator[BinaryIO]:
-    """Opens a file for a video; it is gone where anything goes wrong. Raises StorageFull.
+async def opened(
+    file: Path, headers: Mapping[str, str], most: int, room: Room, overhead: int = 0
+) -> AsyncIterator[VideoSink]:
+    """Opens a file for a video, which is on the disk at the end; it is gone where anything goes wrong.
 
     Args:
         headers: the request's, which may announce how much comes.
-        room: of the disk; by default there is enough.
+        most: bytes of the video.
+        overhead: bytes that the body may have beside the video.
+
+    Raises:
+        UploadTooLarge: a longer body is announced, of which nothing is read then.
+        StorageFull: there is no room for it.
     """
-    room = room or Room(file.parent, min_free=0)
+    announced = announced_bytes(headers)
+    if announced > most + overhead:
+        raise too_large(most)
     try:
-        with (
-            full_disk_named(),
-            await anyio.to_thread.run_sync(room.open, file, announced_bytes(headers)) as output,
-        ):
-            yield output
+        with full_disk_named(), await anyio.to_thread.run_sync(room.open, file, announced) as output:
+            yield VideoSink(output, most)
+            await anyio.to_thread.run_sync(flush, output)
     except BaseException:
         file.unlink(missing_ok=True)
         raise
@@ -129,16 +136,6 @@ def too_large(limit: int) -> refusals.UploadTooLarge:
     return refusals.UploadTooLarge(
         f"The video is larger than {refusals.in_units(limit)}, the most that is taken."
     )
-
-
-def refuse_by_header(headers: Mapping[str, str], max_video_bytes: int, overhead: int = 0) -> None:
-    """Refuses with 413, before a byte is read, a body announced as too long.
-
-    Args:
-        overhead: bytes that the body may have beside it.
-    """
-    if announced_bytes(headers) > max_video_bytes + overhead:
-        raise too_large(max_video_bytes)
 
 
 async def unstalled(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:

@@ -10,11 +10,10 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from app.api import problems, refusals
-from app.api.accepting.acceptance import check_room
-from app.api.accepting.batch_acceptance import BatchAcceptance
+from app.api.accepting.acceptance import Acceptance, check_room
 from app.api.accepting.repeated_request import REPLAYED, IdempotencyKey, RepeatedRequest
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
-from app.api.receiving.batch_body import COMMON_FIELDS, BatchLimits, receive_batch
+from app.api.receiving.batch_body import AT_ONCE, COMMON_FIELDS, receive_batch
 from app.api.receiving.bodies import kind_of, refuse_query
 from app.api.receiving.fields import body_schema, fields_schema, object_schema
 from app.api.receiving.option_body import FORM, JSON
@@ -26,16 +25,13 @@ from app.jobs.batches import BATCH_ID, MOST_ITEMS, JobBatch
 
 JSONL = "application/jsonl"
 BatchId = Annotated[str, Path(description="The id that POST /batches answered with.")]
-LOCATION = {"Location": {"description": "The batch's address.", "schema": {"type": "string"}}}
+LOCATION = problems.header("Location", "The batch's address.")
 
 router = APIRouter(prefix="/batches", tags=["batches"])
 
 
 def _body_schema() -> dict[str, Any]:
-    form, members = (
-        {name: schemas[name] for name in COMMON_FIELDS}
-        for schemas in (fields_schema(), fields_schema(is_json=True))
-    )
+    form, members = fields_schema(COMMON_FIELDS), fields_schema(COMMON_FIELDS, is_json=True)
     many = {"type": "array", "minItems": 1, "maxItems": MOST_ITEMS}
     videos = {**many, "items": {"type": "string", "format": "binary"}, "description": "The files."}
     urls = {**many, "items": fields_schema()["url"], "description": "Where videos are fetched from."}
@@ -80,16 +76,21 @@ async def submit_batch(
     kind_of(request.headers)
     refuse_query(request.query_params)
     most = caller.upload_limit(service.settings.max_upload_bytes)
-    limits = BatchLimits(most, service.settings.max_batch_bytes)
-    accept = BatchAcceptance(service, caller).accept_once
+    together = service.settings.max_batch_bytes
+    accept = Acceptance(service, caller).accept_batch_once
     async with RepeatedRequest(service.idempotency, idempotency_key, caller.owner).held() as repeated:
         if repeated.is_first:
             announced = announced_bytes(request.headers)
-            await anyio.to_thread.run_sync(check_room, service, caller, announced, limits.batch_bytes)
-        with service.batch_turns.take(), ExitStack() as stack:
-            body = repeated.renewed(request.stream())
-            upload = await receive_batch(body, request.headers, limits, service.blobs, service.room, stack)
-            batch, is_replayed = await anyio.to_thread.run_sync(accept, upload, repeated)
+            await anyio.to_thread.run_sync(check_room, service, caller, announced, together)
+        if service.batch_turns.locked():
+            raise refusals.TooManyBatches(f"{AT_ONCE} batches are being received already.")
+        async with service.batch_turns:
+            with ExitStack() as stack:
+                body = repeated.renewed(request.stream())
+                upload = await receive_batch(
+                    body, request.headers, most, together, service.blobs, service.room, stack
+                )
+                batch, is_replayed = await anyio.to_thread.run_sync(accept, upload, repeated)
     document = await anyio.to_thread.run_sync(_document, service, batch)
     headers = {"Location": f"{service.root}/batches/{document.id}", "Retry-After": "1"}
     if is_replayed:

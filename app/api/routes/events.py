@@ -51,7 +51,7 @@ async def follow_job(
     """Sends the job's events as they happen, to its end: how it stands, each segment of a film that is done,
     and how it ended. With the id of the last known event, resumes after it.
     """
-    job, last = await service.events.changes.now(job_id) if JOB_ID.fullmatch(job_id) else (None, "")
+    job, last = await service.events.now(job_id) if JOB_ID.fullmatch(job_id) else (None, "")
     if job is None or not caller.sees(job):
         raise refusals.UnknownJob(f"There is no job {job_id[:64]}.")
     last_seen = last_event_id or after

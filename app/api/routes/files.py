@@ -17,6 +17,7 @@ from pydantic import Field
 
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
+from app.api.receiving.fields import body_schema
 from app.api.receiving.sent_files import SentFile, SentFiles
 from app.api.receiving.upload import STALL_SECONDS, UNLIMITED, displayable, too_large, unstalled
 from app.documents.job import Document, rfc3339
@@ -78,7 +79,7 @@ def describe_tus(service: ServiceDep, file_id: str = "") -> Response:
     status_code=201,
     response_model=SentFileDocument,
     responses={
-        201: {"headers": {"Location": {"description": "The file's address.", "schema": {"type": "string"}}}},
+        201: {"headers": problems.header("Location", "The file's address.")},
         **problems.openapi_responses(
             refusals.NotTus, refusals.UploadTooLarge, refusals.TooManyFiles, refusals.StorageFull
         ),
@@ -110,12 +111,7 @@ def get_file(file_id: FileId, service: ServiceDep, caller: CallerDep) -> Respons
     status_code=204,
     response_class=Response,
     max_body_size=UNLIMITED,
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {PART: {"schema": {"type": "string", "format": "binary"}}},
-        }
-    },
+    openapi_extra=body_schema({PART: {"type": "string", "format": "binary"}}),
     responses={
         204: {"description": "With `Upload-Offset`, how many bytes have come."},
         **problems.openapi_responses(

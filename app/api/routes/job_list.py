@@ -111,14 +111,7 @@ def _read_states(values: Sequence[str]) -> list[State]:
     "/jobs",
     response_model=JobList,
     responses={
-        200: {
-            "headers": {
-                "Link": {
-                    "description": 'The next page, as `rel="next"`, where there is one.',
-                    "schema": {"type": "string"},
-                }
-            }
-        },
+        200: {"headers": problems.header("Link", 'The next page, as `rel="next"`, where there is one.')},
         **problems.openapi_responses(InvalidCursor, refusals.InvalidOption),
     },
 )

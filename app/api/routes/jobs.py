@@ -30,7 +30,7 @@ JobId = Annotated[str, Path(description="The id that POST /caption answered with
 JOB_ID = re.compile(r"[0-9a-f]{32}")
 #: Results never change, and their address cannot be guessed.
 KEEP = {"Cache-Control": "private, max-age=86400, immutable"}
-ETAG = {"ETag": {"description": "Names this state of the job.", "schema": {"type": "string"}}}
+ETAG = problems.header("ETag", "Names this state of the job.")
 IfNoneMatch = Annotated[str | None, Header(description="The `ETag` of the state that is known.")]
 LongPoll = Annotated[
     str | None,

@@ -33,10 +33,8 @@ router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
 
 
 def _body_schema() -> dict[str, Any]:
-    form, document = (
-        fields.object_schema({name: schemas[name] for name in FIELDS})
-        for schemas in (fields.fields_schema(), fields.fields_schema(is_json=True))
-    )
+    form = fields.object_schema(fields.fields_schema(FIELDS))
+    document = fields.object_schema(fields.fields_schema(FIELDS, is_json=True))
     return fields.body_schema({JSON: document, FORM: form, PLAIN_FORM: form}, is_required=False)
 
 

@@ -1,5 +1,6 @@
 """Answers ``GET /search``: the moments of a caller's films that fit some words best."""
 
+import time
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -8,7 +9,7 @@ from pydantic import StringConstraints
 from app.api import problems, refusals
 from app.api.dependencies import CallerDep, ServiceDep
 from app.documents.search import FoundMoments
-from app.search.searches import Searches
+from app.search.searches import Search, Searches
 
 MOST, USUAL = 100, 12  #: moments of an answer; jobs that may be named
 PATIENCE = 20.0  #: seconds until a worker has answered
@@ -39,8 +40,9 @@ def search_moments(
     """
     if not service.registry.is_ready():
         raise refusals.SearchUnanswered("No worker is ready.")
-    searches = Searches(service.jobs.server, service.jobs.keys)
-    answer = searches.ask(q, limit, caller.only, PATIENCE, job or None, service.root)
+    until = time.time() + PATIENCE
+    search = Search(words=q, count=limit, owner=caller.only, jobs=job or None, until=until, root=service.root)
+    answer = Searches(service.jobs.server, service.jobs.keys).ask(search)
     if answer is None:
         raise refusals.SearchUnanswered("No worker has answered in time.")
     return Response(answer, media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -18,10 +18,11 @@ from app.access.keys import ApiKey
 from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, ServiceDep
 from app.api.guards.access import COOKIE, check_rate, count_request, find_key, session_cookie
+from app.api.receiving.fields import body_schema
+from app.api.receiving.option_body import PLAIN_FORM
 from app.api.receiving.upload import UNLIMITED
 
 FORM_BYTES = 4096  #: a key has less than a hundred
-FORM = "application/x-www-form-urlencoded"
 
 router = APIRouter(prefix="/session", tags=["session"])
 
@@ -44,12 +45,8 @@ class SessionDocument(BaseModel):
 
 def _form_schema() -> dict[str, Any]:
     """Describes the form for OpenAPI: the body is read by hand, within its few bytes."""
-    schema = {
-        "type": "object",
-        "required": ["key"],
-        "properties": {"key": {"type": "string", "description": "As `keys add` printed it."}},
-    }
-    return {"requestBody": {"required": True, "content": {FORM: {"schema": schema}}}}
+    key = {"type": "string", "description": "As `keys add` printed it."}
+    return body_schema({PLAIN_FORM: {"type": "object", "required": ["key"], "properties": {"key": key}}})
 
 
 @router.get("")

@@ -13,7 +13,7 @@ from app.api import metrics, problems, refusals
 from app.api.dependencies import ServiceDep
 from app.api.etags import answer_compressed
 from app.errors import QueueError
-from app.jobs.captioner_info import CaptionerInfo, SpeedInfo
+from app.jobs.captioner_info import CaptionerInfo
 from app.jobs.options import form_schema
 from app.operations.service_figures import ServiceFigures, read_figures
 from app.operations.service_health import examine_service
@@ -22,47 +22,22 @@ log = structlog.get_logger(__name__)
 router = APIRouter(tags=["status"])
 
 
-class CaptionerDocument(BaseModel):
-    """A captioner that some live worker has loaded."""
+class CaptionerDocument(CaptionerInfo, json_schema_serialization_defaults_required=True):
+    """A captioner that some live worker has loaded; null stands for what it has nothing of."""
 
-    name: str
-    kind: str = Field(description="Whose paper it is; `fusion` and `ensemble` are made of others.")
-    about: str = Field(description="What it does, in a line.")
-    plain: str = Field(description="The same in a visitor's words; empty where it has none.")
-    members: list[str] | None = Field(description="Of fusion and ensemble: those by default.")
+    members: list[str] | None = Field(description="Of fusion and ensemble: those by default.")  # type: ignore[assignment]
+    vocabulary: str | None = Field(description="A digest: members of an ensemble must share it.")  # type: ignore[assignment]
+    source: str | None = Field(description="Of a pretrained one: the hub's id and revision, or a folder.")  # type: ignore[assignment]
+    licence: str | None = Field(description="Of a pretrained one: the terms that its card names.")  # type: ignore[assignment]
     member_of: list[str] = Field(description="Combinations that it may be named as a member of.")
-    weights_sha256: str
-    parameters: int | None = Field(description="How many, the members' included.")
-    vocabulary: str | None = Field(description="A digest: members of an ensemble must share it.")
-    features: dict[str, Any] = Field(
-        description="Stream → network, weights and preprocessing it was trained on."
-    )
-    extractors: list[str] = Field(description="What makes these streams.")
-    scores: dict[str, Any] = Field(description="Metric × 100, by data set.")
-    speed: SpeedInfo | None = Field(
-        description="Seconds from a 10 s clip to its features and from there to its caption, where measured."
-    )
-    seconds: float | None = Field(description="Of one default job, as its worker measured.")
-    source: str | None = Field(description="Of a pretrained one: the hub's id and revision, or a folder.")
-    licence: str | None = Field(description="Of a pretrained one: the terms that its card names.")
-    memory: int | None = Field(description="Of a pretrained one: bytes that it is expected to take.")
-    takes_prompt: bool = Field(description="Whether it can be asked something by `prompt`.")
-    classes: int = Field(description="How many classes of videos it knows, one of which `category` names.")
     workers: int = Field(description="Live workers that have it.")
 
     @classmethod
     def of(cls, info: CaptionerInfo, workers: int) -> Self:
-        members = info.model_dump(exclude={"members", "vocabulary", "speed", "source", "licence"})
-        return cls(
-            **members,
-            members=list(info.members) or None,
-            member_of=list(info.member_of),
-            vocabulary=info.vocabulary or None,
-            speed=info.speed,
-            source=info.source or None,
-            licence=info.licence or None,
-            workers=workers,
-        )
+        names = ("members", "vocabulary", "source", "licence")
+        nullable = {name: getattr(info, name) or None for name in names}
+        facts = {**info.model_dump(), **nullable, "member_of": info.joins, "workers": workers}
+        return cls.model_validate(facts)
 
 
 class ModelsDocument(BaseModel):
@@ -113,7 +88,9 @@ def check_ready(service: ServiceDep) -> Ready:
     if health.blocking:
         log.warning("not ready", causes=[f"{trouble.code}: {trouble.advice}" for trouble in health.blocking])
         raise refusals.NotReady(causes=health.blocking)
-    return Ready(workers=health.ready, warnings=[problems.Cause.of(trouble) for trouble in health.warnings])
+    return Ready(
+        workers=health.ready, warnings=[problems.Cause.model_validate(each) for each in health.warnings]
+    )
 
 
 @router.get("/metrics", response_class=Response)

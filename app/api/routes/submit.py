@@ -44,8 +44,8 @@ def describe_answers(*refused: type[ServiceError]) -> dict[int | str, dict[str, 
     """Describes what a route that makes a job answers: the job, or one of the refusals."""
     applied = "How long was waited for, where `Prefer` asked for it."
     headers = {
-        "Location": {"description": "The job's address.", "schema": {"type": "string"}},
-        "Preference-Applied": {"description": applied, "schema": {"type": "string"}},
+        **problems.header("Location", "The job's address."),
+        **problems.header("Preference-Applied", applied),
         **REPLAYED,
     }
     in_time = "With `Prefer: wait=N`, where the job ended in time."

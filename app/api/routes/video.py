@@ -49,9 +49,7 @@ TYPES = sorted(
     {*TYPES_BY_START.values(), *TYPES_BY_BRAND.values(), MP4, WEBM, MATROSKA, TRANSPORT_STREAM, AVI, WEBP}
 )
 #: Of a part that was asked for, what it is a part of.
-PART_HEADERS = {
-    "Content-Range": {"description": "Which bytes these are, of how many.", "schema": {"type": "string"}}
-}
+PART_HEADERS = problems.header("Content-Range", "Which bytes these are, of how many.")
 
 Range = Annotated[
     str | None,
@@ -96,7 +94,7 @@ def get_video(
         raise refusals.VideoNotKept(_why_there_is_none(job))
     try:
         size = service.blobs.size(job.upload)
-        kind = media_type(service.blobs.read_part(job.upload, 0, HEAD_BYTES))
+        kind = media_type(next(service.blobs.pieces(job.upload, 0, HEAD_BYTES), b""))
     except BlobMissingError as error:
         raise refusals.VideoNotKept(_why_there_is_none(job)) from error
     tag = f'"{job.id}"'
@@ -152,7 +150,8 @@ def requested_part(header: str | None, size: int) -> range | None:
             return None
         part = range(int(match[1]), min(int(match[2]) + 1, size) if match[2] else size)
     if part.start >= size:
-        raise refusals.RangeNotSatisfied(f"The file has {size:,} bytes.", size=size)
+        headers = {"Content-Range": f"bytes */{size}"}
+        raise refusals.RangeNotSatisfied(f"The file has {size:,} bytes.", headers=headers)
     return part
 
 

@@ -80,7 +80,7 @@ class SegmentFolder:
         """Keeps the next segment, or what it has grown to; by ``state`` the next attempt decides on it."""
         self.open = {"segment": segment, "state": state}
         text = json.dumps({"basis": self.basis, "number": len(self.segments), **self.open})
-        self.blobs.write(_open_key(self.folder), text.encode())
+        self.blobs.write(f"{self.folder}/segments/open.json", text.encode())
 
     def show(self, frame: bytes, attention: bytes | None) -> None:
         """Keeps a JPEG and the attention (JSON) of the segment that is held, or is about to be."""
@@ -136,7 +136,7 @@ class SegmentFolder:
     def _write_part(self, part: int) -> None:
         segments = self.segments[part * PART : (part + 1) * PART]
         text = json.dumps({"basis": self.basis, "segments": segments})
-        self.blobs.write(_part_key(self.folder, part), text.encode())
+        self.blobs.write(f"{self.folder}/segments/parts/{part}.json", text.encode())
 
 
 def frame_key(folder: str, number: int) -> str:
@@ -149,10 +149,6 @@ def attention_key(folder: str, number: int) -> str:
     return f"{folder}/segments/{number}/attention.json"
 
 
-def _part_key(folder: str, part: int) -> str:
-    return f"{folder}/segments/parts/{part}.json"
-
-
 def _all_in(blobs: Blobs, folder: str, part: int = 0) -> Iterator[dict[str, Any]]:
     """Reads the segments that are done, from a part on, and after them the one that may still grow."""
     count = part * PART
@@ -163,14 +159,10 @@ def _all_in(blobs: Blobs, folder: str, part: int = 0) -> Iterator[dict[str, Any]
         yield open_segment["segment"]
 
 
-def _open_key(folder: str) -> str:
-    return f"{folder}/segments/open.json"
-
-
 def _open_behind(blobs: Blobs, folder: str, count: int) -> dict[str, Any] | None:
     """Reads the segment after so many that are done; one that has been counted since is none."""
     try:
-        open_segment: dict[str, Any] = json.loads(blobs.read(_open_key(folder)))
+        open_segment: dict[str, Any] = json.loads(blobs.read(f"{folder}/segments/open.json"))
     except BlobMissingError:
         return None
     return open_segment if open_segment["number"] == count else None
@@ -179,7 +171,7 @@ def _open_behind(blobs: Blobs, folder: str, count: int) -> dict[str, Any] | None
 def _parts(blobs: Blobs, folder: str, number: int = 0) -> Iterator[dict[str, Any]]:
     while True:
         try:
-            part: dict[str, Any] = json.loads(blobs.read(_part_key(folder, number)))
+            part: dict[str, Any] = json.loads(blobs.read(f"{folder}/segments/parts/{number}.json"))
         except BlobMissingError:
             return
         yield part

@@ -5,16 +5,15 @@ as REELWORD_KEEP_UPLOADS says and there is room. A removal takes nothing else of
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import structlog
 
 from app.errors import QueueUnavailable
 from app.jobs.blobs import Blobs
-from app.jobs.job_store import Jobs
+from app.jobs.job_store import AT_A_TIME, Jobs
 
-AT_A_TIME = 500  #: records asked for in one exchange with Redis
 log = structlog.get_logger(__name__)
 
 
@@ -44,7 +43,9 @@ class KeptUploads:
         """Yields the jobs whose upload is kept, in the order in which they ended. Raises QueueUnavailable."""
         names = self._blobs.names("uploads")
         for ended in self._ended() if names else ():
-            yield from self._succeeded([job_id for job_id in ended if job_id in names])
+            records = self._jobs.fields([each for each in ended if each in names], "state", "ended_at")
+            ends = [(float(end or 0), job_id) for job_id, [state, end] in records if state == "succeeded"]
+            yield from (job_id for _, job_id in sorted(ends))  # a score counts whole seconds
 
     def leaving(self, sizes: Mapping[str, int]) -> Iterator[str]:
         """Yields which uploads of those sizes go, one by one. Raises QueueUnavailable."""
@@ -85,16 +86,3 @@ class KeptUploads:
                 return
             yield list(job_ids)
             first += AT_A_TIME
-
-    def _succeeded(self, ids: Sequence[str]) -> list[str]:
-        """Sorts those that have succeeded by the moment of their end; a score counts whole seconds."""
-        with self._jobs.server.pipeline(transaction=False) as pipe:
-            for job_id in ids:
-                pipe.hmget(self._jobs.keys.job(job_id), "state", "ended_at")
-            records = pipe.execute(raise_on_error=False)
-        ends = [
-            (float(record[1] or 0), job_id)
-            for job_id, record in zip(ids, records, strict=True)
-            if not isinstance(record, Exception) and record[0] == "succeeded"
-        ]
-        return [job_id for _, job_id in sorted(ends)]

@@ -1,6 +1,6 @@
 """Removes what is left over while the service runs; a thread of every API and every worker.
 
-    results         that have been kept long enough, as workers do after a while each
+    results         that have been kept long enough
     staged files    whose writer was killed, on this machine
     uploads         of jobs that are done with them, or of which there is no record
     results         of jobs that were canceled or have expired, or of which there is no record
@@ -19,30 +19,27 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-import redis
 import structlog
 
 from app.errors import QueueUnavailable
 from app.jobs.batches import held_uploads
 from app.jobs.blobs import BlobMissingError, Blobs
-from app.jobs.job_store import Jobs
+from app.jobs.job_store import AT_A_TIME, Jobs
 from app.jobs.keeping.kept_uploads import KeptUploads, in_order_of_leaving
 from app.settings import Settings
 
 STAGED_AGE = 60.0  #: seconds; a staged file's lock is what counts, see Blobs.sweep
 MINE_ROUNDS = 3  #: rounds without a word after which another process sweeps the blobs
-AT_A_TIME = 500  #: records read in one exchange with Redis
 ADOPTED_AFTER = 3600.0  #: seconds without a sweep after which blobs may be taken over by an empty Redis
 OWNER = "owner"  #: key of the blob that names the Redis and the namespace that its neighbours belong to
 #: States in which a job needs its upload, or its results, no more. A failed one may be sent in again by hand
 #: and keeps the segments of its film, one that succeeded keeps its upload as long as the settings say, and a
 #: state that this version does not know keeps everything.
-UPLOAD_DONE = ("canceled", "expired")
-RESULTS_DONE = ("canceled", "expired")
+DONE = ("canceled", "expired")
 
 log = structlog.get_logger(__name__)
 
@@ -88,6 +85,7 @@ class Sweeper:
         if staged := self.blobs.sweep(STAGED_AGE):
             log.info("staged files removed", count=staged)
         self.also()
+        self._expire_due()
         if not self._is_turn():
             self._seen = set()
             return
@@ -97,20 +95,18 @@ class Sweeper:
             if self.jobs.server.get(self._key("sweeper")) == self._name:
                 self.jobs.server.delete(self._key("sweeper"))
             return
-        self._expire_due()
         sizes = self.blobs.sizes("results", depth=2)
         self._sweep_orphans(sizes)
         self._keep_budget(sizes)
 
     def _expire_due(self) -> None:
-        """Forgets all results that have been kept long enough: workers forget few at a time, beside jobs."""
+        """Forgets all results that have been kept long enough."""
         count = 0
         while due := self.jobs.due(AT_A_TIME):
-            for job_id in due:
-                if self.jobs.expire(job_id):
-                    self.blobs.remove(f"results/{job_id}")
-                    self.blobs.remove(f"uploads/{job_id}")
-            count += len(due)
+            for job_id in filter(self.jobs.expire, due):
+                self.blobs.remove(f"results/{job_id}")
+                self.blobs.remove(f"uploads/{job_id}")
+                count += 1
         if count:
             log.info("results expired", count=count)
 
@@ -157,9 +153,9 @@ class Sweeper:
     def _sweep_orphans(self, sizes: Mapping[str, int]) -> None:
         """Removes what was an orphan in the last round already."""
         orphans = [
-            *self._orphans("uploads", UPLOAD_DONE),
+            *self._orphans("uploads"),
             *self._late_uploads(),
-            *self._orphans("results", RESULTS_DONE),
+            *self._orphans("results"),
             *self._late_results(sizes),
         ]
         gone = [key for key in orphans if key in self._seen]
@@ -169,12 +165,12 @@ class Sweeper:
         if gone:
             log.info("orphans removed", count=len(gone), examples=gone[:3])
 
-    def _orphans(self, folder: str, done: Collection[str]) -> list[str]:
-        """Finds what belongs to jobs without a record, or in these states; what cannot be read stays."""
+    def _orphans(self, folder: str) -> list[str]:
+        """Finds what belongs to jobs without a record, or done with it; what cannot be read stays."""
         letters = {letter.name for letter in self.jobs.dead.all()}
         names = sorted(set(self.blobs.names(folder)) - letters - held_uploads(self.jobs))
-        states = self._read(names, "state")
-        return [f"{folder}/{name}" for name, state in states if state is None or state in done]
+        states = self.jobs.fields(names, "state")
+        return [f"{folder}/{name}" for name, [state] in states if state in (None, *DONE)]
 
     def _late_results(self, sizes: Mapping[str, int]) -> Iterable[str]:
         """Finds results of attempts whose claim was lost.
@@ -186,7 +182,7 @@ class Sweeper:
             job_id, _, part = name.partition("/")
             parts[job_id].append(part)
         several = [job_id for job_id, tokens in parts.items() if len(tokens) > 1]
-        for job_id, token in self._read(several, "results"):
+        for job_id, [token] in self.jobs.fields(several, "results"):
             if token is not None:
                 yield from (f"results/{job_id}/{part}" for part in parts[job_id] if part != token)
 
@@ -199,7 +195,7 @@ class Sweeper:
         now = self.jobs.now()
         return [
             f"uploads/{job_id}"
-            for job_id, ended_at in self._read(kept, "ended_at")
+            for job_id, [ended_at] in self.jobs.fields(kept, "ended_at")
             if ended_at is not None and now - float(ended_at) >= seconds
         ]
 
@@ -236,26 +232,11 @@ class Sweeper:
         """Yields which of the jobs that have ended go, one by one."""
         ends = [
             (float(ended_at), job_id)
-            for job_id, ended_at in self._read(list(sizes), "ended_at")
+            for job_id, [ended_at] in self.jobs.fields(list(sizes), "ended_at")
             if ended_at is not None
         ]
         ended = {job_id: sizes[job_id] for _, job_id in sorted(ends)}
         return in_order_of_leaving(ended, self.jobs.index.owners(list(ended)))
-
-    def _read(self, ids: Sequence[str], field: str) -> Iterator[tuple[str, str | None]]:
-        """Yields each id with the field of its record, without the records that cannot be read."""
-        for start in range(0, len(ids), AT_A_TIME):
-            some = ids[start : start + AT_A_TIME]
-            with self.jobs.server.pipeline(transaction=False) as pipe:
-                for job_id in some:
-                    pipe.hget(self.jobs.keys.job(job_id), field)
-                values = pipe.execute(raise_on_error=False)
-            for job_id, value in zip(some, values, strict=True):
-                if isinstance(value, redis.ResponseError):
-                    continue
-                if isinstance(value, Exception):
-                    raise QueueUnavailable(f"Redis does not answer ({value}).") from value
-                yield job_id, value
 
     def _key(self, name: str) -> str:
         return f"{self.jobs.keys.namespace}:{name}"

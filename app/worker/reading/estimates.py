@@ -30,10 +30,7 @@ class CostEstimator:
 
     def check(self, options: CaptionOptions) -> None:
         """Raises what a caption with these options would raise at once: CaptionerUnknown and others."""
-        if options.choice is not None:
-            choices = CaptionerChoices(self.engine.captioners, self.engine.default)
-            choices.check(options.choice)
-            choices.check_options(options.choice, options)
+        CaptionerChoices(self.engine.captioners, self.engine.default).resolve(options)
 
     def clip(self, options: CaptionOptions, decoded: Decoded, seconds: float) -> Answer:
         """Estimates a video that is captioned as a whole.

@@ -78,15 +78,9 @@ class FilmSegments:
             JobFailure: why the engine cannot caption; TooManySegments, FilmTooLarge.
             EngineDied, EngineRaised: as ``EngineProcess.run``.
         """
-        watched = _WatchedEngine(self.engine, attempt)
         first, second = Decoder(self.settings.decoder), Decoder(self.settings.decoder)
-
-        def leave(end: Callable[[], None]) -> None:
-            first.kill()
-            second.kill()
-            watched.leave(end)
-
-        kill, interrupt = partial(leave, self.engine.kill), partial(leave, self.engine.interrupt)
+        watched = _WatchedEngine(self.engine, attempt, (first, second))
+        kill, interrupt = (partial(watched.leave, end) for end in (self.engine.kill, self.engine.interrupt))
         grace = self.settings.cancel_grace
         with closing(first), closing(second), self.watch.guard([attempt], kill, interrupt, grace):
             began = time.monotonic()
@@ -96,7 +90,7 @@ class FilmSegments:
                 self.blobs, attempt.claim.results, basis_of(film.options, self.engine.info)
             )
             folder.take_over(f"results/{attempt.claim.job.id}")
-            self._caption_rest(attempt, film, path, folder, (watched, first, second), video.duration, began)
+            self._caption_rest(attempt, film, path, folder, watched, video.duration, began)
             if attempt.stopped is None and not film.gives_way:
                 film.share = 1.0
                 attempt.set_stage("decode")
@@ -131,11 +125,11 @@ class FilmSegments:
         film: Film,
         path: Path,
         folder: SegmentFolder,
-        children: "tuple[_WatchedEngine, Decoder, Decoder]",
+        watched: "_WatchedEngine",
         duration: float,
         began: float,
     ) -> None:
-        watched, first, second = children
+        first, second = watched.decoders
         stays_until: float | None = None
         captions = caption_segments(
             path,
@@ -194,6 +188,7 @@ class _WatchedEngine:
 
     engine: EngineProcess
     attempt: Attempt
+    decoders: tuple[Decoder, Decoder]  #: of the film, killed with it
     seconds: float = 0.0  #: that it took in all
     extract: float = 0.0  #: of them those of extraction
     caption: float = 0.0  #: of them those of captioning
@@ -246,7 +241,9 @@ class _WatchedEngine:
             self.attempt.set_stage("decode")
 
     def leave(self, end: Callable[[], None]) -> None:
-        """Ends by ``end`` what the engine does, if anything, and lets it begin nothing more."""
+        """Ends the decoders, and by ``end`` what the engine does, if anything; lets it begin nothing more."""
+        for decoder in self.decoders:
+            decoder.kill()
         with self._guard:
             self.is_killed = True
             if self.is_busy:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import anyio
 import anyio.to_thread
 import structlog
+from anyio.from_thread import start_blocking_portal
 
 from app.errors import UrlNotAllowed
 from app.fetching.fetch import FetchLimits, fetch
@@ -20,8 +20,6 @@ from app.jobs.job import Job
 from app.settings import Settings
 from app.worker.attempt import Attempt
 from app.worker.watchdog import Watchdog
-
-LOOK_SECONDS = 0.1  #: between two looks whether a job is to be stopped
 
 log = structlog.get_logger(__name__)
 
@@ -39,27 +37,16 @@ class UrlFetches:
         began = time.monotonic()
         attempt.set_stage("fetch")
         try:
-            with self.watch.guard([attempt], _nothing):
-                if not self.blobs.exists(attempt.claim.job.upload):
-                    with self.blobs.staged() as file:
-                        anyio.run(self._fetch_unless_stopped, attempt, file)
+            if not self.blobs.exists(attempt.claim.job.upload):
+                with self.blobs.staged() as file, start_blocking_portal() as portal:
+                    fetching = portal.start_task_soon(self._fetch_to, attempt, file)
+                    with self.watch.guard([attempt], fetching.cancel):
+                        fetching.result()
         except Exception as error:
             return error
         finally:
             attempt.fetched = round(time.monotonic() - began, 4)
         return None
-
-    async def _fetch_unless_stopped(self, attempt: Attempt, file: Path) -> None:
-        error: Exception | None = None
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._cancel_when_stopped, attempt, group.cancel_scope)
-            try:
-                await self._fetch_to(attempt, file)
-            except Exception as failure:  # raised outside of the group, which would wrap it
-                error = failure
-            group.cancel_scope.cancel()
-        if error is not None:
-            raise error
 
     async def _fetch_to(self, attempt: Attempt, file: Path) -> None:
         if self.settings.urls == "off":
@@ -72,16 +59,7 @@ class UrlFetches:
             await anyio.to_thread.run_sync(self.blobs.adopt, file, job.upload)
             log.info("video fetched", job=job.id, bytes=size)
 
-    async def _cancel_when_stopped(self, attempt: Attempt, scope: anyio.CancelScope) -> None:
-        while attempt.stopped is None:
-            await anyio.sleep(LOOK_SECONDS)
-        scope.cancel()
-
     def _limits_of(self, job: Job) -> FetchLimits:
         job_bytes = None if job.submission.limits is None else job.submission.limits.upload_bytes
         limits = FetchLimits.of(self.settings)
         return limits if job_bytes is None else replace(limits, max_bytes=min(job_bytes, limits.max_bytes))
-
-
-def _nothing() -> None:
-    """Kills nothing: a fetch looks by itself whether it is to continue."""

@@ -66,7 +66,6 @@ def test_what_has_no_record_goes_in_the_second_round(sweeper: Sweeper, jobs: Job
 def test_all_results_that_are_due_expire_in_one_round(
     jobs: Jobs, blobs: Blobs, settings: Settings, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker expires a hundred now and then, which is fewer than it may have ended meanwhile."""
     monkeypatch.setattr("app.jobs.keeping.sweeper.AT_A_TIME", 2)
     sweeper = Sweeper(jobs, blobs, settings.model_copy(update={"keep_uploads": "result"}))
     due, running = [put_job(jobs, blobs) for _ in range(5)], put_job(jobs, blobs)

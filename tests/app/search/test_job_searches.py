@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -15,7 +16,7 @@ from app.jobs.job import Keys, Submission
 from app.jobs.job_store import Jobs
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import SemanticVectors
-from app.search.searches import Searches
+from app.search.searches import Search, Searches
 from app.settings import Settings
 from app.worker.engine.process import EngineDied, EngineProcess
 from app.worker.job_searches import JobSearches
@@ -91,7 +92,9 @@ def test_a_search_of_one_owner_sees_no_other_ones_jobs(
     server: redis.Redis, keys: Keys, jobs: Jobs, settings: Settings, engine: Embedding
 ) -> None:
     with answering(server, keys, jobs, settings, engine):
-        answer = Searches(server, keys).ask("a dog", 5, "ann", 20, root="/reel")
+        answer = Searches(server, keys).ask(
+            Search(words="a dog", count=5, owner="ann", until=time.time() + 20, root="/reel")
+        )
     assert answer is not None
     assert '"picture":"/reel/jobs/' in answer
     assert MINE in answer

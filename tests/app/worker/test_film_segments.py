@@ -92,10 +92,11 @@ def test_a_film_is_captioned_by_its_shots(staffed: Service, film: Path) -> None:
 def test_each_segment_is_told_once_to_those_who_follow(staffed: Service, film: Path) -> None:
     job = staffed.wait(staffed.submit(film, segments="shots"))
     entries: Any = staffed.jobs.server.xrange(staffed.jobs.keys.events(job.id))
-    changes = [JobChange.read(entry, fields) for entry, fields in entries]
+    changes = [JobChange.read(job.id, entry, fields) for entry, fields in entries]
     assert [number for change in changes for number in change.segments] == list(range(len(STARTS)))
     assert [change.is_end for change in changes] == [False] * (len(changes) - 1) + [True]
-    assert [change.progress for change in changes] == sorted(change.progress for change in changes)
+    progress = [change.standing.progress for change in changes]
+    assert progress == sorted(progress)
 
 
 def test_its_own_caption_is_of_what_stands_for_its_segments(staffed: Service, film: Path) -> None:

@@ -400,8 +400,7 @@ def test_expired_results_are_swept_away(crew: Service, video: Path) -> None:
     worker.wait(10)
     time.sleep(2)
     crew.start_worker()
-    crew.wait(job_id, lambda job: job.state == "expired")
-    assert not crew.blobs.exists(f"results/{job_id}")
+    crew.wait(job_id, lambda job: job.state == "expired" and not crew.blobs.exists(f"results/{job_id}"))
 
 
 def test_a_file_cut_short_is_not_the_end_of_the_worker(staffed: Service, video: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from app.api.guards import connections
 from app.api.guards.connections import LimitedProtocol
-from app.api.receiving import bodies
+from app.api.receiving.bodies import receive_body
 from app.jobs.job import Job
 from app.serve.embedded_redis import RedisServer
 from app.settings import Settings
@@ -34,7 +34,8 @@ VIDEO = b'--b\r\nContent-Disposition: form-data; name="video"; filename="a.mp4"\
 def api(tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveApi]:
     for name in ("HEADER_SECONDS", "LEAVE_SECONDS", "STUCK_SECONDS", "PROBE_SECONDS"):
         monkeypatch.setattr(connections, name, SHORT)
-    monkeypatch.setattr(bodies, "receive", partial(bodies.receive, stall_seconds=SHORT))
+    slowly = partial(receive_body, stall_seconds=SHORT)
+    monkeypatch.setattr("app.api.routes.submit.receive_body", slowly)
     settings = Settings(
         data=tmp_path, redis_url=redis_server.url, namespace=tmp_path.name, max_connections=LIMIT,
         min_free_bytes=0, max_upload_bytes=50_000_000,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -17,12 +18,13 @@ import httpx
 import pytest
 
 from app.api.dependencies import Caller
-from app.api.receiving.batch_body import BATCH_NAMES, OVERHEAD, BatchTurns
+from app.api.receiving.batch_body import AT_ONCE, BATCH_NAMES, OVERHEAD
 from app.errors import WorkerLost
 from app.jobs.batches import MOST_ITEMS
 from app.jobs.job_store import Jobs
 from app.jobs.keeping.sweeper import Sweeper
 from app.settings import Settings
+from tests.app.job_counts import count_by_state
 from tests.app.live_api import LIMIT, LiveApi, assert_problem, key_of, live_api
 from tests.app.scripted_worker import ScriptedWorker
 from tests.app.workers import environment_of, eventually
@@ -54,7 +56,7 @@ def records(jobs: Jobs) -> list[Any]:
 
 def assert_nothing_is_left(api: LiveApi, jobs: Jobs) -> None:
     eventually(lambda: api.staged == [])  # the service's own sweeps stage a file of theirs for a moment
-    assert (api.uploads, records(jobs), jobs.index.counts()["queued"]) == ([], [], 0)
+    assert (api.uploads, records(jobs), count_by_state(jobs)["queued"]) == ([], [], 0)
     assert jobs.server.xlen(jobs.keys.stream("normal")) == 0
 
 
@@ -320,9 +322,10 @@ def test_parallel_requests_with_one_key_make_one_batch(api: LiveApi, jobs: Jobs)
 
 
 def test_a_few_batches_are_received_at_a_time(api: LiveApi) -> None:
-    turns: BatchTurns = api.service.batch_turns
-    with turns.take(), turns.take(), turns.take(), turns.take():
-        assert_problem(post(api, 1), 503, "too_many_batches")
+    for _ in range(AT_ONCE):
+        asyncio.run(api.service.batch_turns.acquire())
+    assert_problem(post(api, 1), 503, "too_many_batches")
+    api.service.batch_turns.release()
     assert post(api, 1).status_code == 202
 
 
@@ -347,7 +350,7 @@ def test_redis_that_takes_no_writes_leaves_nothing(
     api: LiveApi, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     if code == "not_on_disk":  # it was full only after the first files had become blobs
-        monkeypatch.setattr("app.api.accepting.batch_acceptance.hold_uploads", lambda *_: None)
+        monkeypatch.setattr("app.api.accepting.acceptance.hold_uploads", lambda *_: None)
     jobs.server.config_set("maxmemory", 1)
     try:
         response = post(api, 3)
@@ -459,7 +462,7 @@ def test_an_api_that_is_killed_has_accepted_all_or_none(
     files = [("video", (f"clip{number}.mp4", b"video")) for number in range(5)]
     with pytest.raises(httpx.TransportError):
         deadly_api.client.post("/batches", files=files)
-    assert jobs.index.counts()["queued"] == jobs.server.xlen(jobs.keys.stream("normal")) == kept
+    assert count_by_state(jobs)["queued"] == jobs.server.xlen(jobs.keys.stream("normal")) == kept
     with live_api(large) as api:
         sweep(api, jobs, monkeypatch)
         assert len(api.uploads) == 5

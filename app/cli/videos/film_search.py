@@ -1,15 +1,15 @@
 """Searches films for words: captions those that are new, ranks their moments, prints and draws the best."""
 
+import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from PIL import Image
 
-from app.errors import UsageError
-from app.extract.inputs import InputVideo, find_videos
+from app.cli.videos.video_options import SearchRequest, write_file
+from app.extract.inputs import InputVideo
 from app.jobs.options import CaptionOptions
 from app.pipeline.semantic_space import load_semantic_space
 from app.search.contact_sheet import contact_sheet
@@ -21,39 +21,19 @@ from app.segments.summary import INSTANT
 from app.settings import Settings
 from app.terminal import FileProgress, clock, complain, print_table, printable, printable_json, work_through
 from extractors.decoder.decoder import Decoder
-from extractors.files import atomic_write
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 
 OF_JOBS = {"job", "picture"}  #: members that moments of films do not have
 
 
-@dataclass(frozen=True)
-class SearchRequest:
-    """Holds what is searched for, and how the answer is shown."""
-
-    words: str  #: what is looked for
-    count: int = 12  #: moments at most
-    segments: str = "auto"  #: how films are cut, as a command line has it
-    sheet: Path | None = None  #: a PNG file for the pictures of the moments
-    as_json: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.words.strip():
-            raise UsageError("There are no words to look for.")
-
-
-def search_films(paths: Sequence[Path], request: SearchRequest, settings: Settings) -> int:
+def search_films(films: Sequence[InputVideo], request: SearchRequest, settings: Settings) -> int:
     """Searches films and prints what was found; returns how many could not be searched.
-
-    Args:
-        paths: files, folders and patterns.
 
     Raises:
         UsageError: no film, a captioner that there is not, or a file that cannot be written.
         EngineStartFailed: the models do not load.
     """
-    films = find_videos(paths, None)
     captioner = load_film_captioner(
         settings, CaptionOptions(attention=False), segment_options(request.segments)
     )
@@ -110,18 +90,11 @@ def show(found: Sequence[Found], request: SearchRequest) -> None:
     else:
         print_table(("from", "to", "fit", "film", "caption"), [_format_cells(each) for each in found])
     if request.sheet is not None and found:
-        _write_sheet(found, request.words, request.sheet)
+        page = io.BytesIO()
+        contact_sheet(request.words, found).save(page, "PNG")
+        write_file(request.sheet, page.getvalue())
 
 
 def _format_cells(found: Found) -> tuple[str, ...]:
     moment = found.moment
     return clock(moment.start), clock(moment.end), f"{found.fit:.2f}", moment.source, moment.caption
-
-
-def _write_sheet(found: Sequence[Found], words: str, path: Path) -> None:
-    page = contact_sheet(words, found)
-    try:
-        with atomic_write(path) as file:
-            page.save(file, "PNG")
-    except OSError as error:
-        raise UsageError(f"The file {path} cannot be written: {error.strerror}.") from error
