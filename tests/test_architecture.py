@@ -102,7 +102,7 @@ class Image:
 
 SERVICE_COMMANDS = (
     "app.__main__, app.cli.main, app.cli.service.dead, "
-    "app.cli.service.doctor, app.cli.service.job_records, app.cli.service.jobs, "
+    "app.cli.service.doctor, app.cli.service.examination, app.cli.service.job_records, app.cli.service.jobs, "
     "app.cli.service.keys, app.cli.service.run"
 )
 CAPTION_COMMANDS = (
@@ -126,7 +126,7 @@ IMAGES = {
             "models.decoding.options",
         ),
         # a clip as MP4 is refused there; what of torch is installed is said
-        optional=("app.attention_picture.clip av", "app.cli.service.doctor torch"),
+        optional=("app.attention_picture.clip av", "app.cli.service.examination torch"),
     ),
     "worker": Image(
         ("serve", "cli", "pretrained"),
