@@ -126,7 +126,7 @@ IMAGES = {
             "models.decoding.options",
         ),
         # a clip as MP4 is refused there; what of torch is installed is said
-        optional=("app.attention_picture.clip av", "app.cli.service.examination torch"),
+        optional=("app.attention_picture.poster av", "app.cli.service.examination torch"),
     ),
     "worker": Image(
         ("serve", "cli", "pretrained"),
