@@ -102,11 +102,11 @@ class Image:
 
 SERVICE_COMMANDS = (
     "app.__main__, app.cli.main, app.cli.service.dead, "
-    "app.cli.service.doctor, app.cli.service.job_records, app.cli.service.jobs, "
+    "app.cli.service.doctor, app.cli.service.examination, app.cli.service.job_records, app.cli.service.jobs, "
     "app.cli.service.keys, app.cli.service.run"
 )
 CAPTION_COMMANDS = (
-    "app.cli.captioners, app.cli.installed_models, app.cli.models, "
+    "app.cli.captioners, app.cli.models, "
     "app.cli.videos.caption, app.cli.videos.extract, app.cli.videos.local_captions, app.cli.videos.search, "
     "app.cli.weights"
 )
@@ -126,7 +126,7 @@ IMAGES = {
             "models.decoding.options",
         ),
         # a clip as MP4 is refused there; what of torch is installed is said
-        optional=("app.attention_picture.clip av", "app.cli.service.doctor torch"),
+        optional=("app.attention_picture.poster av", "app.cli.service.examination torch"),
     ),
     "worker": Image(
         ("serve", "cli", "pretrained"),
@@ -142,6 +142,9 @@ IMAGES = {
         "app.serve.supervisor, app.worker.engine.child, app.worker.worker, extractors.catalog.tuned_pair, "
         "app.cli.training.train, app.cli.training.evaluate",
         CONVERT,
+        optional=(
+            "app.cli.captioners huggingface_hub",
+        ),  # to publish one; the error says how it is installed
     ),
 }
 

@@ -1,10 +1,13 @@
-"""Draws a poster, which chats show of a link: one frame, a word's place lit, the caption below.
+"""Draws a poster, which chats show of a link: one frame, a word's place lit, the caption below; and a clip of
+some seconds to pass on, of the posters of a caption's words in the order of their moments.
 
-Pillow only. Sizes are pixels.
+Pillow only, but for MP4. Sizes are pixels.
 """
 
+import io
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Literal, TypeAlias
 
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 
@@ -16,6 +19,12 @@ MARGIN, TEXT, PITCH = 44, 44, 58
 SHADE = 250  #: height of the dark ground below the caption
 WHITE, DIM, ACCENT, DARK = (255, 255, 255), (206, 200, 192), (255, 154, 92), (27, 13, 4)
 NAME = "Reelword"
+ClipKind: TypeAlias = Literal["mp4", "webp", "gif"]
+SMALL = (600, 315)  #: of webp and gif; mp4 has the poster's own size
+SHORTEST, LONGEST = 3000, 6000  #: milliseconds
+WORD_TIME = 900  #: milliseconds that a word is shown, where the bounds leave it
+RATE = 10  #: pictures a second of mp4, which some players want to be steady
+H264 = {"crf": "20", "preset": "veryfast", "tune": "stillimage"}
 
 
 def draw_poster(
@@ -83,3 +92,59 @@ def _write(poster: Image.Image, words: Sequence[str], content: Sequence[bool], l
         pen.text((left, top), text, fill=ink, font=font, stroke_width=int(content[k]), stroke_fill=ink)
     name = ImageFont.load_default(28)
     pen.text((SIZE[0] - MARGIN, MARGIN - 16), NAME, fill=WHITE, font=name, anchor="ra", stroke_width=1)
+
+
+def draw_clip(
+    caption: str,
+    frames: Sequence[Image.Image],
+    times: Sequence[float],
+    attention: AttentionDocument,
+    kind: ClipKind,
+) -> bytes:
+    """Draws a clip that repeats itself.
+
+    Args:
+        frames: those that the captioner saw, in order; one at least.
+        times: their seconds.
+
+    Returns:
+        The file: each content word once, in the order of their moments; one picture of a caption without any.
+
+    Raises:
+        ImportError: mp4 is asked for, and PyAV is not installed.
+    """
+    words = order_words(attention) or [""]
+    pictures = [draw_poster(caption, frames, times, attention, word) for word in words]
+    each = min(max(WORD_TIME * len(words), SHORTEST), LONGEST) // len(words)
+    if kind == "mp4":
+        return _write_mp4(pictures, each)
+    first, *others = [picture.resize(SMALL, Image.Resampling.LANCZOS) for picture in pictures]
+    out = io.BytesIO()
+    first.save(out, kind.upper(), save_all=True, append_images=others, duration=each, loop=0, quality=80)
+    return out.getvalue()
+
+
+def _write_mp4(pictures: Sequence[Image.Image], duration: int) -> bytes:
+    """Writes H.264, which browsers and chats play; duration: milliseconds of each picture."""
+    import av  # the API's own image goes without
+
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=RATE, options=H264)
+        stream.width, stream.height = pictures[0].size
+        stream.pix_fmt = "yuv420p"
+        for picture in pictures:
+            frame = av.VideoFrame.from_image(picture)  # type: ignore[no-untyped-call]
+            for _ in range(round(duration * RATE / 1000)):
+                container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return out.getvalue()
+
+
+def order_words(attention: AttentionDocument) -> list[str]:
+    """Lists the drawn words by their moments, each once; those of one moment as the caption has them."""
+    shown = attention.shown
+    ordered = sorted(
+        (moment, word) for word in shown.drawn_words for moment in list_tile_moments(shown, word)[:1]
+    )
+    return list(dict.fromkeys(shown.words[word] for _, word in ordered))

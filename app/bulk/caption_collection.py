@@ -22,6 +22,7 @@ from app.extract.storage import Location, open_location
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine_protocol import EngineInfo
 from app.settings import Settings
+from app.terminal import complain
 from extractors.child_process import ROOT
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
@@ -29,6 +30,7 @@ import ray
 import ray.data
 
 VIDEOS_A_PART = 16  #: rows of a parquet file, and what a killed run has to do again
+SHOWN = 20  #: files with a code that are listed at the end; their rows have the rest
 PROGRESS_LOGGER = "ray.data._internal.progress"  #: warns that there are no bars, which is chosen here
 
 
@@ -42,23 +44,13 @@ class Fleet:
     batch: int = 8  #: videos captioned together
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Counts what a run did."""
-
-    videos: int  #: in all
-    passed_over: int  #: whose rows were there
-    captioned: int  #: whose rows have a caption
-    failures: tuple[tuple[str, str], ...]  #: files whose rows have a code, and the codes
-
-
 def caption_collection(
     videos: list[str], out: str, options: CaptionOptions, settings: Settings, fleet: Fleet
-) -> Tally:
-    """Captions all videos that have no row yet.
+) -> int:
+    """Captions all videos that have no row yet, prints what came of them, and returns how many have a code.
 
     Args:
-        videos: paths and addresses, as app/extract/addresses.py lists them.
+        videos: paths and addresses, as app/extract/inputs.py lists them.
         out: folder of parquet files, or its address; made where it is not there.
         settings: where models are, limits.
 
@@ -78,8 +70,7 @@ def caption_collection(
         folder.path, filesystem=folder.files, mode=ray.data.SaveMode.APPEND, min_rows_per_file=1
     )
     drop_doubles(folder, run)
-    captioned, failures = _read_codes(folder, run)
-    return Tally(len(videos), len(finished), captioned, failures)
+    return _report(folder, run, out, len(videos), len(finished))
 
 
 def start_ray(address: str | None) -> None:
@@ -152,12 +143,22 @@ def _digest_options(options: CaptionOptions, info: EngineInfo) -> str:
     return hashlib.sha256(f"{sorted(options.model_dump().items())} {weights}".encode()).hexdigest()
 
 
-def _read_codes(out: Location, run: str) -> tuple[int, tuple[tuple[str, str], ...]]:
-    """Counts the captioned files of a run, and reads the others with their codes."""
+def _report(folder: Location, run: str, out: str, count: int, passed_over: int) -> int:
+    """Prints files with a code, and how many of ``count`` have what; returns how many have a code."""
     import pyarrow.dataset as ds
 
-    rows = ds.dataset(out.path, filesystem=out.files, format="parquet")
+    rows = ds.dataset(folder.path, filesystem=folder.files, format="parquet")
     mine, has_code = ds.field("run") == run, ds.field("code").is_valid()
     failed: Any = rows.to_table(columns=["file", "code"], filter=mine & has_code).to_pylist()
-    captioned = int(rows.count_rows(filter=mine & ~has_code))
-    return captioned, tuple(sorted((row["file"], row["code"]) for row in failed))
+    for file, code in sorted((row["file"], row["code"]) for row in failed)[:SHOWN]:
+        complain(f"{file}: {code}")
+    if len(failed) > SHOWN:
+        complain(f"… and {len(failed) - SHOWN} more.")
+    captioned = rows.count_rows(filter=mine & ~has_code)
+    counted = "1 video" if count == 1 else f"{count} videos"
+    were = "was" if passed_over == 1 else "were"
+    complain(
+        f"{counted}: {captioned} captioned, {len(failed)} with a code in {out}; "
+        f"{passed_over} {were} done before."
+    )
+    return len(failed)

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 #: What says which videos have their row; parts of earlier versions have no stamps.
 KEYS = pa.schema([(name, pa.string()) for name in ("file", "sha256", "run", "stamp")])
 #: code, message, hint: of a video that could not be captioned, else null. run: what the caption depends on
-#: beside the video. stamp: of app/extract/addresses.py, null where there is none. captions: JSON, best first,
+#: beside the video. stamp: of app/extract/inputs.py, null where there is none. captions: JSON, best first,
 #: as in a job. Times in seconds.
 SCHEMA = pa.schema(
     [

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from app.bulk.rows import SCHEMA, DoneVideos, outcome_row
 from app.documents.job import Answer
 from app.errors import EngineCrashed, EngineFault, JobFailure, UploadMissing
-from app.extract.addresses import local_copy, stamp_of
+from app.extract.inputs import local_copy, stamp_of
 from app.fetching.fetch import FetchLimits
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_files import Outcome, VideoReader, caption_together

@@ -1,11 +1,13 @@
-"""Prints captioners, a line each or one whole: ``reelword models``.
+"""``reelword models``: prints captioners, a line each or one whole, and stream sets.
 
-They are described by app/cli/installed_models.py, or by the running service that has them.
+Captioners are described by the running service that has them, or here by their checkpoints' metadata.
 """
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +15,12 @@ from app.cli.model_options import AsJson, FieldsOf, settings_with
 from app.cli.server import Server, ServerChoice
 from app.errors import UsageError
 from app.terminal import print_table, say
+
+if TYPE_CHECKING:
+    from app.jobs.captioner_info import CaptionerInfo
+    from app.settings import Settings
+    from extractors.windows import WindowOptions
+    from models.stream_set import StreamSet
 
 Model = dict[str, Any]
 MARKS = ("right", "partly", "wrong")  #: how clips are judged by eye
@@ -35,9 +43,7 @@ def list_models(
     if context.invoked_subcommand is not None:
         return
     if sets:
-        from app.cli.installed_models import print_sets
-
-        print_sets(settings_with().data, as_json=as_json)
+        _print_sets(settings_with().data, as_json=as_json)
         return
     print_models(_describe(service), as_json=as_json)
 
@@ -54,11 +60,8 @@ def show(
 
 def _describe(service: ServerChoice) -> list[Model]:
     settings = settings_with()
-    if (server := service.find(settings)) is not None:
-        return ask_models(server)
-    from app.cli.installed_models import describe_models
-
-    return describe_models(settings)
+    server = service.find(settings)
+    return _describe_installed(settings) if server is None else ask_models(server)
 
 
 def ask_models(server: Server) -> list[Model]:
@@ -130,3 +133,100 @@ def _format_scores(scores: dict[str, Any]) -> list[str]:
         parts = [f"{name} {value:.{0 if name in COUNTS else 1}f}" for name, value in scalars.items()]
         lines.append(f"{data}: {', '.join(parts)}")
     return lines
+
+
+def _describe_installed(settings: "Settings") -> list[Model]:
+    """Describes the captioners that are installed; ``error`` says what is wrong with one that is damaged."""
+    from app.pipeline import installed_captioners as installed
+    from models.checkpoint import CheckpointError, find_embedding, list_checkpoints, read_card
+    from models.stream_set import DEMO
+
+    models: list[Model] = []
+    alone: list[CaptionerInfo] = []
+    for name, path in list_checkpoints(settings.weights).items():
+        file_facts = {"file": str(path), "bytes": path.stat().st_size}
+        try:
+            alone.append(installed.captioner_info(name, path))
+        except CheckpointError:
+            models.append({"name": name, **file_facts, "error": _explain_damage(path)})
+        else:
+            streams = read_card(path).training.get("streams", DEMO.name)
+            models.append({**_describe_info(alone[-1]), **file_facts, "streams": streams})
+    joint = installed.combination_infos(alone, find_embedding(settings.weights))
+    cards = installed.pretrained_captioners(settings).list()
+    pretrained = [installed.pretrained_info(card) for card in cards]
+    chosen = installed.default_here([*alone, *pretrained], settings)
+    models += [_describe_info(info) for info in joint]
+    models += [
+        {**_describe_info(info), "bytes": card.size} for card, info in zip(cards, pretrained, strict=True)
+    ]
+    return [{**each, "default": each["name"] == chosen} for each in models]
+
+
+def _explain_damage(path: Path) -> str:
+    from models.checkpoint import CheckpointError, read_card
+
+    try:
+        read_card(path)
+    except CheckpointError as damage:
+        return str(damage)
+    return f"{path} is damaged; fetch it again."
+
+
+def _describe_info(info: "CaptionerInfo") -> Model:
+    return {
+        "name": info.name, "captioner": info.kind, "about": info.about,
+        "features": {stream: spec["network"] for stream, spec in info.features.items()},
+        "extractors": list(info.extractors), "members": list(info.members) or None,
+        "parameters": info.parameters, "scores": info.scores,
+        "speed": None if info.speed is None else info.speed.model_dump(), "error": None,
+        "source": info.source or None, "licence": info.licence or None, "memory": info.memory,
+    }  # fmt: skip
+
+
+def _print_sets(data: Path, *, as_json: bool) -> None:
+    """Prints the stream sets; ``missing``: weights that are not here, as ``weights get`` calls them."""
+    from extractors.pretrained.weights_folder import HUB
+    from models.captioners.registry import list_stream_sets
+    from models.pretrained.installed import InstalledCaptioners
+    from models.stream_set import make_hub_set
+
+    encoders = InstalledCaptioners(data / "weights" / "hub").list()
+    of_hubs = [make_hub_set(f"{HUB}{card.name}") for card in encoders]
+    sets = [describe_set(each, data) for each in (*list_stream_sets().values(), *of_hubs)]
+    if as_json:
+        print(json.dumps(sets))
+        return
+    rows = [
+        (each["name"], each["captioner"], "\n".join(map(_format_input, each["streams"])),
+         ", ".join(each["missing"]) or "nothing")
+        for each in sets
+    ]  # fmt: skip
+    print_table(("stream set", "for", "streams", "missing here"), rows)
+
+
+def describe_set(wanted: "StreamSet", data: Path) -> Model:
+    """Gives a stream set as JSON."""
+    from app.pipeline.installed_captioners import find_missing_weights
+
+    return {
+        "name": wanted.name,
+        "captioner": wanted.captioner,
+        "source": wanted.source,
+        "streams": [
+            {"stream": each.stream, "extractor": each.extractor, "shape": each.shape, "regions": each.regions,
+             "use": each.use, "windows": _list_windows(each.windows)}
+            for each in wanted.inputs
+        ],
+        "missing": find_missing_weights((each.extractor for each in wanted.inputs), data),
+    }  # fmt: skip
+
+
+def _format_input(stream: dict[str, Any]) -> str:
+    windows = ", ".join(f"{name} {value}" for name, value in stream["windows"].items())
+    use = f" ({stream['use']})" if stream["use"] else ""
+    return f"{stream['stream']}: {stream['shape']}{use}{f'; {windows}' if windows else ''}"
+
+
+def _list_windows(windows: "WindowOptions") -> dict[str, Any]:
+    return {name: value for name, value in asdict(windows).items() if value is not None}

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.errors import UsageError, sentence
-from app.extract.addresses import find_inputs
-from app.extract.inputs import InputVideo, make_folder, name_apart
+from app.extract.inputs import InputVideo, find_inputs, make_folder, name_apart
 from app.extract.plan import ExtractionOutcome, ExtractionPlan, choose_format
 from app.extract.pool import extract_in_processes
 from app.terminal import complain, printable, show_progress

@@ -14,8 +14,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from app.extract.addresses import local_copy
-from app.extract.inputs import InputVideo
+from app.extract.inputs import InputVideo, local_copy
 from app.extract.plan import (
     CannotWrite,
     ExtractError,

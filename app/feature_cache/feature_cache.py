@@ -13,12 +13,13 @@ The head has the facts, and how long each of the others is.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -67,24 +68,17 @@ class KeptFeatures:
     def unpack(cls, data: bytes) -> Self:
         """Reads an entry. Raises EntryDamaged for what ``pack`` did not write."""
         start = len(MARK) + DIGEST_BYTES
-        rest = memoryview(data)[start:]
-        if data[: len(MARK)] != MARK or hashlib.sha256(rest).digest() != data[len(MARK) : start]:
+        digest = hashlib.sha256(memoryview(data)[start:]).digest()
+        if data[:start] != MARK + digest:
             raise EntryDamaged("The bytes are not those that were written.")
+        rest = io.BytesIO(data)
+        rest.seek(start)
         try:
-            end = LENGTH_BYTES + int.from_bytes(rest[:LENGTH_BYTES], "big")
-            head = json.loads(bytes(rest[LENGTH_BYTES:end]))
-            *frames, streams = _split(rest[end:], head["sizes"])
+            head = json.loads(rest.read(int.from_bytes(rest.read(LENGTH_BYTES), "big")))
+            *frames, streams = (rest.read(size) for size in head["sizes"])
             return cls(Answer.model_validate(head["facts"]), tuple(frames), streams)
         except (ValueError, KeyError, TypeError, ValidationError) as error:
             raise EntryDamaged("The head means nothing to this version.") from error
-
-
-def _split(data: memoryview, sizes: Sequence[int]) -> list[bytes]:
-    parts, start = [], 0
-    for size in sizes:
-        parts.append(bytes(data[start : start + size]))
-        start += size
-    return parts
 
 
 class FeatureCache:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.cli.service.doctor import list_settings
+from app.cli.service.examination import list_settings
 from app.errors import UsageError
 from app.settings import Settings, load_settings
 from extractors.engines.engine import default_cache

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageChops
 
 from app.api.page_files import STATIC
-from app.attention_picture.clip import order_words
+from app.attention_picture.poster import order_words
 from app.attention_picture.word_tiles import PictureSource, list_tile_moments, write_below
 from app.documents.segments import FilmDocument, SegmentDocument
 from models.caption import AttentionDocument

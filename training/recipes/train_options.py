@@ -50,7 +50,7 @@ class TrainOptions(BaseModel, frozen=True, extra="forbid", populate_by_name=True
         description="A captioner whose probabilities are learned too; may be repeated.",
     )
     data_set: str | None = Field(
-        None, description="The captioned set that lies in --data: msvd, msrvtt: see docs/data.md."
+        None, description="The captioned set that the folder holds: msvd, msrvtt: see docs/data.md."
     )
     paper: str | None = Field(None, description="Whose splits and words the set has; see data check.")
     changes: list[str] | None = Field(

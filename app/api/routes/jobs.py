@@ -18,8 +18,7 @@ from app.api import problems, refusals
 from app.api.dependencies import ApiDependencies, Caller, CallerDep, ServiceDep
 from app.api.etags import split_etags, weak_etag
 from app.api.routes.submit import preferred_wait
-from app.attention_picture.clip import ClipKind, draw_clip
-from app.attention_picture.poster import draw_poster
+from app.attention_picture.poster import ClipKind, draw_clip, draw_poster
 from app.attention_picture.render import draw_attention_picture
 from app.documents.job import JobDocument, document_of
 from app.jobs.blobs import BlobMissingError

@@ -1,15 +1,16 @@
-"""Reads and changes the jobs of a service by its Redis and blobs: what ``reelword jobs`` does here.
+"""Reads and changes the jobs of a service: what ``reelword jobs`` does.
 
-It works while no API runs, and sees the jobs of all clients.
+By Redis and blobs, which works while no API runs and sees the jobs of all clients, or elsewhere by the API.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from app.cli.server import Server
 from app.documents.job import document_of
 from app.documents.job_list import summary_of
-from app.errors import JobNotRequeued, RecordUnreadable
+from app.errors import JobNotRequeued, RecordUnreadable, UsageError
 from app.jobs.blobs import Blobs
 from app.jobs.job import Job, State
 from app.jobs.job_index import JobFilter
@@ -22,6 +23,7 @@ Summary = dict[str, Any]
 PATIENCE = 2.0  #: seconds of trying again while Redis is away
 #: What an asked-for cancel came to, after the job's name.
 ENDINGS = {"done": "is canceled.", "asked": "is told to stop.", "lost": "is gone."}
+OVER = ("succeeded", "failed", "canceled")  #: states of jobs that an API does not cancel any more
 REVIVED = ("failed", "canceled")  #: states of jobs that may be put into their queue again
 
 
@@ -131,3 +133,46 @@ def _summarise(job: Job) -> Summary:
         "filename": job.filename or job.submission.source_url, "caption": job.answer.get("caption"),
         "priority": job.priority, "worker": job.worker, "owner": job.submission.owner,
     }  # fmt: skip
+
+
+class ServerJobs:
+    """Does by HTTP what JobRecords does by Redis; all methods raise ServiceUnreachable and ServiceRefused."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def summaries(
+        self, states: Sequence[str], captioner: str | None = None, batch: str | None = None
+    ) -> Iterator[Summary]:
+        filters = {"state": ",".join(states), "captioner": captioner, "batch": batch}
+        params = {name: value for name, value in filters.items() if value}
+        while True:
+            page = self._server.get("/jobs", params=params).json()
+            yield from page["jobs"]
+            if page["next"] is None:
+                return
+            params["cursor"] = page["next"]
+
+    def show(self, name: str) -> Summary:
+        """Returns the job's document; its record is not for visitors."""
+        document: Summary = self._server.get(f"/jobs/{name}").json()
+        return {**document, "record": {}}
+
+    def requeue(self, name: str) -> None:
+        """Refuses: the API puts no job back. Raises UsageError."""
+        raise UsageError(
+            f"{name} stays: jobs are requeued where the service's Redis is. Run this there, with --local."
+        )
+
+    def cancel(self, name: str) -> str:
+        """Cancels a job; returns what came of it, to follow its name in a sentence."""
+        state = self._server.get(f"/jobs/{name}").json()["state"]
+        if state in OVER:
+            return f"is over already: it has {state}."
+        return "is canceled." if self._server.delete(f"/jobs/{name}")["state"] in OVER else "is told to stop."
+
+    def purge(self, name: str) -> None:
+        self._server.delete(f"/jobs/{name}")
+
+    def size(self, name: str) -> None:
+        """Returns None: the API does not tell how many bytes a job has."""

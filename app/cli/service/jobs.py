@@ -16,8 +16,7 @@ from app.errors import JobNotRequeued, RecordUnreadable, UsageError
 from app.terminal import complain, print_table, say
 
 if TYPE_CHECKING:
-    from app.cli.service.job_records import JobRecords
-    from app.cli.service.server_jobs import ServerJobs
+    from app.cli.service.job_records import JobRecords, ServerJobs
     from app.jobs.job import State
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -37,14 +36,11 @@ jobs = typer.Typer(no_args_is_help=True)
 
 def _open(service: ServerChoice) -> "JobRecords | ServerJobs":
     """By the API of a service that is named; else by Redis, which is there while no API runs."""
+    from app.cli.service.job_records import JobRecords, ServerJobs
+
     settings = settings_with()
-    if (server := service.find_named(settings)) is not None:
-        from app.cli.service.server_jobs import ServerJobs
-
-        return ServerJobs(server)
-    from app.cli.service.job_records import JobRecords
-
-    return JobRecords.connect(settings)
+    server = service.find_named(settings)
+    return JobRecords.connect(settings) if server is None else ServerJobs(server)
 
 
 @jobs.command("list")

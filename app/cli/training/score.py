@@ -23,9 +23,7 @@ def score(
     references: Annotated[
         Path, typer.Option(help="What people wrote of the items: a file, or a captioned set's folder.")
     ],
-    data_set: Annotated[
-        str | None, typer.Option(help="Which set that folder holds; default: what its files are of.")
-    ] = None,
+    data_set: shared.DataSetName = None,
     against: Annotated[
         Path | None, typer.Option(help="Another file of captions, compared by a paired bootstrap.")
     ] = None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Mendable = Mapping[str, tuple[str, ...]]
 DataSetName = Annotated[
     str | None,
-    typer.Option(help="The captioned set that lies in --data: msvd, msrvtt: see docs/data.md."),
+    typer.Option(help="The captioned set that the folder holds: msvd, msrvtt: see docs/data.md."),
 ]
 Paper = Annotated[str | None, typer.Option(help="Whose splits and words the set has; see data check.")]
 Cache = Annotated[Path, typer.Option(help="Where features are kept between runs.")]

@@ -6,9 +6,6 @@ import typer
 
 from app.cli.model_options import FieldsOf, settings_with
 from app.jobs.options import CaptionOptions
-from app.terminal import complain
-
-SHOWN = 20  #: files with a code that are listed at the end; their rows have the rest
 
 
 def bulk(
@@ -40,22 +37,12 @@ def bulk(
     batch: Annotated[int, typer.Option(min=1, max=64, help="Videos captioned together.")] = 8,
 ) -> None:
     """Caption a collection into parquet, on this machine or a Ray cluster; goes on where it was stopped."""
-    from app.extract.addresses import list_videos
+    from app.extract.inputs import list_videos
 
     videos = list_videos(source)  # before Ray is loaded, which takes seconds
     from app.bulk.caption_collection import Fleet, caption_collection
 
     fleet = Fleet(address, decoders, engines, batch)
     options = options.model_copy(update={"attention": False})
-    tally = caption_collection(videos, out, options, settings_with(), fleet)
-    for file, code in tally.failures[:SHOWN]:
-        complain(f"{file}: {code}")
-    if len(tally.failures) > SHOWN:
-        complain(f"… and {len(tally.failures) - SHOWN} more.")
-    counted = "1 video" if tally.videos == 1 else f"{tally.videos} videos"
-    were = "was" if tally.passed_over == 1 else "were"
-    complain(
-        f"{counted}: {tally.captioned} captioned, {len(tally.failures)} with a code in {out}; "
-        f"{tally.passed_over} {were} done before."
-    )
-    raise typer.Exit(1 if tally.failures else 0)
+    failed = caption_collection(videos, out, options, settings_with(), fleet)
+    raise typer.Exit(1 if failed else 0)

@@ -6,10 +6,9 @@ import typer
 
 from app.cli.model_options import FieldsOf, Streams, change_options, settings_with
 from app.cli.server import ServerChoice
-from app.cli.videos.caption_output import CaptionOutput, FilmCut
+from app.cli.videos.video_options import CaptionOutput, FilmCut
 from app.errors import UsageError
-from app.extract.addresses import find_inputs
-from app.extract.inputs import choose_names
+from app.extract.inputs import choose_names, find_inputs
 from app.jobs.options import CaptionOptions
 
 Videos = Annotated[

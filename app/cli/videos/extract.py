@@ -63,7 +63,7 @@ def extract(
     ] = None,
 ) -> None:
     """Write features of videos to files, one decoding for all extractors; goes on where it was stopped."""
-    from app.extract.addresses import find_inputs
+    from app.extract.inputs import find_inputs
 
     find_inputs(videos, out)  # what is missing is said before networks load
     from app.extract.extract_files import extract_files

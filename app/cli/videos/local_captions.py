@@ -12,7 +12,7 @@ from PIL import Image
 
 from app import terminal
 from app.attention_picture.render import draw_attention_picture
-from app.cli.videos.caption_output import CaptionOutput, FilmCut, write_file
+from app.cli.videos.video_options import CaptionOutput, FilmCut, write_file
 from app.documents.exports import FORMATS
 from app.documents.job import FileDocument, Note
 from app.errors import UsageError

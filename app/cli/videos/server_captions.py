@@ -9,7 +9,7 @@ from typing import Any
 
 from app import terminal
 from app.cli.server import Server, ServiceRefused
-from app.cli.videos.caption_output import CaptionOutput, write_file
+from app.cli.videos.video_options import CaptionOutput, write_file
 from app.errors import for_commands
 from app.extract.inputs import InputVideo
 from app.jobs.options import CaptionOptions

@@ -13,7 +13,7 @@ import pytest
 
 from app.bulk.rows import find_done
 from app.errors import UsageError
-from app.extract.addresses import list_videos
+from app.extract.inputs import list_videos
 from app.extract.storage import open_location
 from tests.media import write_video
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
 from app.cli.videos import local_captions
-from app.cli.videos.caption_output import CaptionOutput, FilmCut
+from app.cli.videos.video_options import CaptionOutput, FilmCut
 from app.documents.exports import FORMATS
 from app.documents.segments import FilmDocument
 from app.errors import UsageError

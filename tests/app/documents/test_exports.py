@@ -12,7 +12,7 @@ import pytest
 from pycocotools.coco import COCO
 
 from app.api.routes.captions import Kind
-from app.cli.videos.caption_output import FORMS, CaptionOutput
+from app.cli.videos.video_options import FORMS, CaptionOutput
 from app.documents.exports import FORMATS, to_chapters, to_coco, to_fiftyone, to_label_studio
 from app.documents.job import Media
 from app.documents.segments import FilmDocument

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 from app.errors import UploadMissing, UrlUnreachable
-from app.extract.addresses import list_videos, local_copy, stamp_of
+from app.extract.inputs import list_videos, local_copy, stamp_of
 from app.extract.storage import _file_system
 from app.fetching.addresses import AllowedHosts
 from app.fetching.fetch import FetchLimits

@@ -19,9 +19,8 @@ from typer.testing import CliRunner, Result
 
 from app.cli.main import cli
 from app.errors import UsageError
-from app.extract.addresses import _name_features
 from app.extract.extraction import format_predictions
-from app.extract.inputs import InputVideo, find_videos, name_apart
+from app.extract.inputs import InputVideo, _name_features, find_videos, name_apart
 from app.extract.plan import ExtractionPlan
 from app.extract.pool import extract_in_processes
 from app.extract.storage import _file_system

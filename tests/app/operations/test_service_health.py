@@ -17,7 +17,7 @@ from unittest import mock
 import pytest
 import redis
 
-from app.cli.service.doctor import check_redis
+from app.cli.service.examination import check_redis
 from app.errors import QueueUnavailable
 from app.jobs.job import Keys
 from app.jobs.job_store import Jobs

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from app.cli.captioners import try_captioner
-from app.cli.videos.caption_output import CaptionOutput, FilmCut
 from app.cli.videos.local_captions import caption_whole
+from app.cli.videos.video_options import CaptionOutput, FilmCut
 from app.errors import EngineStartFailed, InvalidMembers, JobFailure, PromptNotTaken, UsageError
 from app.extract.inputs import InputVideo
 from app.jobs.captioner_choice import CaptionerChoices

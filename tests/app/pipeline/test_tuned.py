@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.service.doctor import check_captioners, check_networks
+from app.cli.service.examination import check_captioners, check_networks
 from app.jobs.options import CaptionOptions
 from app.pipeline.caption_files import caption_videos
 from app.pipeline.engine import Engine

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from app.cli.videos.film_search import COLUMNS, TILE, WIDTH, contact_sheet, search_films
+from app.cli.videos.video_options import SearchRequest
 from app.errors import UsageError
-from app.search.contact_sheet import COLUMNS, TILE, WIDTH, contact_sheet
+from app.extract.inputs import find_videos
 from app.search.moments import Found, Moment, rank, share_of_words
-from app.search.search_films import SearchRequest, search_films
 from app.segments.film_captioner import FilmCaptioner
 from app.settings import Settings
 from tests.app.segments.colour_space import ColourSpace, unit
@@ -97,10 +98,10 @@ def search(tmp_path: Path, engine: ColourEngine, monkeypatch: pytest.MonkeyPatch
     def load(*_: object) -> FilmCaptioner:
         return colour_captioner(tmp_path, engine)
 
-    monkeypatch.setattr("app.search.search_films.load_film_captioner", load)
+    monkeypatch.setattr("app.cli.videos.film_search.load_film_captioner", load)
 
     def run(folder: Path, request: SearchRequest) -> int:
-        return search_films([folder], request, Settings(data=tmp_path))
+        return search_films(find_videos([folder], None), request, Settings(data=tmp_path))
 
     return run
 

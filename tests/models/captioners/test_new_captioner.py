@@ -13,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from app.attention_picture.render import draw_attention_picture
-from app.cli.installed_models import describe_set
+from app.cli.models import describe_set
 from app.jobs.options import CaptionOptions
 from app.pipeline.engine import Engine
 from app.pipeline.engine_protocol import EngineAnswer, ignore_progress

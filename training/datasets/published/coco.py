@@ -9,7 +9,6 @@ is handed round in the same form: ``{"images": [{"filename", "split", "sentences
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -32,13 +31,11 @@ OBTAIN = (
 )
 
 
-@dataclass(frozen=True)
-class _Year:
-    train: int
-    val: int
-
-
-YEARS = {"2014": _Year(82783, 40504), "2017": _Year(118287, 5000)}
+#: How many pictures the official splits have.
+YEARS: dict[str, dict[Split, int]] = {
+    "2014": {"train": 82783, "val": 40504},
+    "2017": {"train": 118287, "val": 5000},
+}
 
 
 class _CocoImage(BaseModel):
@@ -64,7 +61,7 @@ def read(root: Path, protocol: PaperProtocol) -> CaptionSet:
         entries = list(read_karpathy(path, files, OBTAIN))
     else:
         year = path.stem[-4:]
-        expected = {"train": YEARS[year].train, "val": YEARS[year].val}
+        expected = YEARS[year]
         entries = list(_read_official(path, "train", files))
         val = AnnotationFile((f"captions_val{year}.json",), "captions, for validation").find(root)
         if val is not None:

@@ -1,18 +1,18 @@
 """Searches films for words: captions those that are new, ranks their moments, prints and draws the best."""
 
+import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
-from app.errors import UsageError
-from app.extract.inputs import InputVideo, find_videos
+from app.attention_picture import drawing
+from app.cli.videos.video_options import SearchRequest, write_file
+from app.extract.inputs import InputVideo
 from app.jobs.options import CaptionOptions
 from app.pipeline.semantic_space import load_semantic_space
-from app.search.contact_sheet import contact_sheet
 from app.search.jobs import search_service
 from app.search.moments import Found, Moment, rank
 from app.segments.film_captioner import FilmCaptioner
@@ -21,39 +21,25 @@ from app.segments.summary import INSTANT
 from app.settings import Settings
 from app.terminal import FileProgress, clock, complain, print_table, printable, printable_json, work_through
 from extractors.decoder.decoder import Decoder
-from extractors.files import atomic_write
 from extractors.media.request import DecodeRequest
 from extractors.windows import Sampling
 
 OF_JOBS = {"job", "picture"}  #: members that moments of films do not have
+# of the page of pictures
+COLUMNS = 4
+TILE = (300, 200)  #: pixels that a picture is fitted into
+LINE = drawing.SMALL + 7
+LINES = 2  #: of a caption; longer ones are cut
+WIDTH = 2 * drawing.MARGIN + COLUMNS * TILE[0] + (COLUMNS - 1) * drawing.GAP
 
 
-@dataclass(frozen=True)
-class SearchRequest:
-    """Holds what is searched for, and how the answer is shown."""
-
-    words: str  #: what is looked for
-    count: int = 12  #: moments at most
-    segments: str = "auto"  #: how films are cut, as a command line has it
-    sheet: Path | None = None  #: a PNG file for the pictures of the moments
-    as_json: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.words.strip():
-            raise UsageError("There are no words to look for.")
-
-
-def search_films(paths: Sequence[Path], request: SearchRequest, settings: Settings) -> int:
+def search_films(films: Sequence[InputVideo], request: SearchRequest, settings: Settings) -> int:
     """Searches films and prints what was found; returns how many could not be searched.
-
-    Args:
-        paths: files, folders and patterns.
 
     Raises:
         UsageError: no film, a captioner that there is not, or a file that cannot be written.
         EngineStartFailed: the models do not load.
     """
-    films = find_videos(paths, None)
     captioner = load_film_captioner(
         settings, CaptionOptions(attention=False), segment_options(request.segments)
     )
@@ -110,7 +96,9 @@ def show(found: Sequence[Found], request: SearchRequest) -> None:
     else:
         print_table(("from", "to", "fit", "film", "caption"), [_format_cells(each) for each in found])
     if request.sheet is not None and found:
-        _write_sheet(found, request.words, request.sheet)
+        page = io.BytesIO()
+        contact_sheet(request.words, found).save(page, "PNG")
+        write_file(request.sheet, page.getvalue())
 
 
 def _format_cells(found: Found) -> tuple[str, ...]:
@@ -118,10 +106,32 @@ def _format_cells(found: Found) -> tuple[str, ...]:
     return clock(moment.start), clock(moment.end), f"{found.fit:.2f}", moment.source, moment.caption
 
 
-def _write_sheet(found: Sequence[Found], words: str, path: Path) -> None:
-    page = contact_sheet(words, found)
-    try:
-        with atomic_write(path) as file:
-            page.save(file, "PNG")
-    except OSError as error:
-        raise UsageError(f"The file {path} cannot be written: {error.strerror}.") from error
+def contact_sheet(words: str, found: Sequence[Found]) -> Image.Image:
+    """Draws tiles in rows, the best first, below the words that were looked for; fetches the pictures."""
+    rows = [found[begin : begin + COLUMNS] for begin in range(0, len(found), COLUMNS)]
+    headline = drawing.draw_paragraph(words, drawing.HEADLINE, drawing.INK, WIDTH)
+    return drawing.stack_blocks([headline, *(_row(row, k * COLUMNS) for k, row in enumerate(rows))], WIDTH)
+
+
+def _row(found: Sequence[Found], before: int) -> Image.Image:
+    row = drawing.make_block(WIDTH, TILE[1] + (1 + LINES) * LINE + drawing.GAP)
+    for place, each in enumerate(found):
+        left = drawing.MARGIN + place * (TILE[0] + drawing.GAP)
+        _draw_tile(row, left, before + place + 1, each)
+    return row
+
+
+def _draw_tile(row: Image.Image, left: int, number: int, found: Found) -> None:
+    moment, pen = found.moment, ImageDraw.Draw(row)
+    picture = moment.picture().convert("RGB")
+    picture.thumbnail(TILE, Image.Resampling.LANCZOS)
+    row.paste(picture, (left, TILE[1] - picture.height))
+    font = ImageFont.load_default(drawing.SMALL)
+    when = f"{number}  {drawing.format_seconds(moment.start)} to {drawing.format_seconds(moment.end)}"
+    where, size = drawing.fit_text(moment.source, drawing.SMALL, TILE[0] - font.getlength(when) - drawing.GAP)
+    pen.text((left, TILE[1] + 5), when, fill=drawing.ACCENT, font=font)
+    right = left + TILE[0]
+    pen.text((right, TILE[1] + 5), where, fill=drawing.QUIET, font=ImageFont.load_default(size), anchor="ra")
+    lines = drawing.wrap_text(moment.caption, font, TILE[0])
+    for line, text in enumerate(lines[:LINES]):
+        pen.text((left, TILE[1] + 5 + (line + 1) * LINE), text, fill=drawing.INK, font=font)

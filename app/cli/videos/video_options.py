@@ -1,4 +1,4 @@
-"""Declares how films are cut for ``caption``, and what it prints and writes."""
+"""Declares what ``caption`` and ``search`` are asked for: how films are cut, what is sought and written."""
 
 import sys
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.model_options import AsJson
 from app.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,6 +83,25 @@ class CaptionOutput:
             sys.stdout.write(content.decode())
         else:
             write_file(self.out / f"{name}.{self.form}", content)
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """Holds what is searched for, and how the answer is shown."""
+
+    words: Annotated[
+        str, typer.Argument(help="What is looked for, as a caption would say it.", show_default=False)
+    ]
+    count: Annotated[int, typer.Option(min=1, help="Moments that are shown, at most.")] = 12
+    sheet: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Write a page of the moments' pictures.")
+    ] = None
+    segments: Annotated[str, typer.Option(help="How films are cut: shots, none, auto or seconds.")] = "auto"
+    as_json: AsJson = False
+
+    def __post_init__(self) -> None:
+        if not self.words.strip():
+            raise UsageError("There are no words to look for.")
 
 
 def write_file(target: Path, content: bytes) -> None:
