@@ -37,8 +37,8 @@ def options() -> Iterator[tuple[str, str, str]]:
 
 #: Options that are another thing in each command, or another of the same kind.
 HOMONYMS = {
-    "--batch", "--captioner", "--data-set", "--format", "--frames", "--jobs", "--limit", "--out",
-    "--references", "--seed", "--streams",
+    "--batch", "--captioner", "--format", "--frames", "--jobs", "--limit", "--out", "--references", "--seed",
+    "--streams",
 }  # fmt: skip
 
 
