@@ -21,7 +21,7 @@ from app.errors import EngineCrashed, EngineFault, JobFailure, UploadMissing
 from app.extract.inputs import local_copy, stamp_of
 from app.fetching.fetch import FetchLimits
 from app.jobs.options import CaptionOptions
-from app.pipeline.caption_files import Outcome, VideoReader, caption_together
+from app.pipeline.caption_files import FileReader, Outcome, caption_together
 from app.pipeline.engine_protocol import EngineAnswer, EngineInfo, ignore_progress, load_engine
 from app.settings import Settings
 from app.worker.engine.process import EngineDied, EngineProcess, EngineRaised
@@ -51,7 +51,7 @@ class DecodeVideo:
     def __init__(
         self, settings: Settings, request: DecodeRequest, options: CaptionOptions, run: str, done: DoneVideos
     ) -> None:
-        self.reader, self._fetch_limits = VideoReader(settings, request, options), FetchLimits.of(settings)
+        self.reader, self._fetch_limits = FileReader(settings, request, options), FetchLimits.of(settings)
         self._run, self._done = run, done
 
     def __call__(self, row: Row) -> list[Row]:

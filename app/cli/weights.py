@@ -47,9 +47,9 @@ def list_weights(as_json: AsJson = False) -> None:
         rows.append({**entry.model_dump(mode="json"), "file": None if file is None else str(file)})
     encoders = _open_encoders()
     for card in encoders.list():
-        known = {"source": card.source, "bytes": card.size, "licence": card.facts.licence or "?"}
+        facts = {"source": card.source, "bytes": card.size, "licence": card.facts.licence or "?"}
         name, place = f"{HUB}{card.name}", str(encoders.path(card.name))
-        rows.append({"name": name, "network": card.facts.architecture, **known, "file": place})
+        rows.append({"name": name, "network": card.facts.architecture, **facts, "file": place})
     if as_json:
         print(json.dumps(rows))
     else:

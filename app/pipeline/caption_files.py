@@ -47,7 +47,7 @@ class Outcome:
 CaptionFrames: TypeAlias = Callable[[Sequence[Footage]], Sequence[EngineAnswer | JobFailure]]
 
 
-class VideoReader:
+class FileReader:
     """Reads of files what a captioner looks at.
 
     settings: limits of decoding. request: the frames that the captioner looks at. options: of captioning.
@@ -94,7 +94,7 @@ def caption_videos(
     """
     engine = engine or Engine(settings)
     options = engine.info.resolve(options)
-    reader = VideoReader(settings, engine.info.request_for(options.choice), options)
+    reader = FileReader(settings, engine.info.request_for(options.choice), options)
 
     def caption(videos: Sequence[Footage]) -> Sequence[EngineAnswer | JobFailure]:
         return engine.describe_and_caption(videos, [options] * len(videos), ignore_progress)

@@ -36,6 +36,10 @@ WIDTH = 2 * drawing.MARGIN + COLUMNS * TILE[0] + (COLUMNS - 1) * drawing.GAP
 def search_films(films: Sequence[InputVideo], request: SearchRequest, settings: Settings) -> int:
     """Searches films and prints what was found; returns how many could not be searched.
 
+    Args:
+        request: what is searched for, and how the answer is shown.
+        settings: where models are, and the data folder, in which films that were captioned are known.
+
     Raises:
         UsageError: no film, a captioner that there is not, or a file that cannot be written.
         EngineStartFailed: the models do not load.

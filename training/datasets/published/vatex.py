@@ -53,7 +53,13 @@ def read(
 ) -> CaptionSet:
     """Reads the captions of a language in a folder.
 
-    Raises FolderMissing, AnnotationsMissing, AnnotationsDamaged, PackageMissing.
+    Args:
+        root: the folder.
+        protocol: whose splits and words.
+        form: of the annotations, which names the language.
+
+    Raises:
+        FolderMissing, AnnotationsMissing, AnnotationsDamaged, PackageMissing: as other sets do.
     """
     chosen = VATEX if form is ENGLISH else VATEX_CHINESE
     paths: dict[Split, Path] = {"train": TRAIN.require(root, OBTAIN)}
