@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from app.attention_picture import drawing, heatmap, word_tiles
 from app.attention_picture.drawing import GAP, HEADLINE, INK, MARGIN, QUIET, SMALL
 from app.attention_picture.explanation_panels import draw_explanation_panels
-from models.caption import AttentionDocument, BoxAttention, GridAttention
+from models.caption import AttentionDocument, BoxAttention, GridAttention, join_words
 
 CONTENT = 1440  #: widest line of tiles
 TILE_AREA, TILE_WIDEST, TILE_TALLEST, TILE_NARROWEST = 36_000, 300, 300, 132
@@ -37,7 +37,7 @@ def draw_attention_picture(
     )
     width = tiles.width
     blocks = [
-        drawing.draw_paragraph(" ".join(attention.words), HEADLINE, INK, width),
+        drawing.draw_paragraph(join_words(attention.words), HEADLINE, INK, width),
         _draw_strip(frames, frame_times, width),
         *draw_explanation_panels(seen, width),
         *word_tiles.draw_word_rows(seen, tiles),

@@ -1,6 +1,7 @@
 // Says things in words: times, shares, formats of films, how a job waits, and what went wrong.
 
 export const UNDER_WAY = ["unsent", "sending", "queued", "running"]; // states of a video that is not over
+const HAN = /[\u3400-\u4dbf\u4e00-\u9fff]/;
 const STAGES = {
   fetch: "Fetching the video from its link", decode: "Reading the video",
   extract: "Looking at its frames", caption: "Writing the caption",
@@ -188,3 +189,8 @@ export function setCurrent(element, isCurrent) {
   if (isCurrent) element.setAttribute("aria-current", "true");
   else element.removeAttribute("aria-current");
 }
+
+// What stands between two words of a caption: "man 's" is written "man's", and Chinese without spaces.
+export const spaceBetween = (word, following) => (following.startsWith("'") || (HAN.test(word.slice(-1)) && HAN.test(following[0])) ? "" : " ");
+
+export const joinWords = (words) => words.map((word, k) => (k ? spaceBetween(words[k - 1], word) : "") + word).join("");

@@ -1,6 +1,6 @@
 // Takes a film, a word and its moment along: as a link, as text, as a picture, as a clip with heat and caption in it, and as code of the request.
 
-import { make } from "../text.js";
+import { joinWords, make } from "../text.js";
 import { at, jobPath } from "../jobs/server.js";
 
 const SAID_MS = 2500;
@@ -44,7 +44,7 @@ export class Share {
   }
 
   caption() {
-    return this.view.evidence?.words.map(({ text }) => text).join(" ") || this.job?.caption || "";
+    return joinWords(this.view.evidence?.words.map(({ text }) => text) || []) || this.job?.caption || "";
   }
 
   // The file's own name, without its ending, for what is saved.

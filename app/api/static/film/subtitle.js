@@ -1,6 +1,6 @@
 // The caption on the film, a living subtitle: content words light up as the film reaches their moments, and the lit word's heat lies on the film.
 
-import { make } from "../text.js";
+import { make, spaceBetween } from "../text.js";
 import { placesAt, strengthAt } from "./evidence.js";
 import { drawHeat } from "./heat.js";
 
@@ -33,7 +33,7 @@ export class Subtitle {
     this.content = evidence.words.map((_, k) => k).filter((k) => evidence.words[k].isContent);
     this.caption.setAttribute("role", "toolbar");
     this.caption.setAttribute("aria-label", "Caption: its content words");
-    this.caption.replaceChildren(...evidence.words.flatMap((word, k) => [k ? " " : "", word.isContent ? this.button(word, k) : make("span", word.text)]));
+    this.caption.replaceChildren(...evidence.words.flatMap((word, k, words) => [k ? spaceBetween(words[k - 1].text, word.text) : "", word.isContent ? this.button(word, k) : make("span", word.text)]));
     this.stop(this.content[0]);
     this.caption.onkeydown = (event) => this.step(event);
     this.moved(0);
