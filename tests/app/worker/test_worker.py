@@ -322,8 +322,7 @@ def test_a_running_job_is_canceled_within_two_seconds(staffed: Service, video: P
 
 
 def test_a_decoder_that_dies_costs_one_attempt(staffed: Service, video: Path) -> None:
-    decoder = child_of(staffed.workers[0].pid, "extractors.decoder.child")
-    decoder.suspend()
+    decoder = suspend_decoder(staffed, video)
     job_id = staffed.submit(video)
     staffed.wait(job_id, lambda job: job.stage == "decode")
     time.sleep(0.3)  # for its request to be sent
@@ -333,7 +332,7 @@ def test_a_decoder_that_dies_costs_one_attempt(staffed: Service, video: Path) ->
 
 
 def test_a_job_is_canceled_while_its_file_is_read(staffed: Service, video: Path) -> None:
-    child_of(staffed.workers[0].pid, "extractors.decoder.child").suspend()
+    suspend_decoder(staffed, video)
     job_id = staffed.submit(video)
     staffed.wait(job_id, lambda job: job.stage == "decode")
     staffed.jobs.cancel(job_id)
@@ -428,6 +427,14 @@ def test_fusion_is_served_with_all_that_competed(
     assert refused.error is not None
     assert refused.error["code"] == "unknown_captioner"
     assert "there are: g2l, refocus, stats" in refused.error["message"]
+
+
+def suspend_decoder(service: Service, video: Path) -> psutil.Process:
+    """Suspends the decoder of the first worker, once it has started: a job before shows that it has."""
+    assert service.wait(service.submit(video)).state == "succeeded"
+    decoder = child_of(service.workers[0].pid, "extractors.decoder.child")
+    decoder.suspend()
+    return decoder
 
 
 def child_of(worker: int, module: str) -> psutil.Process:
