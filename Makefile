@@ -1,4 +1,4 @@
-# Every target sets up what it needs in .venv and then runs it. A second run starts at once; a set-up
+# Every target sets up what it needs in .venv and then runs it. A second run sets nothing up; a set-up
 # that was interrupted is mended by running the same command again.
 #
 #   PORT=8080 make serve              another port
