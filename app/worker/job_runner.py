@@ -239,7 +239,7 @@ class JobRunner:
         """Captions clips that are ready, in none of a film's time; returns whether anything is queued."""
         attempt.clock.pause()
         self._return_films()
-        clips = self.hand.take_ready(self.settings.batch_jobs)
+        clips = self.hand.take_ready(self.settings.batch_jobs, attempt)
         self._taken = [attempt, *clips]
         if batch := self._runnable(clips):
             self._caption(batch)

@@ -116,11 +116,14 @@ class JobsInHand:
             counts = Counter(each.owner for each in [*taken, *waiting])
             if counts[attempt.owner] > 1 and any(counts[each.owner] == 1 for each in taken):
                 break
-            self._turns += 1
-            self._turn_of[place, attempt.owner] = self._turns
+            self._count_turn(place, attempt)
             self._waiting[place].remove(attempt)
             taken.append(attempt)
         return taken
+
+    def _count_turn(self, place: Place, attempt: Attempt) -> None:
+        self._turns += 1
+        self._turn_of[place, attempt.owner] = self._turns
 
     def take_batch(self, most: int, patience: float) -> list[Attempt]:
         """Waits ``patience`` seconds for attempts to be captioned together, ``most`` of them.
@@ -163,10 +166,14 @@ class JobsInHand:
             self._waiting["film"].clear()
             return films
 
-    def take_ready(self, most: int) -> list[Attempt]:
-        """Takes what is ready to be captioned together, as ``take_batch`` does, and waits for nothing."""
+    def take_ready(self, most: int, film: Attempt) -> list[Attempt]:
+        """Takes what is ready to be captioned together, as ``take_batch`` does, and waits for nothing.
+
+        It is taken after a segment of ``film``, which was its owner's turn: other owners' clips come next.
+        """
         with self._changed:
             self._raise_failure()
+            self._count_turn("caption", film)
             return self._take_ready(most)
 
     def _take_ready(self, most: int) -> list[Attempt]:

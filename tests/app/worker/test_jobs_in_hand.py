@@ -66,6 +66,18 @@ def test_each_owner_has_its_turn(hand: JobsInHand) -> None:
     assert batches == [[ada[0], bob], ada[1:2], ada[2:]]  # half as many, once there are two owners
 
 
+def test_a_segment_is_its_owners_turn(hand: JobsInHand) -> None:
+    """Another owner's clip comes next, also where that owner had the last turn of clips."""
+    film, ada = attempt("film", owner="ada"), [attempt(name, owner="ada") for name in "abcd"]
+    for run in ada:
+        hand.put(run, "caption")
+    for name in ("first", "second"):  # bob sends one after the other
+        bob = attempt(name, owner="bob")
+        hand.put(bob, "caption")
+        assert hand.take_ready(4, film) == [bob]
+    assert hand.take_ready(4, film) == ada[:2]
+
+
 def test_a_lone_clip_shares_its_batch_with_others_that_are_lone(hand: JobsInHand) -> None:
     """A batch is answered as a whole; where all owners have more waiting it is filled, by half."""
     ada, eve = ([attempt(f"{owner}{number}", owner=owner) for number in range(4)] for owner in ("ada", "eve"))
@@ -145,8 +157,8 @@ def test_a_film_waits_for_no_endless_row_of_clips(hand: JobsInHand, monkeypatch:
     clips = put(hand, *"ab")
     time.sleep(0.1)
     assert hand.take_batch(4, PATIENCE) == [film]
-    assert hand.take_ready(4) == clips  # between its segments
-    assert hand.take_ready(4) == []
+    assert hand.take_ready(4, film) == clips  # between its segments
+    assert hand.take_ready(4, film) == []
 
 
 def test_an_error_of_a_thread_is_the_engine_thread_s(hand: JobsInHand) -> None:
