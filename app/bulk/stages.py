@@ -94,7 +94,7 @@ class CaptionVideos:
         try:
             outcomes = caption_together(outcomes, self._caption)
         except (EngineDied, EngineRaised):
-            outcomes = [self._caption_alone(each) for each in outcomes]
+            outcomes = [each if each.error is not None else self._caption_alone(each) for each in outcomes]
         captioned = [outcome_row(*each) for each in zip(rows, outcomes, strict=True)]
         return pa.Table.from_pylist(captioned, schema=SCHEMA)
 

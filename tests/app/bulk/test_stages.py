@@ -95,6 +95,14 @@ def test_a_video_that_kills_the_engine_is_given_up_and_the_others_are_captioned(
     assert outcomes(captioning, "broken") == {"broken": "upload_missing"}
 
 
+def test_a_video_that_cannot_be_read_keeps_its_error_where_nothing_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stages, "EngineProcess", ScriptedEngine)
+    once = CaptionVideos(Settings(attempts=1), CaptionOptions())
+    assert outcomes(once, "deadly", "broken") == {"deadly": "engine_crashed", "broken": "upload_missing"}
+
+
 def test_an_error_of_the_engine_is_one_videos_alone(captioning: CaptionVideos) -> None:
     rows = captioning(batch("a", "odd", "b")).to_pylist()
     assert [row["caption"] or row["code"] for row in rows] == ["a", "engine_error", "b"]
