@@ -1,4 +1,4 @@
-"""Opens folders in the Hugging Face format with transformers: offline, without remote code, silently."""
+"""Says how transformers opens folders in the Hugging Face format: offline, without remote code, silently."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

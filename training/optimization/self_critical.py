@@ -94,17 +94,27 @@ class SelfCritical:
         words = drawn.mask.sum()
         policy = -(advantage.view(-1, 1) * drawn.logprobs * drawn.mask).sum() / words.clamp(min=1)
         supervised = likelihood.cross_entropy + self.recipe.auxiliary_weight * likelihood.auxiliary
-        if rewarded is None:
-            weight = self.recipe.self_critical_weight
-            total = weight * share_mean(policy, words) + (1 - weight) * share_mean(
-                supervised, supervised_words
-            )
-        else:
-            policy_words = words / samples
-            both = policy_words + supervised_words
-            total = share_mean((policy * policy_words + supervised * supervised_words) / both, both)
+        counts = (words, supervised_words)
+        total = (
+            self._weigh(policy, supervised, *counts)
+            if rewarded is None
+            else self._mean_over_words(policy, supervised, *counts)
+        )
         parts = {"loss": likelihood.cross_entropy, "auxiliary": likelihood.auxiliary}
         return {"total": total, **parts, "reward": reward.mean()}
+
+    def _weigh(self, policy: Tensor, supervised: Tensor, words: Tensor, supervised_words: Tensor) -> Tensor:
+        """Adds both means by the recipe's weight."""
+        weight = self.recipe.self_critical_weight
+        return weight * share_mean(policy, words) + (1 - weight) * share_mean(supervised, supervised_words)
+
+    def _mean_over_words(
+        self, policy: Tensor, supervised: Tensor, words: Tensor, supervised_words: Tensor
+    ) -> Tensor:
+        """Joins both means to one over all words of the captions; a video's samples count as one (MIXER)."""
+        rewarded_words = words / self.recipe.self_critical_samples
+        both = rewarded_words + supervised_words
+        return share_mean((policy * rewarded_words + supervised * supervised_words) / both, both)
 
     def _divide_losses(
         self, targets: Tensor, videos: int, rewarded: int | None
